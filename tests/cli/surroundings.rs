@@ -61,7 +61,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
-    assert!(card.contains("a linear layer behind its vectors"), "{card}");
+    assert!(card.contains("an appended linear layer"), "{card}");
     // The encoder is the one that there was; its vectors go through the layer.
     let small = fs::read(t.path("small/model.safetensors")).unwrap();
     for name in ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.weight"] {
@@ -144,7 +144,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
     let card = t.read("at-once/model/README.md");
     assert!(
-        card.contains("4 steps of 4") && card.contains("Behind its vectors stands a linear layer"),
+        card.contains("4 steps of 4") && card.contains("The model ends with an appended linear layer"),
         "{card}"
     );
 }
@@ -184,7 +184,7 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
         (format!("train surroundings {on} --steps 5 --batch 2"), 2, "surroundings has no steps, no batch"),
         (format!("train surroundings {on} --beside keep=1"), 2, "surroundings has no beside"),
         (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
-        (format!("train surroundings {on} --layer"), 2, "has no layer but its own"),
+        (format!("train surroundings {on} --layer"), 2, "already learns a layer"),
         (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
         (format!("train surroundings {on} --strength 2"), 2, "strength cannot be 2"),
         (format!("train surroundings {on} --context 0"), 2, "context cannot be 0"),
@@ -194,11 +194,15 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
             "no steps to distribute over several devices",
         ),
         (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
-        (format!("train simcse {on} --beside surroundings=1"), 2, "surroundings cannot stand beside simcse"),
+        (
+            format!("train simcse {on} --beside surroundings=1"),
+            2,
+            "surroundings cannot be combined with simcse",
+        ),
         (
             "train surroundings --corpus alone.jsonl -m ./small -o run".to_owned(),
             3,
-            "too few utterances with others around them to learn from: 0",
+            "too few utterances with context turns: 0",
         ),
     ] {
         t.run(&line).says(code, &[says]);

@@ -278,7 +278,7 @@ fn a_damaged_checkpoint_is_named() {
     let last = turned.len() - 1;
     turned[last] ^= 0x40;
     t.write(file, turned);
-    t.run(&resume).says(4, &["step-00000004", "tensors.safetensors is not what was written"]);
+    t.run(&resume).says(4, &["step-00000004", "the checksum of tensors.safetensors does not match"]);
     fs::remove_dir_all(t.path("run/checkpoints/step-00000004")).unwrap();
     t.run(&resume).says(0, &["resuming after 2 steps"]);
 }
@@ -421,8 +421,8 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train dialoguecse {on} --negatives 3 --hard-negatives 4"), 2, "hard_negatives"),
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate cannot be 7"),
         (format!("train simcse {on} --dropout -0.5"), 2, "--dropout takes a number from 0 to 0.9"),
-        (format!("train simcse {on} --window 3 --context 2"), 2, "leave --context and --window out"),
-        (format!("train simcse {on} --strength 0.5"), 2, "put one behind what is trained by --layer"),
+        (format!("train simcse {on} --window 3 --context 2"), 2, "omit --context and --window"),
+        (format!("train simcse {on} --strength 0.5"), 2, "append a layer with --layer"),
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o one.jsonl"),
             2,
@@ -436,12 +436,12 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ("train runs.toml -o run".to_owned(), 2, "recipe runs.toml not found"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),
-        (format!("train keep {on}"), 2, "keep trains for nothing alone"),
-        (format!("train simcse {on} --beside simcse=1"), 2, "simcse cannot stand beside simcse"),
+        (format!("train keep {on}"), 2, "keep cannot be the only objective"),
+        (format!("train simcse {on} --beside simcse=1"), 2, "simcse cannot be combined with simcse"),
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
-        (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "never looked at"),
-        (format!("train simcse {on} --aside 5 --evaluate-every 0"), 2, "kept aside that are never looked at"),
+        (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "no evaluations to choose from"),
+        (format!("train simcse {on} --aside 5 --evaluate-every 0"), 2, "held-out dialogues are never used"),
         (format!("train simcse {on} --aside 20000"), 2, "aside cannot be 20000"),
         (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
         (
@@ -453,7 +453,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             format!("train sweep --vary temperature=0.1,0.0 simcse {on}"),
             2,
-            "temperature cannot be 0.0: it takes a number above 0",
+            "temperature cannot be 0.0: must be a number above 0",
         ),
         (format!("train sweep --vary seed=1,1 simcse {on}"), 2, "seed=1 is in --vary twice"),
         (
@@ -461,7 +461,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
             3,
             "every dialogue is shorter than 1,000 turns: 252 dialogues skipped",
         ),
-        (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
+        (format!("train simcse {on} --dev sr"), 2, "`sr` is not a task with its data"),
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
         (format!("train simcse {on} --seeds 5..2"), 2, "`5..2` is not a valid list of seeds"),
         (format!("train sweep simcse {on}"), 2, "--vary"),
@@ -470,7 +470,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             "train auto --corpus one.jsonl -m ./small -o run".to_owned(),
             3,
-            "too few dialogues to learn which are alike: 1",
+            "too few dialogues to train a teacher: 1",
         ),
         (format!("train simcse {on} --devices cpu,tpu"), 2, "tpu"),
         (format!("train simcse {on} --devices cpu,cpu --device cpu"), 2, "cannot be used with"),

@@ -1,22 +1,23 @@
-//! How well clusters agree with labels, as scikit-learn tells it.
+//! Agreement of a clustering with class labels, with the definitions of scikit-learn.
 
 use std::collections::BTreeMap;
 
-/// How often each label comes in each cluster.
+/// Contingency table: the number of items for each pair of cluster and label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// A row a cluster, a column a label.
+    /// One row per cluster, one column per label.
     counts: Vec<Vec<u64>>,
-    all: u64,
+    /// Number of items.
+    total: u64,
 }
 
 impl Table {
-    /// Of the cluster and the label of each item.
+    /// Counts the items; `clusters[i]` and `labels[i]` are the cluster and the label of item `i`.
     pub fn new(clusters: &[usize], labels: &[usize]) -> Self {
-        let numbered = |of: &[usize]| {
+        let numbered = |ids: &[usize]| {
             let mut numbers = BTreeMap::new();
-            of.iter().for_each(|o| {
-                numbers.entry(*o).or_insert(0usize);
+            ids.iter().for_each(|id| {
+                numbers.entry(*id).or_insert(0usize);
             });
             numbers.values_mut().enumerate().for_each(|(n, number)| *number = n);
             numbers
@@ -26,58 +27,64 @@ impl Table {
         for (cluster, label) in clusters.iter().zip(labels) {
             counts[rows[cluster]][columns[label]] += 1;
         }
-        Table { counts, all: clusters.len().min(labels.len()) as u64 }
+        Table { counts, total: clusters.len().min(labels.len()) as u64 }
     }
 
-    fn rows(&self) -> Vec<u64> {
+    /// The size of each cluster.
+    fn row_sums(&self) -> Vec<u64> {
         self.counts.iter().map(|row| row.iter().sum()).collect()
     }
 
-    fn columns(&self) -> Vec<u64> {
+    /// The number of items with each label.
+    fn column_sums(&self) -> Vec<u64> {
         let width = self.counts.first().map_or(0, Vec::len);
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()
     }
 
-    /// What part of the items has the label that is most frequent in its cluster.
+    /// Purity: the share of items that have the most frequent label of their cluster.
     pub fn purity(&self) -> f64 {
-        let most: u64 = self.counts.iter().filter_map(|row| row.iter().max()).sum();
-        ratio(most as f64, self.all as f64)
+        let majority: u64 = self.counts.iter().filter_map(|row| row.iter().max()).sum();
+        ratio(majority as f64, self.total as f64)
     }
 
-    /// The mutual information over the mean of the two entropies. 1 where both say nothing, as scikit-learn has it.
+    /// Normalized mutual information, divided by the arithmetic mean of the two entropies.
+    ///
+    /// Returns 1 if there is at most one cluster and at most one label, like scikit-learn.
     pub fn nmi(&self) -> f64 {
-        let (rows, columns) = (self.rows(), self.columns());
+        let (rows, columns) = (self.row_sums(), self.column_sums());
         if rows.len() <= 1 && columns.len() <= 1 {
             return 1.0;
         }
-        let all = self.all as f64;
+        let total = self.total as f64;
         let entropy = |counts: &[u64]| -> f64 {
-            counts.iter().filter(|c| **c > 0).map(|c| -(*c as f64 / all) * (*c as f64 / all).ln()).sum()
+            counts.iter().filter(|c| **c > 0).map(|c| -(*c as f64 / total) * (*c as f64 / total).ln()).sum()
         };
         let mut information = 0.0;
-        for (row, of_row) in self.counts.iter().zip(&rows) {
-            for (count, of_column) in row.iter().zip(&columns).filter(|(count, _)| **count > 0) {
-                let both = *count as f64;
-                information += both / all * (both * all / (*of_row as f64 * *of_column as f64)).ln();
+        for (row, row_sum) in self.counts.iter().zip(&rows) {
+            for (count, column_sum) in row.iter().zip(&columns).filter(|(count, _)| **count > 0) {
+                let joint = *count as f64;
+                information += joint / total * (joint * total / (*row_sum as f64 * *column_sum as f64)).ln();
             }
         }
         ratio(information.max(0.0), (entropy(&rows) + entropy(&columns)) / 2.0)
     }
 
-    /// The Rand index, adjusted for what chance would give.
+    /// Adjusted Rand index: the Rand index, corrected for chance.
     pub fn ari(&self) -> f64 {
         let pairs = |n: u64| n as f64 * (n as f64 - 1.0) / 2.0;
         let both: f64 = self.counts.iter().flatten().map(|c| pairs(*c)).sum();
-        let of_rows: f64 = self.rows().into_iter().map(pairs).sum();
-        let of_columns: f64 = self.columns().into_iter().map(pairs).sum();
-        let by_chance = ratio(of_rows * of_columns, pairs(self.all));
-        let most = (of_rows + of_columns) / 2.0;
-        if most == by_chance { 1.0 } else { (both - by_chance) / (most - by_chance) }
+        let in_rows: f64 = self.row_sums().into_iter().map(pairs).sum();
+        let in_columns: f64 = self.column_sums().into_iter().map(pairs).sum();
+        let expected = ratio(in_rows * in_columns, pairs(self.total));
+        let maximum = (in_rows + in_columns) / 2.0;
+        if maximum == expected { 1.0 } else { (both - expected) / (maximum - expected) }
     }
 
-    /// What part of the items is right where each cluster stands for one label, chosen best (the Hungarian method).
+    /// Clustering accuracy: the share of correct items under the best one-to-one assignment of clusters to labels.
+    ///
+    /// The assignment is found with the Hungarian method.
     pub fn accuracy(&self) -> f64 {
-        ratio(best_assignment(&self.counts) as f64, self.all as f64)
+        ratio(best_assignment(&self.counts) as f64, self.total as f64)
     }
 }
 
@@ -85,50 +92,52 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// The greatest sum that can be had of a table with at most one of each row and column: shortest augmenting paths with
-/// potentials, a row at a time.
+/// The largest sum of cells, with at most one cell per row and per column.
+///
+/// The Hungarian method: shortest augmenting paths with potentials, one row at a time.
 fn best_assignment(counts: &[Vec<u64>]) -> u64 {
     let (rows, columns) = (counts.len(), counts.first().map_or(0, Vec::len));
     if rows > columns {
-        let turned: Vec<Vec<u64>> =
+        let transposed: Vec<Vec<u64>> =
             (0..columns).map(|column| counts.iter().map(|row| row[column]).collect()).collect();
-        return if columns == 0 { 0 } else { best_assignment(&turned) };
+        return if columns == 0 { 0 } else { best_assignment(&transposed) };
     }
     let cost = |row: usize, column: usize| -(counts[row][column] as i64);
-    // Place 0 of each is nobody's, so that a path has somewhere to begin.
-    let (mut of_row, mut of_column) = (vec![0i64; rows + 1], vec![0i64; columns + 1]);
+    // Rows and columns are counted from 1. Column 0 is a virtual start of each path.
+    let (mut row_potential, mut column_potential) = (vec![0i64; rows + 1], vec![0i64; columns + 1]);
     let mut owner = vec![0usize; columns + 1];
     for row in 1..=rows {
-        let mut way = vec![0usize; columns + 1];
-        let mut least = vec![i64::MAX; columns + 1];
+        let mut previous = vec![0usize; columns + 1];
+        let mut slack = vec![i64::MAX; columns + 1];
         let mut used = vec![false; columns + 1];
         owner[0] = row;
         let mut at = 0;
         while owner[at] != 0 {
             used[at] = true;
-            let (mut step, mut next) = (i64::MAX, 0);
+            let (mut delta, mut next) = (i64::MAX, 0);
             for column in (1..=columns).filter(|column| !used[*column]) {
-                let this = cost(owner[at] - 1, column - 1) - of_row[owner[at]] - of_column[column];
-                if this < least[column] {
-                    (least[column], way[column]) = (this, at);
+                let reduced =
+                    cost(owner[at] - 1, column - 1) - row_potential[owner[at]] - column_potential[column];
+                if reduced < slack[column] {
+                    (slack[column], previous[column]) = (reduced, at);
                 }
-                if least[column] < step {
-                    (step, next) = (least[column], column);
+                if slack[column] < delta {
+                    (delta, next) = (slack[column], column);
                 }
             }
             for column in 0..=columns {
                 if used[column] {
-                    of_row[owner[column]] += step;
-                    of_column[column] -= step;
+                    row_potential[owner[column]] += delta;
+                    column_potential[column] -= delta;
                 } else {
-                    least[column] = least[column].saturating_sub(step);
+                    slack[column] = slack[column].saturating_sub(delta);
                 }
             }
             at = next;
         }
         while at != 0 {
-            owner[at] = owner[way[at]];
-            at = way[at];
+            owner[at] = owner[previous[at]];
+            at = previous[at];
         }
     }
     (1..=columns)
@@ -144,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusters_that_are_the_labels_have_1() {
+    fn a_perfect_clustering_scores_1() {
         let labels = [0, 0, 1, 1, 2];
         let table = Table::new(&[5, 5, 9, 9, 7], &labels);
         assert_eq!((table.purity(), table.accuracy()), (1.0, 1.0));
@@ -152,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cluster_for_all_tells_nothing() {
+    fn a_single_cluster_has_no_information() {
         let table = Table::new(&[0, 0, 0, 0], &[0, 0, 1, 2]);
         assert_eq!((table.purity(), table.accuracy(), table.nmi(), table.ari()), (0.5, 0.5, 0.0, 0.0));
         let nothing = Table::new(&[], &[]);
@@ -160,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn purity_may_name_a_label_twice_and_accuracy_may_not() {
+    fn accuracy_uses_each_label_once_and_purity_does_not() {
         let table = Table::new(&[0, 0, 1, 1, 1], &[3, 3, 3, 3, 4]);
         assert_eq!((table.purity(), table.accuracy()), (0.8, 0.6));
     }
 
-    /// By trying all.
+    /// Tries every assignment.
     fn naive(counts: &[Vec<u64>], row: usize, taken: &mut Vec<bool>) -> u64 {
         if row == counts.len() {
             return 0;
@@ -183,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_assignment_is_the_best_of_all(rows in 1usize..6, columns in 1usize..6, numbers in proptest::collection::vec(0u64..20, 25)) {
+        fn the_assignment_is_optimal(rows in 1usize..6, columns in 1usize..6, numbers in proptest::collection::vec(0u64..20, 25)) {
             let counts: Vec<Vec<u64>> = (0..rows).map(|r| (0..columns).map(|c| numbers[r * 5 + c]).collect()).collect();
             prop_assert_eq!(best_assignment(&counts), naive(&counts, 0, &mut vec![false; columns]));
         }

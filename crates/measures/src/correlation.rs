@@ -1,7 +1,9 @@
-//! How two rows of numbers go together, with ties as SciPy treats them. `None` where one of them is constant or there are
-//! fewer than two pairs: then nothing can be told.
+//! Correlation coefficients, with the tie handling of SciPy.
+//!
+//! Each function returns `None` if one of the inputs is constant or there are fewer than two pairs: the coefficient is
+//! undefined then.
 
-/// Of the numbers themselves.
+/// Pearson correlation coefficient.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     if n < 2 {
@@ -9,23 +11,23 @@ pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let mean = |row: &[f64]| row[..n].iter().sum::<f64>() / n as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
-    let (mut both, mut of_a, mut of_b) = (0.0, 0.0, 0.0);
+    let (mut covariance, mut variance_a, mut variance_b) = (0.0, 0.0, 0.0);
     for (x, y) in a.iter().zip(b) {
         let (x, y) = (x - mean_a, y - mean_b);
-        both += x * y;
-        of_a += x * x;
-        of_b += y * y;
+        covariance += x * y;
+        variance_a += x * x;
+        variance_b += y * y;
     }
-    let lengths = (of_a * of_b).sqrt();
-    (lengths > 0.0).then(|| (both / lengths).clamp(-1.0, 1.0))
+    let norm = (variance_a * variance_b).sqrt();
+    (norm > 0.0).then(|| (covariance / norm).clamp(-1.0, 1.0))
 }
 
-/// Of their ranks; equal numbers share the mean of theirs.
+/// Spearman rank correlation coefficient. Ties get their average rank.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     pearson(&ranks(a), &ranks(b))
 }
 
-/// Of the order of all pairs (tau-b).
+/// Kendall rank correlation coefficient, tau-b.
 pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
@@ -43,18 +45,18 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
         }
         sum
     };
-    // Sorted by `a`, what has to be moved to sort by `b` is in the other order.
+    // The pairs are sorted by `a`, so each inversion of `b` is a discordant pair.
     let mut second: Vec<f64> = pairs.iter().map(|p| p.1).collect();
-    let mut room = second.clone();
-    let discordant = inversions(&mut second, &mut room);
+    let mut buffer = second.clone();
+    let discordant = inversions(&mut second, &mut buffer);
     let ties_b = tied(second.iter().copied());
     let all = n as f64 * (n as f64 - 1.0) / 2.0;
-    let below = ((all - ties_a) * (all - ties_b)).sqrt();
-    let above = all - ties_a - ties_b + ties_both - 2.0 * discordant;
-    (below > 0.0).then(|| (above / below).clamp(-1.0, 1.0))
+    let denominator = ((all - ties_a) * (all - ties_b)).sqrt();
+    let numerator = all - ties_a - ties_b + ties_both - 2.0 * discordant;
+    (denominator > 0.0).then(|| (numerator / denominator).clamp(-1.0, 1.0))
 }
 
-/// Ranks counted from 1; equal numbers share the mean of theirs.
+/// Ranks, counted from 1. Ties get their average rank.
 pub fn ranks(row: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
@@ -69,7 +71,7 @@ pub fn ranks(row: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// How many pairs of neighbours in a sorted row, near or far, are equal.
+/// Number of pairs of equal numbers in a sorted sequence.
 fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut run, mut last) = (0.0, 0.0, None);
     for number in sorted {
@@ -80,26 +82,26 @@ fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
     sum
 }
 
-/// How many pairs stand in the wrong order; sorts the row.
-fn inversions(row: &mut [f64], room: &mut [f64]) -> f64 {
+/// Sorts the row by merge sort and returns its number of inversions.
+fn inversions(row: &mut [f64], buffer: &mut [f64]) -> f64 {
     if row.len() < 2 {
         return 0.0;
     }
     let middle = row.len() / 2;
-    let mut count = inversions(&mut row[..middle], &mut room[..middle])
-        + inversions(&mut row[middle..], &mut room[middle..]);
+    let mut count = inversions(&mut row[..middle], &mut buffer[..middle])
+        + inversions(&mut row[middle..], &mut buffer[middle..]);
     let (mut left, mut right) = (0, middle);
-    for place in room.iter_mut() {
+    for slot in buffer.iter_mut() {
         if right == row.len() || (left < middle && row[left] <= row[right]) {
-            *place = row[left];
+            *slot = row[left];
             left += 1;
         } else {
             count += (middle - left) as f64;
-            *place = row[right];
+            *slot = row[right];
             right += 1;
         }
     }
-    row.copy_from_slice(room);
+    row.copy_from_slice(buffer);
     count
 }
 
@@ -110,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_equal_numbers_are_shared() {
+    fn ties_get_their_average_rank() {
         assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
         assert!(ranks(&[]).is_empty());
     }
 
     #[test]
-    fn what_goes_together_has_1_and_what_goes_apart_has_less() {
+    fn increasing_pairs_have_1_and_decreasing_pairs_are_negative() {
         let (up, down) = ([1.0, 2.0, 4.0], [3.0, 2.0, -9.0]);
         for of in [spearman, kendall] {
             assert_eq!((of(&up, &up), of(&up, &down)), (Some(1.0), Some(-1.0)));
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_constant_nothing_can_be_told() {
+    fn constant_or_short_inputs_have_no_correlation() {
         for of in [pearson, spearman, kendall] {
             assert_eq!(of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
             assert_eq!(of(&[1.0], &[2.0]), None);
@@ -135,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn kendall_is_what_looking_at_all_pairs_gives(pairs in proptest::collection::vec((0u8..6, 0u8..6), 2..40)) {
+        fn kendall_agrees_with_a_count_over_all_pairs(pairs in proptest::collection::vec((0u8..6, 0u8..6), 2..40)) {
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(x, y)| (f64::from(*x), f64::from(*y))).unzip();
             let (mut together, mut of_a, mut of_b) = (0.0f64, 0.0f64, 0.0f64);
             for i in 0..a.len() {

@@ -1,6 +1,7 @@
-//! How well something ranks, correlates, clusters or lies in space: numbers out of numbers, as the standard tools compute them.
+//! Evaluation measures for rankings, correlations, clusterings and embedding spaces.
 //!
-//! `tests/fixtures/measures` has what trec_eval, SciPy and scikit-learn say of the same inputs.
+//! The results agree with trec_eval, SciPy and scikit-learn. `tests/fixtures/measures` holds the output of these tools for
+//! the same inputs.
 
 pub mod clusters;
 pub mod correlation;
@@ -19,19 +20,19 @@ mod tests {
         value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
     }
 
-    /// What SciPy and scikit-learn say (`reference.py` beside the file asked them).
+    /// The expected values come from SciPy and scikit-learn (`reference.py` in the fixtures folder).
     #[test]
-    fn scipy_and_scikit_learn_say_the_same() {
-        let said: Value =
+    fn results_agree_with_scipy_and_scikit_learn() {
+        let expected: Value =
             serde_json::from_str(include_str!("../../../tests/fixtures/measures/numbers.json")).unwrap();
         let near = |a: f64, b: &Value| assert!((a - b.as_f64().unwrap()).abs() < 1e-9, "{a} {b}");
-        for case in said["correlations"].as_array().unwrap() {
+        for case in expected["correlations"].as_array().unwrap() {
             let (a, b) = (numbers(&case["a"]), numbers(&case["b"]));
             near(correlation::pearson(&a, &b).unwrap(), &case["pearson"]);
             near(correlation::spearman(&a, &b).unwrap(), &case["spearman"]);
             near(correlation::kendall(&a, &b).unwrap(), &case["kendall"]);
         }
-        for case in said["clusters"].as_array().unwrap() {
+        for case in expected["clusters"].as_array().unwrap() {
             let whole = |value: &Value| numbers(value).into_iter().map(|n| n as usize).collect::<Vec<_>>();
             let table = Table::new(&whole(&case["clusters"]), &whole(&case["labels"]));
             near(table.purity(), &case["purity"]);

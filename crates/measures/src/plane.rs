@@ -1,5 +1,4 @@
-//! Vectors as points on a plane, for people to look at: those near each other stay so (t-SNE, van der Maaten and Hinton,
-//! 2008, every pair looked at).
+//! Exact t-SNE (van der Maaten and Hinton 2008): projects vectors to points in the plane for a scatter plot.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -7,15 +6,19 @@ use turnwise_nearest::products;
 use turnwise_core::Vectors;
 use turnwise_core::random::Random;
 
-/// About so many are taken for the neighbours of each.
+/// Effective number of neighbors of each point.
 const PERPLEXITY: f64 = 30.0;
-const ROUNDS: usize = 400;
-/// In the first rounds neighbours draw each other so much more, so that clusters can pass each other.
+/// Number of iterations.
+const ITERATIONS: usize = 400;
+/// Early exaggeration factor: the first iterations multiply the attraction by it, so clusters can move past each other.
 const EXAGGERATION: f64 = 12.0;
+/// Number of iterations with early exaggeration.
 const EXAGGERATED: usize = 120;
 
-/// A place for each vector (which have length 1), the whole within −1 to 1. It hangs on nothing but vectors and seed, not
-/// on the number of threads. `done` is told how many of how many rounds are over; `None` if it answers that this is to stop.
+/// Returns a point in [−1, 1]² for each vector. The vectors must have length 1.
+///
+/// The result depends only on the vectors and the seed, not on the number of threads. `done` is called after each iteration
+/// with the number of finished iterations and of all iterations. If it returns false, the function returns `None`.
 pub fn plane(
     vectors: &Vectors,
     seed: u64,
@@ -25,112 +28,116 @@ pub fn plane(
     if n < 4 {
         return Some((0..n).map(|at| [at as f32 / 2.0 - 0.5, 0.0]).collect());
     }
-    let near = nearness(vectors);
+    let affinities = affinities(vectors);
     let mut random = Random::new(seed, 0);
     let mut start = || (random.below(1 << 20) as f64 / f64::from(1 << 20) - 0.5) * 1e-3;
     let mut at: Vec<[f64; 2]> = (0..n).map(|_| [start(), start()]).collect();
-    let mut speed = vec![[0.0f64; 2]; n];
+    let mut velocity = vec![[0.0f64; 2]; n];
     let mut gain = vec![[1.0f64; 2]; n];
     let rate = (n as f64 / EXAGGERATION / 4.0).max(50.0);
-    for round in 0..ROUNDS {
-        let (drawn, momentum) = if round < EXAGGERATED { (EXAGGERATION, 0.5) } else { (1.0, 0.8) };
-        let forces = forces(&at, &near, drawn);
+    for iteration in 0..ITERATIONS {
+        let (exaggeration, momentum) = if iteration < EXAGGERATED { (EXAGGERATION, 0.5) } else { (1.0, 0.8) };
+        let gradients = gradients(&at, &affinities, exaggeration);
         for i in 0..n {
             for axis in 0..2 {
-                let (force, speed, gain) = (forces[i][axis], &mut speed[i][axis], &mut gain[i][axis]);
-                *gain = if (force > 0.0) == (*speed > 0.0) { (*gain * 0.8).max(0.01) } else { *gain + 0.2 };
-                *speed = momentum * *speed - rate * *gain * force;
-                at[i][axis] += *speed;
+                let (gradient, velocity, gain) =
+                    (gradients[i][axis], &mut velocity[i][axis], &mut gain[i][axis]);
+                *gain =
+                    if (gradient > 0.0) == (*velocity > 0.0) { (*gain * 0.8).max(0.01) } else { *gain + 0.2 };
+                *velocity = momentum * *velocity - rate * *gain * gradient;
+                at[i][axis] += *velocity;
             }
         }
-        if !done(round + 1, ROUNDS) {
+        if !done(iteration + 1, ITERATIONS) {
             return None;
         }
     }
     Some(fitted(&at))
 }
 
-/// How near each pair is, in sum 1: of each of two the share that the other has among its neighbours.
-fn nearness(vectors: &Vectors) -> Vec<f32> {
+/// Symmetric affinities of all pairs (the matrix P of t-SNE). Their sum is 1.
+fn affinities(vectors: &Vectors) -> Vec<f32> {
     let n = vectors.len();
     let perplexity = PERPLEXITY.min((n - 1) as f64 / 3.0);
     let rows: Vec<Vec<f32>> = (0..n)
         .into_par_iter()
         .map_init(Vec::new, |cosines, i| {
             products(vectors.row(i), vectors.flat(), vectors.dim(), cosines);
-            let apart: Vec<f64> =
+            let distances: Vec<f64> =
                 cosines.iter().map(|cosine| f64::from(2.0 - 2.0 * cosine).max(0.0)).collect();
-            shares(&apart, i, perplexity)
+            conditional(&distances, i, perplexity)
         })
         .collect();
-    let mut near = vec![0.0f32; n * n];
+    let mut affinities = vec![0.0f32; n * n];
     for i in 0..n {
         for j in 0..n {
-            near[i * n + j] = (rows[i][j] + rows[j][i]) / (2 * n) as f32;
+            affinities[i * n + j] = (rows[i][j] + rows[j][i]) / (2 * n) as f32;
         }
     }
-    near
+    affinities
 }
 
-/// The share of each among the neighbours of one: normal in the distance, and as wide as the perplexity asks.
-fn shares(apart: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
-    let (mut low, mut high, mut narrow) = (0.0f64, f64::INFINITY, 1.0f64);
-    let mut shares = vec![0.0f64; apart.len()];
-    let least =
-        apart.iter().enumerate().filter(|(j, _)| *j != own).map(|(_, d)| *d).fold(f64::INFINITY, f64::min);
+/// Conditional probabilities of the neighbors of one point, from squared distances.
+///
+/// They follow a Gaussian kernel. A binary search finds the precision that gives the requested perplexity.
+fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
+    let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
+    let mut probabilities = vec![0.0f64; distances.len()];
+    let others = distances.iter().enumerate().filter(|(j, _)| *j != own);
+    let nearest = others.map(|(_, d)| *d).fold(f64::INFINITY, f64::min);
     for _ in 0..60 {
         let mut sum = 0.0;
-        for (j, share) in shares.iter_mut().enumerate() {
-            *share = if j == own { 0.0 } else { (-(apart[j] - least) * narrow).exp() };
-            sum += *share;
+        for (j, probability) in probabilities.iter_mut().enumerate() {
+            *probability = if j == own { 0.0 } else { (-(distances[j] - nearest) * precision).exp() };
+            sum += *probability;
         }
-        let entropy =
-            shares.iter().zip(apart).map(|(s, d)| s * (d - least)).sum::<f64>() * narrow / sum + sum.ln();
-        shares.iter_mut().for_each(|share| *share /= sum);
+        let weighted = probabilities.iter().zip(distances).map(|(p, d)| p * (d - nearest)).sum::<f64>();
+        let entropy = weighted * precision / sum + sum.ln();
+        probabilities.iter_mut().for_each(|probability| *probability /= sum);
         let off = entropy - perplexity.ln();
         if off.abs() < 1e-4 {
             break;
         }
         if off > 0.0 {
-            low = narrow;
-            narrow = if high.is_finite() { f64::midpoint(low, high) } else { narrow * 2.0 };
+            low = precision;
+            precision = if high.is_finite() { f64::midpoint(low, high) } else { precision * 2.0 };
         } else {
-            high = narrow;
-            narrow = f64::midpoint(low, high);
+            high = precision;
+            precision = f64::midpoint(low, high);
         }
     }
-    shares.into_iter().map(|share| share as f32).collect()
+    probabilities.into_iter().map(|probability| probability as f32).collect()
 }
 
-/// Where each is pushed and pulled.
-fn forces(at: &[[f64; 2]], near: &[f32], drawn: f64) -> Vec<[f64; 2]> {
+/// Gradient of the t-SNE cost at each point.
+fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64; 2]> {
     let n = at.len();
-    // Of each point: the sum of its closeness to all, what draws it, and what drives it away.
+    // For each point: the sum of its kernel values, its attraction and its repulsion.
     let of_one = |i: usize| {
-        let (mut sum, mut draws, mut drives) = (0.0f64, [0.0f64; 2], [0.0f64; 2]);
+        let (mut sum, mut attraction, mut repulsion) = (0.0f64, [0.0f64; 2], [0.0f64; 2]);
         for (j, other) in at.iter().enumerate() {
             let d = [at[i][0] - other[0], at[i][1] - other[1]];
-            let close = 1.0 / (1.0 + d[0] * d[0] + d[1] * d[1]);
-            let pull = f64::from(near[i * n + j]) * close;
-            let push = close * close;
-            sum += close;
+            let kernel = 1.0 / (1.0 + d[0] * d[0] + d[1] * d[1]);
+            let pull = f64::from(affinities[i * n + j]) * kernel;
+            let push = kernel * kernel;
+            sum += kernel;
             for axis in 0..2 {
-                draws[axis] += pull * d[axis];
-                drives[axis] += push * d[axis];
+                attraction[axis] += pull * d[axis];
+                repulsion[axis] += push * d[axis];
             }
         }
-        // Itself is no neighbour.
-        (sum - 1.0, draws, drives)
+        // The kernel value of the point with itself is 1.
+        (sum - 1.0, attraction, repulsion)
     };
     let parts: Vec<(f64, [f64; 2], [f64; 2])> = (0..n).into_par_iter().map(of_one).collect();
     let all: f64 = parts.iter().map(|(sum, ..)| sum).sum::<f64>().max(f64::MIN_POSITIVE);
-    let force = |(_, draws, drives): &(f64, [f64; 2], [f64; 2])| {
-        [0, 1].map(|axis| 4.0 * (drawn * draws[axis] - drives[axis] / all))
+    let gradient = |(_, attraction, repulsion): &(f64, [f64; 2], [f64; 2])| {
+        [0, 1].map(|axis| 4.0 * (exaggeration * attraction[axis] - repulsion[axis] / all))
     };
-    parts.iter().map(force).collect()
+    parts.iter().map(gradient).collect()
 }
 
-/// Within −1 to 1, the longer side filled.
+/// Scales the points to [−1, 1]. The longer side fills the range.
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);
@@ -138,18 +145,18 @@ fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     };
     let sides = [side(0), side(1)];
     let half = sides.iter().map(|(low, high)| (high - low) / 2.0).fold(f64::MIN_POSITIVE, f64::max);
-    let place = |p: &[f64; 2]| {
+    let scaled = |p: &[f64; 2]| {
         [0, 1].map(|axis| ((p[axis] - f64::midpoint(sides[axis].0, sides[axis].1)) / half) as f32)
     };
-    at.iter().map(place).collect()
+    at.iter().map(scaled).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Three bundles of vectors in 8 dimensions.
-    fn bundles(n: usize) -> (Vectors, Vec<usize>) {
+    /// Vectors of three clusters in 8 dimensions, with their labels.
+    fn clusters(n: usize) -> (Vectors, Vec<usize>) {
         let mut random = Random::new(3, 0);
         let mut vectors = Vectors::new(8);
         let labels: Vec<usize> = (0..n).map(|i| i % 3).collect();
@@ -164,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_lies_together() {
-        let (vectors, labels) = bundles(150);
+    fn the_nearest_point_is_of_the_same_cluster() {
+        let (vectors, labels) = clusters(150);
         let points = plane(&vectors, 1, |_, _| true).unwrap();
         let apart = |a: usize, b: usize| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
         let nearest_agrees = (0..150).filter(|a| {
@@ -178,18 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_hang_on_the_threads_and_can_be_stopped() {
-        let (vectors, _) = bundles(40);
+    fn the_result_does_not_depend_on_threads_and_can_be_stopped() {
+        let (vectors, _) = clusters(40);
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| plane(&vectors, 1, |_, _| true)).unwrap()
         };
         assert_eq!(with(1), with(3));
-        assert_eq!(plane(&vectors, 1, |round, _| round < 3), None);
+        assert_eq!(plane(&vectors, 1, |iteration, _| iteration < 3), None);
     }
 
     #[test]
-    fn few_and_equal_vectors_have_places_too() {
+    fn few_or_equal_vectors_get_finite_points() {
         let mut vectors = Vectors::new(2);
         for n in 0..6 {
             assert_eq!(plane(&vectors, 1, |_, _| true).unwrap().len(), n);

@@ -1,59 +1,60 @@
-//! What a ranking in any order would have, on average over all orders: exactly, not by drawing.
+//! Random baseline of the ranking measures: their exact expected value over all orders, without sampling.
 
-/// Of `relevant` among `all`.
+/// Random baseline for a list with `all` documents, `relevant` of them relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomBaseline {
-    /// How many are ranked.
+    /// Number of ranked documents.
     pub all: usize,
-    /// How many of them are relevant.
+    /// Number of relevant documents among them.
     pub relevant: usize,
 }
 
 impl RandomBaseline {
-    fn part(self) -> f64 {
+    /// The share of relevant documents.
+    fn prevalence(self) -> f64 {
         if self.all == 0 { 0.0 } else { self.relevant as f64 / self.all as f64 }
     }
 
-    /// Average precision, as far as `k`.
+    /// Expected average precision at `k`.
     pub fn average_precision(self, k: usize) -> f64 {
         if self.relevant == 0 {
             return 0.0;
         }
         let others = if self.all > 1 { (self.relevant - 1) as f64 / (self.all - 1) as f64 } else { 0.0 };
-        // At each place: that it is relevant, and how many of those before are, too.
-        let at = |place: usize| (1.0 + (place - 1) as f64 * others) / place as f64;
+        // Expected precision at a rank whose document is relevant.
+        let at = |rank: usize| (1.0 + (rank - 1) as f64 * others) / rank as f64;
         (1..=self.all.min(k)).map(at).sum::<f64>() / self.all as f64
     }
 
-    /// The reciprocal rank.
+    /// Expected reciprocal rank.
     pub fn reciprocal_rank(self) -> f64 {
         let mut sum = 0.0;
-        // That none has come before.
+        // Probability that no document before this rank is relevant.
         let mut none = 1.0;
-        for place in 1..=self.all {
-            let left = self.all - place + 1;
+        for rank in 1..=self.all {
+            let left = self.all - rank + 1;
             let this = self.relevant as f64 / left as f64;
-            sum += none * this.min(1.0) / place as f64;
+            sum += none * this.min(1.0) / rank as f64;
             none *= (1.0 - this).max(0.0);
         }
         sum
     }
 
-    /// Precision of the first `k`, of which there are always `k`.
+    /// Expected precision at `k`. Missing documents count as not relevant.
     pub fn precision(self, k: usize) -> f64 {
-        self.part() * self.all.min(k) as f64 / k.max(1) as f64
+        self.prevalence() * self.all.min(k) as f64 / k.max(1) as f64
     }
 
-    /// Recall of the first `k`.
+    /// Expected recall at `k`.
     pub fn recall(self, k: usize) -> f64 {
         if self.relevant == 0 { 0.0 } else { self.all.min(k) as f64 / self.all as f64 }
     }
 
-    /// Normalised discounted gain of the first `k`, where all that are relevant are equally so.
+    /// Expected nDCG at `k`, with the same gain for every relevant document.
     pub fn ndcg(self, k: usize) -> f64 {
-        let gains = |places: usize| (1..=places).map(|place| 1.0 / ((place + 1) as f64).log2()).sum::<f64>();
+        let gains = |ranks: usize| (1..=ranks).map(|rank| 1.0 / ((rank + 1) as f64).log2()).sum::<f64>();
         let best = gains(self.relevant.min(k));
-        if best == 0.0 { 0.0 } else { self.part() * gains(self.all.min(k)) / best }
+        if best == 0.0 { 0.0 } else { self.prevalence() * gains(self.all.min(k)) / best }
     }
 }
 
@@ -62,27 +63,27 @@ mod tests {
     use super::*;
     use crate::ranking::Ranking;
 
-    /// All orders of so many, each a bit pattern.
-    fn mean_over_orders(chance: RandomBaseline, measure: impl Fn(&Ranking) -> f64) -> f64 {
-        let orders = (0u32..1 << chance.all).filter(|bits| bits.count_ones() as usize == chance.relevant);
+    /// The mean of a measure over all orders. An order is a bit pattern: 1 is a relevant document.
+    fn mean_over_orders(baseline: RandomBaseline, measure: impl Fn(&Ranking) -> f64) -> f64 {
+        let orders = (0u32..1 << baseline.all).filter(|bits| bits.count_ones() as usize == baseline.relevant);
         let values: Vec<f64> = orders
-            .map(|bits| measure(&Ranking::of_flags((0..chance.all).map(|place| bits >> place & 1 == 1))))
+            .map(|bits| measure(&Ranking::of_flags((0..baseline.all).map(|at| bits >> at & 1 == 1))))
             .collect();
         values.iter().sum::<f64>() / values.len() as f64
     }
 
     #[test]
-    fn it_is_the_mean_over_all_orders() {
+    fn the_baseline_is_the_mean_over_all_orders() {
         for (all, relevant) in [(1, 1), (1, 0), (5, 2), (9, 9), (10, 1), (11, 4)] {
-            let chance = RandomBaseline { all, relevant };
-            let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{chance:?}: {a} {b}");
+            let baseline = RandomBaseline { all, relevant };
+            let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{baseline:?}: {a} {b}");
             for k in [1, 3, 100] {
-                near(chance.average_precision(k), mean_over_orders(chance, |r| r.average_precision(k)));
-                near(chance.precision(k), mean_over_orders(chance, |r| r.precision(k)));
-                near(chance.recall(k), mean_over_orders(chance, |r| r.recall(k)));
-                near(chance.ndcg(k), mean_over_orders(chance, |r| r.ndcg(k)));
+                near(baseline.average_precision(k), mean_over_orders(baseline, |r| r.average_precision(k)));
+                near(baseline.precision(k), mean_over_orders(baseline, |r| r.precision(k)));
+                near(baseline.recall(k), mean_over_orders(baseline, |r| r.recall(k)));
+                near(baseline.ndcg(k), mean_over_orders(baseline, |r| r.ndcg(k)));
             }
-            near(chance.reciprocal_rank(), mean_over_orders(chance, Ranking::reciprocal_rank));
+            near(baseline.reciprocal_rank(), mean_over_orders(baseline, Ranking::reciprocal_rank));
         }
         let nothing = RandomBaseline { all: 0, relevant: 0 };
         assert_eq!(

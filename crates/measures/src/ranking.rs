@@ -1,23 +1,23 @@
-//! Measures of one ranking, by the definitions of trec_eval.
+//! Retrieval measures of one ranking, with the definitions of trec_eval.
 
-/// A grade from which on a document counts as relevant.
+/// Lowest grade of a relevant document, by default.
 pub const RELEVANT: i32 = 1;
 
-/// A ranking with what was judged of it.
+/// A ranking with its relevance judgments.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranking {
-    /// The grade of each document, the first of the ranking first; `None` where nobody judged it.
+    /// Grade of each document, in the order of the ranking; `None` if the document was not judged.
     pub grades: Vec<Option<i32>>,
-    /// All grades over 0 that were given for the query, found or not.
+    /// All grades above 0 in the judgments of the query, including documents that the ranking lacks.
     pub given: Vec<i32>,
-    /// How many documents were judged and found not relevant.
+    /// Number of documents that were judged as not relevant.
     pub judged_not: usize,
-    /// From which grade on a document is relevant.
+    /// Lowest grade of a relevant document.
     pub level: i32,
 }
 
 impl Ranking {
-    /// A ranking in which everything is judged: relevant or not.
+    /// Creates a ranking with binary judgments for all documents.
     pub fn of_flags(relevant: impl IntoIterator<Item = bool>) -> Self {
         let grades: Vec<Option<i32>> = relevant.into_iter().map(|r| Some(i32::from(r))).collect();
         let given: Vec<i32> = grades.iter().filter_map(|g| g.filter(|g| *g > 0)).collect();
@@ -33,61 +33,60 @@ impl Ranking {
         self.grades.iter().map(|grade| self.is_relevant(*grade))
     }
 
-    /// How many are relevant, found or not.
+    /// Number of relevant documents, including those that the ranking lacks.
     pub fn relevant(&self) -> usize {
         self.given.iter().filter(|grade| **grade >= self.level).count()
     }
 
-    /// How many of the first `k` are relevant.
+    /// Number of relevant documents among the first `k`.
     pub fn found(&self, k: usize) -> usize {
         self.flags().take(k).filter(|relevant| *relevant).count()
     }
 
-    /// The mean, over all that are relevant, of the precision at each one's place (0 for those not found), as far as `k`.
+    /// Average precision at `k`: the mean precision at the ranks of all relevant documents.
+    ///
+    /// Relevant documents that are not among the first `k` count as 0.
     pub fn average_precision(&self, k: usize) -> f64 {
         let mut found = 0;
         let mut sum = 0.0;
-        for (place, relevant) in self.flags().take(k).enumerate() {
+        for (at, relevant) in self.flags().take(k).enumerate() {
             if relevant {
                 found += 1;
-                sum += f64::from(found) / (place + 1) as f64;
+                sum += f64::from(found) / (at + 1) as f64;
             }
         }
-        part(sum, self.relevant())
+        ratio(sum, self.relevant())
     }
 
-    /// One over the place of the first that is relevant, 0 if none is.
+    /// Reciprocal rank of the first relevant document; 0 if there is none.
     pub fn reciprocal_rank(&self) -> f64 {
-        self.flags().position(|relevant| relevant).map_or(0.0, |place| 1.0 / (place + 1) as f64)
+        self.flags().position(|relevant| relevant).map_or(0.0, |at| 1.0 / (at + 1) as f64)
     }
 
-    /// What part of the first `k` is relevant. There are always `k`: those that are missing are not.
+    /// Precision at `k`. If the ranking is shorter than `k`, missing documents count as not relevant.
     pub fn precision(&self, k: usize) -> f64 {
-        part(self.found(k) as f64, k)
+        ratio(self.found(k) as f64, k)
     }
 
-    /// What part of what is relevant is among the first `k`.
+    /// Recall at `k`.
     pub fn recall(&self, k: usize) -> f64 {
-        part(self.found(k) as f64, self.relevant())
+        ratio(self.found(k) as f64, self.relevant())
     }
 
-    /// 1 if one of the first `k` is relevant.
+    /// Success at `k`: 1 if at least one of the first `k` documents is relevant, else 0.
     pub fn success(&self, k: usize) -> f64 {
         f64::from(u8::from(self.found(k) > 0))
     }
 
-    /// Precision at as many places as there are relevant documents.
+    /// R-precision: precision at `R`, the number of relevant documents.
     pub fn r_precision(&self) -> f64 {
         self.precision(self.relevant())
     }
 
-    /// The gain of the first `k`, each divided by the logarithm of its place, over what the best order would have.
+    /// nDCG at `k`: the discounted cumulative gain, divided by the gain of the ideal order.
     pub fn ndcg(&self, k: usize) -> f64 {
         let gain = |grades: &mut dyn Iterator<Item = i32>| -> f64 {
-            grades
-                .enumerate()
-                .map(|(place, grade)| f64::from(grade.max(0)) / ((place + 2) as f64).log2())
-                .sum()
+            grades.enumerate().map(|(at, grade)| f64::from(grade.max(0)) / ((at + 2) as f64).log2()).sum()
         };
         let mut ideal = self.given.clone();
         ideal.sort_unstable_by(|a, b| b.cmp(a));
@@ -98,7 +97,9 @@ impl Ranking {
         gain(&mut self.grades.iter().take(k).map(|grade| grade.unwrap_or(0))) / best
     }
 
-    /// Of the relevant ones, how few that were judged not to be stand before them.
+    /// bpref: penalizes each relevant document by the number of judged non-relevant documents above it.
+    ///
+    /// Documents without a judgment are ignored.
     pub fn bpref(&self) -> f64 {
         let relevant = self.relevant();
         let least = self.judged_not.min(relevant) as f64;
@@ -108,31 +109,31 @@ impl Ranking {
                 Some(_) if self.is_relevant(*grade) => {
                     sum += if not == 0 { 1.0 } else { 1.0 - not.min(relevant) as f64 / least };
                 }
-                // Below 0 stands for not judged.
+                // A negative grade means "not judged" in trec_eval.
                 Some(grade) if *grade >= 0 => not += 1,
                 _ => {}
             }
         }
-        part(sum, relevant)
+        ratio(sum, relevant)
     }
 
-    /// The greatest precision at any place from where this part of what is relevant has been found.
+    /// Interpolated precision: the highest precision at any rank whose recall is at least `recall`.
     pub fn interpolated_precision(&self, recall: f64) -> f64 {
         let needed = (self.relevant() as f64 * recall + 0.9) as usize;
         let mut found = 0usize;
         let mut best: f64 = 0.0;
-        for (place, relevant) in self.flags().enumerate() {
+        for (at, relevant) in self.flags().enumerate() {
             found += usize::from(relevant);
             if found >= needed && (relevant || needed == 0) {
-                best = best.max(found as f64 / (place + 1) as f64);
+                best = best.max(found as f64 / (at + 1) as f64);
             }
         }
         best
     }
 }
 
-fn part(sum: f64, of: usize) -> f64 {
-    if of == 0 { 0.0 } else { sum / of as f64 }
+fn ratio(sum: f64, count: usize) -> f64 {
+    if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
 #[cfg(test)]
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ranking_by_hand() {
+    fn measures_of_a_small_ranking() {
         let ranking = flags("-+-+");
         assert_eq!(ranking.average_precision(usize::MAX), (0.5 + 0.5) / 2.0);
         assert_eq!(ranking.reciprocal_rank(), 0.5);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_relevant_all_is_zero() {
+    fn all_measures_are_zero_without_relevant_documents() {
         let ranking = flags("---");
         for value in [
             ranking.average_precision(10),
@@ -175,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn grades_weigh_in_gains_and_count_from_a_level_on() {
+    fn ndcg_uses_grades_and_recall_uses_the_level() {
         let mut ranking = Ranking {
             grades: vec![Some(1), None, Some(3), Some(0)],
             given: vec![3, 1, 2],
             judged_not: 1,
             level: 1,
         };
-        let log = |place: f64| (place + 1.0).log2();
+        let log = |rank: f64| (rank + 1.0).log2();
         let expected = (1.0 / log(1.0) + 3.0 / log(3.0)) / (3.0 / log(1.0) + 2.0 / log(2.0) + 1.0 / log(3.0));
         assert!((ranking.ndcg(10) - expected).abs() < 1e-12);
         assert_eq!((ranking.relevant(), ranking.recall(10)), (3, 2.0 / 3.0));
@@ -192,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn measures_lie_between_0_and_1_and_the_best_order_has_1(mut relevant in proptest::collection::vec(any::<bool>(), 1..40), k in 1usize..50) {
+        fn measures_are_between_0_and_1_and_the_best_order_has_1(mut relevant in proptest::collection::vec(any::<bool>(), 1..40), k in 1usize..50) {
             let ranking = Ranking::of_flags(relevant.iter().copied());
             for value in [ranking.average_precision(k), ranking.reciprocal_rank(), ranking.precision(k), ranking.recall(k),
                           ranking.ndcg(k), ranking.r_precision(), ranking.bpref(), ranking.interpolated_precision(0.5)] {

@@ -1,66 +1,68 @@
-//! Dialogues as tokens: what examples are drawn from.
+//! Tokenized dialogues, from which training examples are drawn.
 
 use std::{borrow::Cow, collections::HashMap, mem, path::Path};
 
 use rayon::prelude::*;
 
-use crate::{objectives::Place, spool::DiskVec};
+use crate::{objectives::Location, spool::DiskVec};
 use turnwise_core::error::Result;
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_encoder::{Sequence, folder::Tokenizer};
 
-/// A turn as tokens, without special ones.
+/// Tokens of one turn, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// Who speaks, counted in the order in which they first do.
+pub struct TurnTokens {
+    /// Number of the speaker, in the order of their first turns.
     pub speaker: u32,
-    /// The part they play: alike in all dialogues where roles are known, else the order of speaking.
-    pub part: u32,
-    /// The tokens.
+    /// Role of the speaker: 0 for the user and 1 for the agent. The speaker's number if the role is unknown.
+    pub role: u32,
+    /// Token ids.
     pub ids: Vec<u32>,
 }
 
-/// Which dialogues, and how they are prepared.
+/// Preprocessing of the dialogues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preparing {
-    /// Whether what one speaker says in consecutive turns becomes one.
+    /// Merges consecutive turns of one speaker into one.
     pub merged: bool,
-    /// Dialogues with fewer turns are left out.
+    /// Minimum number of turns; shorter dialogues are skipped.
     pub turns: usize,
 }
 
-/// Dialogues that are cut into tokens together.
-const TOGETHER: usize = 1_024;
+/// Number of dialogues that are tokenized as one block.
+const BLOCK: usize = 1_024;
 
-/// Dialogues to be trained on.
+/// Tokenized dialogues for training.
 #[derive(Default)]
 pub struct TrainingSet {
-    /// Their turns; none is empty.
-    dialogues: DiskVec<Vec<Said>>,
-    /// How many each has.
+    /// Turns of each dialogue. No turn is empty.
+    dialogues: DiskVec<Vec<TurnTokens>>,
+    /// Number of turns of each dialogue.
     turns: Vec<u32>,
-    /// Which dialogue of those that were given each of them is.
+    /// Index of each dialogue in the input, which also counts skipped dialogues.
     given: Vec<u32>,
-    /// Where each corpus of those that were given ends.
+    /// End of each corpus, as an index into the input.
     ends: Vec<usize>,
-    /// In front of every sequence (`[CLS]`, and a prompt where the encoder has one unasked).
+    /// Tokens at the start of every sequence: `[CLS]`, and the default prompt of the encoder if it has one.
     pub before: Vec<u32>,
-    /// Behind every turn (`[SEP]`).
+    /// Tokens after every turn (`[SEP]`).
     pub after: Vec<u32>,
-    /// What hides a token (`[MASK]`), where the tokenizer has that.
+    /// The mask token (`[MASK]`), if the tokenizer has one.
     pub mask: Option<u32>,
-    /// Dialogues that were too short.
+    /// Number of dialogues that were skipped because they are too short.
     pub left_out: usize,
-    /// Turns without a word, which are left out.
+    /// Number of skipped turns without tokens.
     pub blank: usize,
-    /// Tokens of all turns.
+    /// Number of tokens in all turns.
     pub tokens: u64,
-    /// Those of them that stand for what the tokenizer does not know.
+    /// Number of unknown tokens (`[UNK]`) in all turns.
     pub unknown: u64,
 }
 
 impl TrainingSet {
-    /// Cuts dialogues into tokens, which are held in memory, or in a file beside what is in this folder.
+    /// Tokenizes dialogues.
+    ///
+    /// The tokens are stored in a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(
         dialogues: &DiskVec<Dialogue>,
         tokenizer: &Tokenizer,
@@ -75,14 +77,14 @@ impl TrainingSet {
             ..TrainingSet::default()
         };
         let unknown = tokenizer.unknown();
-        for first in (0..dialogues.len()).step_by(TOGETHER) {
-            let some = first..dialogues.len().min(first + TOGETHER);
-            let read = some.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
-            let cut = read.par_iter().map(|dialogue| said(dialogue, tokenizer, preparing.merged));
-            let cut = cut.collect::<Result<Vec<(Vec<Said>, usize)>>>()?;
-            for (given, (turns, blank)) in some.zip(cut) {
+        for first in (0..dialogues.len()).step_by(BLOCK) {
+            let block = first..dialogues.len().min(first + BLOCK);
+            let read = block.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
+            let tokenized = read.par_iter().map(|dialogue| tokenize(dialogue, tokenizer, preparing.merged));
+            let tokenized = tokenized.collect::<Result<Vec<(Vec<TurnTokens>, usize)>>>()?;
+            for (given, (turns, blank)) in block.zip(tokenized) {
                 set.blank += blank;
-                for id in turns.iter().flat_map(|said| &said.ids) {
+                for id in turns.iter().flat_map(|turn| &turn.ids) {
                     set.tokens += 1;
                     set.unknown += u64::from(Some(*id) == unknown);
                 }
@@ -95,93 +97,98 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Says where each corpus ends among the dialogues that were given.
+    /// Sets the end of each corpus, as an index into the input dialogues.
     pub fn of_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
 
-    /// How many corpora there are.
+    /// Number of corpora.
     pub fn corpora(&self) -> usize {
         self.ends.len().max(1)
     }
 
-    /// Which corpus a dialogue is of.
+    /// Number of the corpus that a dialogue belongs to.
     pub fn corpus(&self, number: u32) -> usize {
         self.ends.partition_point(|end| *end <= self.given(number))
     }
 
-    /// Of dialogues that are tokens already.
+    /// Creates a set from dialogues that are already tokenized.
     #[cfg(test)]
-    pub fn of(dialogues: Vec<Vec<Said>>, before: Vec<u32>, after: Vec<u32>, folder: Option<&Path>) -> Self {
+    pub fn of(
+        dialogues: Vec<Vec<TurnTokens>>,
+        before: Vec<u32>,
+        after: Vec<u32>,
+        folder: Option<&Path>,
+    ) -> Self {
         let mut set = TrainingSet { before, after, ..TrainingSet::default() };
         set.dialogues = DiskVec::new(folder).unwrap();
         (0..).zip(dialogues).for_each(|(n, turns)| set.push(n, turns).unwrap());
         set
     }
 
-    fn push(&mut self, given: u32, turns: Vec<Said>) -> Result<()> {
+    fn push(&mut self, given: u32, turns: Vec<TurnTokens>) -> Result<()> {
         self.given.push(given);
         self.turns.push(turns.len() as u32);
         self.dialogues.push(turns)
     }
 
-    /// How many dialogues there are.
+    /// Number of dialogues.
     pub fn len(&self) -> usize {
         self.turns.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// The turns of a dialogue.
-    pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<Said>>> {
+    /// Returns the turns of a dialogue.
+    pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<TurnTokens>>> {
         self.dialogues.get(number as usize)
     }
 
-    /// The tokens of a turn.
-    pub fn said(&self, place: Place) -> Result<Vec<u32>> {
-        let mut dialogue = self.dialogue(place.dialogue)?;
+    /// Returns the token ids of a turn.
+    pub fn token_ids(&self, location: Location) -> Result<Vec<u32>> {
+        let mut dialogue = self.dialogue(location.dialogue)?;
         Ok(match &mut dialogue {
-            Cow::Borrowed(turns) => turns[place.turn as usize].ids.clone(),
-            Cow::Owned(turns) => mem::take(&mut turns[place.turn as usize].ids),
+            Cow::Borrowed(turns) => turns[location.turn as usize].ids.clone(),
+            Cow::Owned(turns) => mem::take(&mut turns[location.turn as usize].ids),
         })
     }
 
-    /// How many turns each dialogue has.
+    /// Number of turns of each dialogue.
     pub fn turns_each(&self) -> &[u32] {
         &self.turns
     }
 
-    /// How many turns there are.
+    /// Number of turns of all dialogues.
     pub fn turns(&self) -> usize {
         self.turns.iter().map(|turns| *turns as usize).sum()
     }
 
-    /// Which dialogue of those that were given one of them is.
+    /// Returns the index of a dialogue in the input, which also counts skipped dialogues.
     pub fn given(&self, number: u32) -> usize {
         self.given[number as usize] as usize
     }
 
-    /// With a prompt in front of every sequence: an encoder that is asked behind one has to be trained behind it.
+    /// Adds a prompt to the start of every sequence: an encoder that is used with a prompt must be trained with it.
     pub fn behind(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
     }
 
-    /// The sequence of an utterance, of at most so many tokens.
-    pub fn utterance(&self, ids: &[u32], most: usize) -> Sequence {
-        let room = most.saturating_sub(self.before.len() + self.after.len()).max(1);
+    /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens.
+    pub fn utterance(&self, ids: &[u32], max_tokens: usize) -> Sequence {
+        let room = max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let ids = &ids[..ids.len().min(room)];
         Sequence::new([self.before.as_slice(), ids, &self.after].concat())
     }
 }
 
-/// The turns of a dialogue, and how many of them have not a word.
-fn said(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<(Vec<Said>, usize)> {
+/// Returns the tokenized turns of a dialogue and the number of turns without tokens.
+fn tokenize(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<(Vec<TurnTokens>, usize)> {
     let (mut known, mut blank) = (HashMap::new(), 0);
-    let mut all: Vec<Said> = Vec::with_capacity(dialogue.turns.len());
+    let mut all: Vec<TurnTokens> = Vec::with_capacity(dialogue.turns.len());
     for turn in &dialogue.turns {
         let next = known.len() as u32;
         let speaker = *known.entry(turn.who()).or_insert(next);
@@ -192,13 +199,13 @@ fn said(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<(Vec
         }
         match all.last_mut() {
             Some(last) if merged && last.speaker == speaker => last.ids.extend(ids),
-            _ => all.push(Said { speaker, part: part(turn.role.as_ref(), speaker), ids }),
+            _ => all.push(TurnTokens { speaker, role: role_number(turn.role.as_ref(), speaker), ids }),
         }
     }
     Ok((all, blank))
 }
 
-fn part(role: Option<&Role>, speaker: u32) -> u32 {
+fn role_number(role: Option<&Role>, speaker: u32) -> u32 {
     match role {
         Some(Role::User) => 0,
         Some(Role::Agent) => 1,

@@ -1,8 +1,8 @@
-//! What candle's errors mean here.
+//! Conversion of candle's errors.
 
 use turnwise_core::error::Error;
 
-/// An error of candle's in the middle of training.
+/// Converts an error of candle that occurred during training.
 pub fn error(e: candle_core::Error) -> Error {
     let text = e.to_string();
     let first = text.lines().next().unwrap_or_default();

@@ -1,33 +1,33 @@
-//! The gradients of a step: taken off the graph, added up, looked at, clipped.
+//! Gradients of a step: accumulation, norm, and a check of every parameter.
 
 use candle_core::{DType, Device, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 
-use crate::{device, model::Parameter, ops::held};
+use crate::{device, model::Parameter, ops::values_of};
 use turnwise_core::error::{Error, Result};
 
-/// A gradient for each parameter, in their order.
+/// One optional gradient per parameter, in the order of the parameters.
 #[derive(Debug, Clone)]
 pub struct Gradients(Vec<Option<Tensor>>);
 
 impl Gradients {
-    /// Of these tensors.
+    /// Collects gradients, one per parameter.
     pub fn of(each: impl Iterator<Item = Option<Tensor>>) -> Self {
         Gradients(each.collect())
     }
 
-    /// Takes them off the graph.
+    /// Removes the gradients of the parameters from candle's store.
     pub fn take(store: &mut GradStore, parameters: &[Parameter]) -> Self {
         Gradients(parameters.iter().map(|p| store.remove(&p.var)).collect())
     }
 
-    /// The same on another device.
+    /// Copies the gradients to a device.
     pub fn on(self, device: &Device) -> candle_core::Result<Self> {
-        let there = |gradient: Option<Tensor>| gradient.map(|g| g.to_device(device)).transpose();
-        Ok(Gradients(self.0.into_iter().map(there).collect::<candle_core::Result<_>>()?))
+        let copy = |gradient: Option<Tensor>| gradient.map(|g| g.to_device(device)).transpose();
+        Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds those of another part of the batch; there may be fewer of them, the first ones.
+    /// Adds the gradients of another micro-batch. `more` may cover only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {
@@ -38,12 +38,12 @@ impl Gradients {
         Ok(())
     }
 
-    /// Each parameter that has one, with it.
+    /// Iterates over the gradients, in the order of the parameters.
     pub fn each(&self) -> impl Iterator<Item = Option<&Tensor>> {
         self.0.iter().map(Option::as_ref)
     }
 
-    /// The length of all of them as one vector.
+    /// L2 norm of all gradients together.
     pub fn norm(&self) -> Result<f64> {
         let mut sum = 0.0;
         for gradient in self.each().flatten() {
@@ -52,17 +52,18 @@ impl Gradients {
         Ok(sum.sqrt())
     }
 
-    /// Refuses gradients by which a parameter would never change, or would be lost: none, zero, not finite.
+    /// Checks that every parameter has a gradient that is finite and not zero.
     ///
-    /// Some operations have no way back and say nothing: training would go on, look well, and change half the model.
+    /// Some operations of candle have no backward pass and report no error. Training would then look fine, but some
+    /// parameters would never change.
     pub fn audit(&self, parameters: &[Parameter]) -> Result<()> {
         let mut bad = Vec::new();
         for (parameter, gradient) in parameters.iter().zip(&self.0) {
             let why = match gradient {
                 None => "no gradient",
                 Some(gradient) => match squares(gradient).map_err(device::error)? {
-                    0.0 => "a gradient of zeros",
-                    sum if !sum.is_finite() => "a gradient that is not finite",
+                    0.0 => "the gradient is zero",
+                    sum if !sum.is_finite() => "the gradient is not finite",
                     _ => continue,
                 },
             };
@@ -71,21 +72,21 @@ impl Gradients {
         let Some(first) = bad.first() else { return Ok(()) };
         let rest = match bad.len() {
             1 => String::new(),
-            more => format!(" and {} more of {}", more - 1, parameters.len()),
+            more => format!(" and {} more of {} parameters", more - 1, parameters.len()),
         };
-        Err(Error::data(format!("nothing was trained: the loss does not reach {first}{rest}"))
-            .with_hint("the first step looks at every parameter; check the data of the first batch and the learning settings"))
+        Err(Error::data(format!("training stopped before the first update: the loss cannot train {first}{rest}"))
+            .with_hint("the first step checks the gradient of every parameter; check the data of the first batch and the training settings"))
     }
 }
 
-/// The sum of the squares, in 64 bits on the CPU.
+/// Sum of squares, computed in f64 on the CPU.
 fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
     if !tensor.device().is_cpu() {
         return Ok(f64::from(tensor.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?));
     }
     let tensor = tensor.contiguous()?;
-    let numbers = held(&tensor);
-    // In blocks, so that the sum does not hang on the number of threads.
+    let numbers = values_of(&tensor);
+    // Fixed blocks: the sum must not depend on the number of threads.
     let blocks: Vec<f64> = numbers
         .get()?
         .par_chunks(1 << 14)
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_audit_names_what_is_not_reached() {
+    fn the_audit_names_parameters_without_a_gradient() {
         let parameters = [parameter("a", [1.0, 2.0]), parameter("b", [3.0, 4.0])];
         let (a, b) = (parameters[0].var.as_tensor(), parameters[1].var.as_tensor());
         let audit = |loss: Tensor| {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up() {
+    fn gradients_accumulate() {
         let parameters = [parameter("a", [3.0, 4.0])];
         let of = |factor: f64| {
             let loss = (parameters[0].var.as_tensor() * factor).unwrap().sum_all().unwrap();

@@ -1,7 +1,7 @@
-//! Hard negatives: responses that are near the true one, by meaning or by words, and were said elsewhere.
+//! Hard negatives: responses from other dialogues that are similar to the true response, by embedding or by BM25.
 //!
-//! What is too near may be as true as the true one. So nothing counts as wrong whose cosine with it is above a bound, nor
-//! what is among its nearest while it is among that one's nearest, too: such pairs mostly say the same.
+//! A response that is too similar may be a correct answer too (a false negative). Two kinds of candidates are therefore
+//! excluded: those with a cosine similarity above a bound, and mutual nearest neighbors of the true response.
 
 use std::collections::HashMap;
 
@@ -9,24 +9,24 @@ use crate::{
     data::TrainingSet,
     model::Trainable,
     neighbors,
-    objectives::{Place, unit_means},
+    objectives::{Location, unit_means},
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
 
-/// Utterances that are encoded before it is told how many are.
+/// Number of utterances that are encoded between two progress reports.
 const CHUNK: usize = 1_024;
 
-/// How they are chosen.
+/// Settings of the mining.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Near ones that are looked at, by vectors.
+    /// Number of candidates per utterance by embedding.
     pub near: usize,
-    /// The same by words.
+    /// Number of candidates per utterance by BM25.
     pub by_words: usize,
-    /// What is as near as this may be true.
+    /// Candidates with at least this cosine similarity are excluded as possible false negatives.
     pub bound: f32,
-    /// Among how many nearest both must be of each other to be taken for the same.
+    /// Two utterances that are among each other's `mutual` nearest neighbors count as paraphrases and are excluded.
     pub mutual: usize,
 }
 
@@ -36,71 +36,78 @@ impl Default for Settings {
     }
 }
 
-/// Hard negatives for some utterances, and where each of those is said.
+/// Hard negatives of utterances.
 pub struct Hard {
+    /// Number of each distinct text, by its token ids.
     numbers: HashMap<Vec<u32>, u32>,
-    places: Vec<Place>,
+    /// Location of the first occurrence of each text.
+    locations: Vec<Location>,
+    /// Hard negatives of each text, as text numbers.
     near: Vec<Vec<u32>>,
 }
 
 impl Hard {
-    /// Finds them among what is said at these places, each text once, by the vectors of a model that has not been trained
-    /// yet and by words. `told` hears how many are encoded.
+    /// Mines hard negatives among the utterances at the `chosen` locations. Each distinct text is considered once.
+    ///
+    /// The candidates come from the embeddings of the untrained model and from BM25. `progress` receives the number of
+    /// encoded texts.
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,
-        chosen: &[Place],
+        chosen: &[Location],
         max_tokens: usize,
         settings: Settings,
-        told: &mut dyn FnMut(usize) -> Result<()>,
+        progress: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
-        let (mut numbers, mut places, mut said) = (HashMap::new(), Vec::new(), Vec::new());
-        for place in chosen {
-            let ids = data.said(*place)?;
+        let (mut numbers, mut locations, mut texts) = (HashMap::new(), Vec::new(), Vec::new());
+        for location in chosen {
+            let ids = data.token_ids(*location)?;
             if !numbers.contains_key(&ids) {
-                numbers.insert(ids.clone(), places.len() as u32);
-                places.push(*place);
-                said.push(ids);
+                numbers.insert(ids.clone(), locations.len() as u32);
+                locations.push(*location);
+                texts.push(ids);
             }
         }
         let mut vectors = Vectors::new(model.width());
-        for chunk in said.chunks(CHUNK) {
+        for chunk in texts.chunks(CHUNK) {
             let sequences: Vec<Sequence> = chunk.iter().map(|ids| data.utterance(ids, max_tokens)).collect();
             unit_means(model, &sequences)?.rows().for_each(|row| vectors.push(row));
-            told(vectors.len())?;
+            progress(vectors.len())?;
         }
         let nearest = neighbors::nearest_of_many(&vectors, settings.near)?;
-        let same = neighbors::mutual_of(&nearest, settings.mutual);
-        let by_words = neighbors::words::nearest(&said, settings.by_words);
-        let wrong = |own: usize, other: u32| {
-            !same[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
+        let paraphrases = neighbors::mutual_of(&nearest, settings.mutual);
+        let by_words = neighbors::words::nearest(&texts, settings.by_words);
+        let is_negative = |own: usize, other: u32| {
+            !paraphrases[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
         };
-        let of = |own: usize| -> Vec<u32> {
-            let near = nearest[own].iter().chain(&by_words[own]).copied();
-            let mut found: Vec<u32> = near.filter(|other| wrong(own, *other)).collect();
+        let negatives = |own: usize| -> Vec<u32> {
+            let candidates = nearest[own].iter().chain(&by_words[own]).copied();
+            let mut found: Vec<u32> = candidates.filter(|other| is_negative(own, *other)).collect();
             found.sort_unstable();
             found.dedup();
             found
         };
-        let near = (0..places.len()).map(of).collect();
-        Ok(Hard { numbers, places, near })
+        let near = (0..locations.len()).map(negatives).collect();
+        Ok(Hard { numbers, locations, near })
     }
 
-    /// How many texts have some.
+    /// Number of texts with at least one hard negative.
     pub fn len(&self) -> usize {
         self.near.iter().filter(|near| !near.is_empty()).count()
     }
 
-    /// Whether none has.
+    /// Returns true if no text has a hard negative.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One for what is said in a dialogue, said in another, if there is any.
-    pub fn draw(&self, said: &[u32], dialogue: u32, random: &mut Random) -> Option<Place> {
-        let near = &self.near[*self.numbers.get(said)? as usize];
-        let places = near.iter().map(|n| self.places[*n as usize]);
-        let elsewhere: Vec<Place> = places.filter(|place| place.dialogue != dialogue).collect();
+    /// Draws a hard negative for an utterance of a dialogue. The negative comes from a different dialogue.
+    ///
+    /// Returns `None` if the utterance has no hard negative.
+    pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<Location> {
+        let near = &self.near[*self.numbers.get(ids)? as usize];
+        let locations = near.iter().map(|n| self.locations[*n as usize]);
+        let elsewhere: Vec<Location> = locations.filter(|location| location.dialogue != dialogue).collect();
         (!elsewhere.is_empty()).then(|| elsewhere[random.below(elsewhere.len())])
     }
 }
@@ -112,25 +119,25 @@ fn cosine(vectors: &Vectors, a: usize, b: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{data::Said, model::Freezing};
+    use crate::{data::TurnTokens, model::Freezing};
     use turnwise_encoder::{Network, testing::small_shape};
 
     #[test]
-    fn what_may_be_true_is_no_hard_negative() {
-        let said = |ids: &[u32]| Said { speaker: 0, part: 0, ids: ids.to_vec() };
-        // The same three tokens in many dialogues; each dialogue says something of its own, too.
-        let dialogues = (0..12).map(|n| vec![said(&[10, 11, 12]), said(&[10, 20 + n, 30 + n])]).collect();
+    fn possible_false_negatives_are_excluded() {
+        let turn = |ids: &[u32]| TurnTokens { speaker: 0, role: 0, ids: ids.to_vec() };
+        // All dialogues share one turn; the other turn of each dialogue is unique.
+        let dialogues = (0..12).map(|n| vec![turn(&[10, 11, 12]), turn(&[10, 20 + n, 30 + n])]).collect();
         let data = TrainingSet::of(dialogues, vec![1], vec![2], None);
         let network = Network::random(small_shape(), 2, 60, 64, 3);
         let freezing = Freezing { layers: 0, embeddings: false, memory: 0 };
         let model =
             Trainable::new(network, freezing, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
-        let chosen: Vec<Place> = (0..24).map(|n| Place { dialogue: n / 2, turn: n % 2 }).collect();
+        let chosen: Vec<Location> = (0..24).map(|n| Location { dialogue: n / 2, turn: n % 2 }).collect();
         let settings = Settings { bound: 0.99, ..Settings::default() };
-        let mut told = 0;
+        let mut encoded = 0;
         let mut mine = |settings| {
             Hard::mine(&model, &data, &chosen, 16, settings, &mut |done| {
-                told = done;
+                encoded = done;
                 Ok(())
             })
             .unwrap()
@@ -138,17 +145,17 @@ mod tests {
         let hard = mine(settings);
         assert!(!hard.is_empty());
         let mut random = Random::new(1, 1);
-        let ids = |p: Place| data.said(p).unwrap();
-        for place in &chosen {
+        let ids = |p: Location| data.token_ids(p).unwrap();
+        for location in &chosen {
             for _ in 0..20 {
-                let Some(drawn) = hard.draw(&ids(*place), place.dialogue, &mut random) else { break };
-                assert!(drawn.dialogue != place.dialogue && ids(drawn) != ids(*place));
+                let Some(drawn) = hard.draw(&ids(*location), location.dialogue, &mut random) else { break };
+                assert!(drawn.dialogue != location.dialogue && ids(drawn) != ids(*location));
             }
         }
-        // What was not looked at has none.
+        // A text that was not in the input has no negatives.
         assert_eq!(hard.draw(&[59], 0, &mut random), None);
-        // With a bound below all cosines nothing is wrong any more.
+        // A bound below every cosine excludes all candidates.
         assert!(mine(Settings { bound: -1.0, ..Settings::default() }).is_empty());
-        assert_eq!(told, 13);
+        assert_eq!(encoded, 13);
     }
 }

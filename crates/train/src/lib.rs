@@ -1,4 +1,6 @@
-//! Training encoders on dialogues without labels.
+//! Training of encoders on unlabeled dialogues.
+//!
+//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] takes the optimizer steps.
 
 pub mod data;
 pub mod device;

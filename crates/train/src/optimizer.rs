@@ -1,4 +1,4 @@
-//! AdamW, its state open to be saved and read again.
+//! AdamW optimizer whose state can be saved and restored.
 
 use std::cell::RefCell;
 
@@ -6,19 +6,19 @@ use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Tensor, bail};
 use rayon::prelude::*;
 use turnwise_kernels::training;
 
-use super::{device, gradients::Gradients, model::Parameter, ops::held};
+use super::{device, gradients::Gradients, model::Parameter, ops::values_of};
 use turnwise_core::error::{Error, Result};
 
-/// How the optimiser is set.
+/// Settings of the optimizer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// How much of the mean of gradients is kept.
+    /// Decay rate of the first moment.
     pub beta1: f32,
-    /// How much of the mean of their squares.
+    /// Decay rate of the second moment.
     pub beta2: f32,
-    /// Added to the root.
+    /// Added to the denominator for numerical stability.
     pub epsilon: f32,
-    /// What weights lose in a step, times the learning rate.
+    /// Weight decay. It is multiplied by the learning rate (decoupled weight decay).
     pub decay: f32,
 }
 
@@ -28,24 +28,26 @@ impl Default for Settings {
     }
 }
 
-/// The optimiser of some parameters.
+/// AdamW optimizer.
 pub struct AdamW {
     settings: Settings,
     steps: u64,
     moments: Vec<Moments>,
 }
 
-/// What is remembered of a parameter's gradients.
+/// Moments of one parameter.
 struct Moments {
+    /// First moment: running mean of the gradient.
     mean: Tensor,
+    /// Second moment: running mean of the squared gradient.
     square: Tensor,
 }
 
-/// Numbers that one thread works on.
+/// Number of weights per parallel task.
 const CHUNK: usize = 1 << 14;
 
 impl AdamW {
-    /// Begins.
+    /// Creates an optimizer with zero moments.
     pub fn new(settings: Settings, parameters: &[Parameter]) -> Result<Self> {
         let zeros = |p: &Parameter| {
             let zeros = || Tensor::zeros(p.var.shape(), DType::F32, p.var.device());
@@ -55,12 +57,12 @@ impl AdamW {
         Ok(AdamW { settings, steps: 0, moments: moments.map_err(device::error)? })
     }
 
-    /// Steps taken.
+    /// Number of steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Takes a step. Gradients are multiplied by `scale` first.
+    /// Updates the parameters once with the learning rate `rate`. The gradients are multiplied by `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],
@@ -90,7 +92,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// What is remembered: for each parameter the mean of gradients and of their squares.
+    /// Returns the first and the second moment of each parameter.
     pub fn state(&self) -> Result<Vec<[Vec<f32>; 2]>> {
         let read = |t: &Tensor| t.flatten_all()?.to_vec1();
         let both = |m: &Moments| Ok([read(&m.mean)?, read(&m.square)?]);
@@ -98,20 +100,20 @@ impl AdamW {
         all.map_err(device::error)
     }
 
-    /// Goes on from what was remembered.
+    /// Restores the step count and the moments from a checkpoint.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         if state.len() != self.moments.len() {
             return Err(Error::data(format!(
-                "the state of {} parameters, of {}",
+                "the optimizer state has {} parameters, but the model has {}",
                 state.len(),
                 self.moments.len()
             )));
         }
         for (moments, [mean, square]) in self.moments.iter_mut().zip(state) {
-            let put =
+            let tensor =
                 |numbers: Vec<f32>, like: &Tensor| Tensor::from_vec(numbers, like.shape(), like.device());
-            moments.mean = put(mean, &moments.mean).map_err(device::error)?;
-            moments.square = put(square, &moments.square).map_err(device::error)?;
+            moments.mean = tensor(mean, &moments.mean).map_err(device::error)?;
+            moments.square = tensor(square, &moments.square).map_err(device::error)?;
         }
         self.steps = steps;
         Ok(())
@@ -119,9 +121,10 @@ impl AdamW {
 }
 
 impl Moments {
+    /// Updates the weights in place on the CPU.
     fn step(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let gradient = gradient.contiguous()?;
-        let gradient = held(&gradient);
+        let gradient = values_of(&gradient);
         let gradient = gradient.get()?;
         let change =
             |tensor: &Tensor, f: &mut dyn FnMut(&mut [f32])| tensor.inplace_op1(&Change(RefCell::new(f)));
@@ -141,16 +144,16 @@ impl Moments {
         })
     }
 
-    /// The same of candle's operations.
+    /// Same update, built from candle's operations.
     fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let f = f64::from;
         let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;
         let mean = ((&self.mean * f(with.beta1))? + (&gradient * (1.0 - f(with.beta1)))?)?;
         let square = ((&self.square * f(with.beta2))? + (gradient.sqr()? * (1.0 - f(with.beta2)))?)?;
         let steps = i32::try_from(with.step).unwrap_or(i32::MAX);
-        let correct = |beta: f32| 1.0 - f(beta).powi(steps);
-        let root = ((&square / correct(with.beta2))?.sqrt()? + f(with.epsilon))?;
-        let change = ((&mean / root)? * (f(with.rate) / correct(with.beta1)))?;
+        let bias_correction = |beta: f32| 1.0 - f(beta).powi(steps);
+        let denominator = ((&square / bias_correction(with.beta2))?.sqrt()? + f(with.epsilon))?;
+        let change = ((&mean / denominator)? * (f(with.rate) / bias_correction(with.beta1)))?;
         let kept = (weights * (1.0 - f(with.rate) * f(with.decay)))?;
         put(weights, &(kept - change)?)?;
         put(&self.mean, &mean)?;
@@ -158,16 +161,16 @@ impl Moments {
     }
 }
 
-/// Writes numbers where others are.
+/// Overwrites the numbers of a tensor.
 fn put(to: &Tensor, from: &Tensor) -> candle_core::Result<()> {
     to.slice_set(&from.contiguous()?, 0, 0)
 }
 
-/// What is done to the numbers of a tensor.
-type Done<'f> = dyn FnMut(&mut [f32]) + 'f;
+/// A function that changes the numbers of a tensor.
+type ChangeFn<'f> = dyn FnMut(&mut [f32]) + 'f;
 
-/// Changes the numbers of a tensor on the CPU.
-struct Change<'f>(RefCell<&'f mut Done<'f>>);
+/// Operation that changes the numbers of a CPU tensor in place.
+struct Change<'f>(RefCell<&'f mut ChangeFn<'f>>);
 
 impl InplaceOp1 for Change<'_> {
     fn name(&self) -> &'static str {
@@ -175,10 +178,10 @@ impl InplaceOp1 for Change<'_> {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
-        let Some((from, to)) = layout.contiguous_offsets() else { bail!("numbers that do not lie together") };
+        let Some((from, to)) = layout.contiguous_offsets() else { bail!("the tensor is not contiguous") };
         match storage {
             CpuStorage::F32(numbers) => (self.0.borrow_mut())(&mut numbers[from..to]),
-            _ => bail!("numbers of another kind than f32"),
+            _ => bail!("the tensor is not f32"),
         }
         Ok(())
     }
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_a_step_give_the_same_and_a_state_goes_on() {
+    fn both_implementations_agree_and_a_restored_state_continues() {
         let start: Vec<f32> = (0..40_000).map(|n| (n as f32 * 0.37).sin()).collect();
         let parameter =
             |decays| Parameter::new("w", start.clone(), &[200, 200], decays, &Device::Cpu).unwrap();
@@ -220,7 +223,7 @@ mod tests {
             let (x, y) = (a[0].numbers().unwrap(), b[0].numbers().unwrap());
             assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 1e-6));
             assert!(x != start);
-            // Gone on with from its state, it is the same to the bit.
+            // A restored optimizer continues with identical bits.
             let c = [Parameter {
                 var: Var::from_tensor(&a[0].var.as_tensor().copy().unwrap()).unwrap(),
                 ..a[0].clone()

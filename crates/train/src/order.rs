@@ -1,92 +1,95 @@
-//! Which example comes when: every one once an epoch, in an order that belongs to seed and epoch. So a run that goes on
-//! needs to know nothing but its step.
+//! Order of the examples: each epoch visits every example once, shuffled by the seed and the epoch.
+//!
+//! The order depends on nothing else. A resumed run therefore only needs its step number.
 
 use std::collections::BTreeMap;
 
-use crate::objectives::Place;
+use crate::objectives::Location;
 use turnwise_core::random::{Random, mixed};
 
-/// The examples of a run in their order.
+/// Shuffled examples of a run.
 pub struct Order {
-    examples: Vec<Place>,
+    examples: Vec<Location>,
     seed: u64,
     epoch: u64,
     shuffled: Vec<u32>,
-    apart: Option<Apart>,
+    by_corpus: Option<CorpusBatches>,
 }
 
-/// Steps whose examples are all of one corpus.
-struct Apart {
-    /// Examples a step.
+/// Batches that contain examples of only one corpus.
+struct CorpusBatches {
+    /// Batch size.
     batch: usize,
     /// The corpus of each example.
     corpora: Vec<u32>,
 }
 
 impl Order {
-    /// Of these examples; there must be one.
-    pub fn new(examples: Vec<Place>, seed: u64) -> Self {
-        let mut order = Order { shuffled: Vec::new(), examples, seed, epoch: 0, apart: None };
+    /// Creates the order of at least one example.
+    pub fn new(examples: Vec<Location>, seed: u64) -> Self {
+        let mut order = Order { shuffled: Vec::new(), examples, seed, epoch: 0, by_corpus: None };
         order.shuffle(0);
         order
     }
 
-    /// The same, each `batch` of them of one corpus. What is left over of a corpus waits for the next epoch, where others
-    /// will be; where no corpus has as many, they are mixed after all.
-    pub fn apart(self, batch: usize, corpus: impl Fn(Place) -> u32) -> Self {
-        let corpora = self.examples.iter().map(|place| corpus(*place)).collect();
-        let mut order = Order { apart: Some(Apart { batch, corpora }), ..self };
+    /// Makes every batch of `batch` examples come from one corpus.
+    ///
+    /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If no corpus
+    /// has enough examples for a batch, the corpora are mixed.
+    pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
+        let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
+        let mut order = Order { by_corpus: Some(CorpusBatches { batch, corpora }), ..self };
         order.shuffle(0);
         order
     }
 
-    /// Examples an epoch.
+    /// Number of examples per epoch.
     pub fn len(&self) -> usize {
         self.shuffled.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.shuffled.is_empty()
     }
 
-    /// The example at a place in the run, with its own source of chance.
-    pub fn at(&mut self, place: u64) -> (Place, Random) {
+    /// Returns the example with this index in the run, and its own random number generator.
+    pub fn at(&mut self, index: u64) -> (Location, Random) {
         let count = self.shuffled.len() as u64;
-        let epoch = place / count;
+        let epoch = index / count;
         if epoch != self.epoch {
             self.shuffle(epoch);
         }
-        let number = self.shuffled[(place % count) as usize];
+        let number = self.shuffled[(index % count) as usize];
         (self.examples[number as usize], Random::new(mixed(self.seed, epoch), u64::from(number)))
     }
 
     fn shuffle(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shuffled = (0..self.examples.len() as u32).collect();
-        // Another stream than any example's.
+        // No example uses this stream.
         let mut random = Random::new(mixed(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
-        if let Some(apart) = &self.apart {
-            let steps = apart.steps(&self.shuffled, &mut random);
-            if !steps.is_empty() {
-                self.shuffled = steps;
+        if let Some(by_corpus) = &self.by_corpus {
+            let batches = by_corpus.batches(&self.shuffled, &mut random);
+            if !batches.is_empty() {
+                self.shuffled = batches;
             }
         }
     }
 }
 
-impl Apart {
-    /// Whole steps of one corpus each, in an order by chance; of each the examples in the order that they have.
-    fn steps(&self, shuffled: &[u32], random: &mut Random) -> Vec<u32> {
-        let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+impl CorpusBatches {
+    /// Returns the examples of all complete batches, with the batches in random order.
+    fn batches(&self, shuffled: &[u32], random: &mut Random) -> Vec<u32> {
+        let mut examples: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for number in shuffled {
-            of.entry(self.corpora[*number as usize]).or_default().push(*number);
+            examples.entry(self.corpora[*number as usize]).or_default().push(*number);
         }
-        let mut steps: Vec<&[u32]> =
-            of.values().flat_map(|numbers| numbers.chunks_exact(self.batch.max(1))).collect();
-        random.shuffle(&mut steps);
-        steps.concat()
+        let mut batches: Vec<&[u32]> =
+            examples.values().flat_map(|numbers| numbers.chunks_exact(self.batch.max(1))).collect();
+        random.shuffle(&mut batches);
+        batches.concat()
     }
 }
 
@@ -95,8 +98,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_comes_once_an_epoch_and_the_same_from_anywhere() {
-        let examples: Vec<Place> = (0..50).map(|n| Place { dialogue: n, turn: 0 }).collect();
+    fn each_epoch_visits_every_example_once_and_any_index_can_be_read() {
+        let examples: Vec<Location> = (0..50).map(|n| Location { dialogue: n, turn: 0 }).collect();
         let all = |seed| {
             let mut order = Order::new(examples.clone(), seed);
             (0..120).map(|n| order.at(n)).map(|(p, mut r)| (p.dialogue, r.bits())).collect::<Vec<_>>()
@@ -109,33 +112,34 @@ mod tests {
         }
         assert!(drawn[..50] != drawn[50..100] && drawn != all(4));
         let mut order = Order::new(examples, 3);
-        let (place, mut random) = order.at(77);
-        assert_eq!((place.dialogue, random.bits()), drawn[77]);
+        let (location, mut random) = order.at(77);
+        assert_eq!((location.dialogue, random.bits()), drawn[77]);
     }
+
     #[test]
-    fn steps_apart_are_of_one_corpus_and_of_each_as_often_as_it_has_examples() {
-        let examples: Vec<Place> = (0..103).map(|n| Place { dialogue: n, turn: 0 }).collect();
-        let corpus = |place: Place| u32::from(place.dialogue >= 30);
-        let mut order = Order::new(examples.clone(), 3).apart(8, corpus);
-        // 3 steps of the one and 9 of the other; six and one are left over.
+    fn each_batch_is_of_one_corpus() {
+        let examples: Vec<Location> = (0..103).map(|n| Location { dialogue: n, turn: 0 }).collect();
+        let corpus = |location: Location| u32::from(location.dialogue >= 30);
+        let mut order = Order::new(examples.clone(), 3).by_corpus(8, corpus);
+        // 3 batches of the first corpus and 9 of the second; 6 examples and 1 example remain.
         assert_eq!(order.len(), 96);
         let mut left_over = Vec::new();
         for epoch in 0..3 {
-            let places: Vec<Place> = (0..96).map(|n| order.at(epoch * 96 + n).0).collect();
+            let locations: Vec<Location> = (0..96).map(|n| order.at(epoch * 96 + n).0).collect();
             let mut of_the_first = 0;
-            for step in places.chunks(8) {
-                assert!(step.iter().all(|place| corpus(*place) == corpus(step[0])));
+            for step in locations.chunks(8) {
+                assert!(step.iter().all(|location| corpus(*location) == corpus(step[0])));
                 of_the_first += usize::from(corpus(step[0]) == 0);
             }
             assert_eq!(of_the_first, 3);
-            let mut seen: Vec<u32> = places.iter().map(|place| place.dialogue).collect();
+            let mut seen: Vec<u32> = locations.iter().map(|location| location.dialogue).collect();
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen.len(), 96);
             left_over.push((0..103).filter(|n| !seen.contains(n)).collect::<Vec<u32>>());
         }
         assert!(left_over[0] != left_over[1]);
-        // Too few of each: mixed, and all of them.
-        assert_eq!(Order::new(examples, 3).apart(80, corpus).len(), 103);
+        // No corpus has 80 examples: the order uses all examples, mixed.
+        assert_eq!(Order::new(examples, 3).by_corpus(80, corpus).len(), 103);
     }
 }

@@ -1,34 +1,34 @@
-//! Small matrices that tell how vectors lie: sums of products of their numbers, in 64 bits, row after row.
+//! Small square matrices in f64, row-major: Gram matrices, matrix powers and products.
 
 use super::ops::{Matrix, product};
 use turnwise_encoder::statics::eigen;
 
 /// `XᵀY` of rows.
-pub(super) fn between(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
+pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
     out.into_iter().map(f64::from).collect()
 }
 
 /// `XᵀX` of rows.
-pub(super) fn within(rows: &[f32], dim: usize) -> Vec<f64> {
-    between(rows, rows, dim)
+pub(super) fn gram(rows: &[f32], dim: usize) -> Vec<f64> {
+    cross_product(rows, rows, dim)
 }
 
-/// `A^-½` of a symmetric matrix without zeros among its eigenvalues.
+/// `A^-½` of a symmetric positive definite matrix.
 pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
-    power(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
+    map_eigenvalues(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
 }
 
-/// `A^½` of a symmetric matrix without negative eigenvalues.
+/// `A^½` of a symmetric positive semidefinite matrix.
 pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
-    power(matrix, dim, |value| value.max(0.0).sqrt())
+    map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
 
-/// A symmetric matrix whose eigenvalues become others.
-fn power(matrix: Vec<f64>, dim: usize, of: impl Fn(f64) -> f64) -> Vec<f64> {
+/// Applies a function to the eigenvalues of a symmetric matrix.
+fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let eigen = eigen::symmetric(matrix, dim);
-    let values: Vec<f64> = eigen.values.iter().map(|value| of(*value)).collect();
+    let values: Vec<f64> = eigen.values.iter().map(|value| f(*value)).collect();
     let mut out = vec![0.0; dim * dim];
     for (value, vector) in values.iter().zip(&eigen.vectors) {
         for (row, own) in out.chunks_exact_mut(dim).zip(vector) {
@@ -54,7 +54,7 @@ pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
     (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
 }
 
-/// The mean of the numbers on the diagonal.
+/// Mean of the diagonal: the mean variance if `a` is a covariance matrix.
 pub(super) fn mean_variance(a: &[f64], dim: usize) -> f64 {
     a.iter().step_by(dim + 1).sum::<f64>() / dim as f64
 }
@@ -64,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_what_they_are_called() {
+    fn matrix_functions_of_small_matrices() {
         let a = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(times(&a, &[0.0, 1.0, 1.0, 0.0], 2), [2.0, 1.0, 4.0, 3.0]);
         assert_eq!(transposed(&a, 2), [1.0, 3.0, 2.0, 4.0]);
         assert_eq!(mean_variance(&a, 2), 2.5);
         let rows = [1.0, 2.0, 0.0, 1.0];
-        assert_eq!(within(&rows, 2), [1.0, 2.0, 2.0, 5.0]);
-        assert_eq!(between(&rows, &[1.0, 0.0, 3.0, 4.0], 2), [1.0, 0.0, 5.0, 4.0]);
+        assert_eq!(gram(&rows, 2), [1.0, 2.0, 2.0, 5.0]);
+        assert_eq!(cross_product(&rows, &[1.0, 0.0, 3.0, 4.0], 2), [1.0, 0.0, 5.0, 4.0]);
         let symmetric = vec![3.0, 1.0, 1.0, 2.0];
         let inverse = inverse_root(symmetric.clone(), 2);
         let one = times(&times(&inverse, &symmetric, 2), &inverse, 2);

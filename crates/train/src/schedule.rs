@@ -1,4 +1,4 @@
-//! How the learning rate goes over the steps.
+//! Learning rate schedules.
 
 use std::{f64::consts::PI, str::FromStr};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::{Error, Result};
 
-/// The shape of what follows the warm-up.
+/// Shape of the schedule after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// It stays.
+    /// Constant learning rate.
     Constant,
-    /// It falls to 0 in a line.
+    /// Linear decay to 0.
     #[default]
     Linear,
-    /// It falls to 0 along half a cosine.
+    /// Cosine decay to 0.
     Cosine,
 }
 
@@ -32,29 +32,29 @@ impl FromStr for Shape {
     }
 }
 
-/// A schedule over a known number of steps.
+/// Learning rate schedule over a known number of steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
-    /// After the warm-up.
+    /// Shape after the warm-up.
     pub shape: Shape,
-    /// Steps in which the rate grows from 0.
+    /// Number of warm-up steps, in which the rate grows linearly.
     pub warm_up: u64,
-    /// Steps in all.
+    /// Total number of steps.
     pub steps: u64,
 }
 
 impl Schedule {
-    /// What the learning rate is multiplied by in a step, counted from 0. It is never 0 in a step that is taken.
+    /// Returns the factor for the learning rate in a step, counted from 0. It is above 0 in all `steps` steps.
     pub fn factor(&self, step: u64) -> f64 {
         if step < self.warm_up {
             return (step + 1) as f64 / (self.warm_up + 1) as f64;
         }
         let length = self.steps.saturating_sub(self.warm_up).max(1) as f64;
-        let gone = ((step - self.warm_up) as f64 / length).min(1.0);
+        let progress = ((step - self.warm_up) as f64 / length).min(1.0);
         match self.shape {
             Shape::Constant => 1.0,
-            Shape::Linear => 1.0 - gone,
-            Shape::Cosine => 0.5 * (1.0 + (PI * gone).cos()),
+            Shape::Linear => 1.0 - progress,
+            Shape::Cosine => 0.5 * (1.0 + (PI * progress).cos()),
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_grow_and_fall() {
+    fn factors_of_each_shape() {
         let of = |shape| {
             let schedule = Schedule { shape, warm_up: 3, steps: 7 };
             (0..7).map(|step| (schedule.factor(step) * 1000.0).round() / 1000.0).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Sequences that are computed together, and what is dropped of them.
+//! Packed batches of sequences, and the dropout configuration.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use crate::ops::Dropout;
 use turnwise_core::random::mixed;
 use turnwise_encoder::{Part, Sequence};
 
-/// Sequences, their tokens end to end.
+/// Batch of sequences whose tokens are concatenated, without padding.
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// The sequences.
     pub sequences: Vec<Sequence>,
-    /// Their lengths.
+    /// Length of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Where each begins, and where the last one ends.
+    /// First row of each sequence, and the total number of tokens at the end.
     pub starts: Vec<usize>,
 }
 
 impl Packed {
-    /// Packs them in this order.
+    /// Packs sequences in this order.
     pub fn new(sequences: Vec<Sequence>) -> Self {
         let lengths: Arc<[usize]> = sequences.iter().map(Sequence::len).collect();
         let mut starts = vec![0];
@@ -28,47 +28,47 @@ impl Packed {
         Packed { sequences, lengths, starts }
     }
 
-    /// How many tokens.
+    /// Number of tokens.
     pub fn tokens(&self) -> usize {
         self.starts[self.starts.len() - 1]
     }
 
-    /// The mean of a sequence's rows, as parts of a sum, times a weight.
+    /// Returns the mean of a sequence's rows, times a weight, as a part of a weighted sum.
     pub fn mean(&self, sequence: usize, weight: f32) -> Vec<Part> {
         let rows = self.rows(sequence);
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
-    /// The rows of a sequence.
+    /// Row range of a sequence.
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]
     }
 }
 
-/// How much is dropped, and where: everything hangs on the key.
+/// Dropout probabilities and the seed of the masks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DropoutConfig {
-    /// Of hidden states.
+    /// Dropout probability of hidden states.
     pub hidden: f32,
-    /// Of the weights of attention.
+    /// Dropout probability of attention weights.
     pub attention: f32,
-    /// Another key, other places.
+    /// Seed of the dropout masks.
     pub key: u64,
 }
 
-/// Where in a layer something is dropped.
+/// Location in a layer where dropout is applied.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Site {
-    /// What a token takes of each.
+    /// Attention weights.
     Attention,
-    /// What attention gives.
+    /// Output of the attention block.
     Context,
-    /// What the feed-forward part gives.
+    /// Output of the feed-forward block.
     Feed,
 }
 
 impl DropoutConfig {
-    /// What drops at a site of a layer (0: the embeddings).
+    /// Returns the dropout at a site of a layer, or `None` if its probability is 0. Layer 0 is the embeddings.
     pub(super) fn at(&self, layer: usize, site: Site) -> Option<Dropout> {
         let probability = match site {
             Site::Attention => self.attention,

@@ -1,21 +1,22 @@
-//! Vectors that are used again. A step makes the same large ones as the step before; to clear new ones, or to have the
-//! system clear them, costs as much as some of what is computed in them.
+//! Pool of reusable buffers.
+//!
+//! Every step needs buffers of about the same sizes. Zeroing new memory would take as long as some of the computations.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Vectors that nobody uses at the moment.
+/// Pool of buffers that are not in use.
 #[derive(Default)]
 pub(super) struct BufferPool(Mutex<Vec<Vec<f32>>>);
 
 impl BufferPool {
-    /// So many numbers, whatever was there before.
+    /// Returns a buffer of `length` numbers with arbitrary contents.
     pub(super) fn take(&self, length: usize) -> Vec<f32> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = (0..free.len()).filter(|n| free[*n].capacity() >= length);
         let mut taken = match fits.min_by_key(|n| free[*n].capacity()) {
             Some(n) => free.swap_remove(n),
             None => {
-                // In the place of one that is too small; batches differ a little in length.
+                // Replace the largest buffer, which is too small. The extra capacity covers variations of the batch length.
                 if let Some(n) = (0..free.len()).max_by_key(|n| free[*n].capacity()) {
                     free.swap_remove(n);
                 }
@@ -27,7 +28,7 @@ impl BufferPool {
         taken
     }
 
-    /// Takes them back.
+    /// Returns buffers to the pool.
     pub(super) fn give(&self, vectors: impl IntoIterator<Item = Vec<f32>>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(vectors);
     }
@@ -38,16 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_is_used_again_by_those_that_fit() {
-        let room = BufferPool::default();
-        let long = room.take(1000);
+    fn a_buffer_is_reused_if_it_is_large_enough() {
+        let buffers = BufferPool::default();
+        let long = buffers.take(1000);
         let at = long.as_ptr();
-        room.give([long]);
-        let again = room.take(900);
+        buffers.give([long]);
+        let again = buffers.take(900);
         assert_eq!((again.as_ptr(), again.len()), (at, 900));
-        room.give([again, vec![1.0; 10]]);
-        assert_eq!(room.take(8).capacity(), 10);
-        assert_eq!(room.take(5000).len(), 5000);
-        assert!(room.0.lock().unwrap().is_empty());
+        buffers.give([again, vec![1.0; 10]]);
+        assert_eq!(buffers.take(8).capacity(), 10);
+        assert_eq!(buffers.take(5000).len(), 5000);
+        assert!(buffers.0.lock().unwrap().is_empty());
     }
 }

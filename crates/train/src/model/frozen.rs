@@ -1,5 +1,4 @@
-//! The layers below those that are trained: run by the engine that serves searches, without a graph; what they give for
-//! a sequence never changes, and is kept.
+//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached per sequence.
 
 use std::{
     collections::HashMap,
@@ -15,45 +14,45 @@ use turnwise_encoder::{
     cpu::{CpuEngine, SimdChoice},
 };
 
-/// Tokens that are computed together.
-const TOGETHER: usize = 256;
+/// Number of tokens per inference batch.
+const BATCH_TOKENS: usize = 256;
 
-/// The layers that stay as they are.
+/// Embeddings and frozen layers.
 pub(super) struct Frozen {
     engine: CpuEngine,
     layer: usize,
     width: usize,
-    kept: Mutex<Kept>,
+    cache: Mutex<Cache>,
 }
 
-/// What was computed before, by the sequence.
-struct Kept {
+/// Cache of hidden states, by the hash of the sequence.
+struct Cache {
     states: HashMap<[u8; 16], Box<[f32]>>,
-    /// Numbers that may still be kept.
-    room: usize,
+    /// Remaining capacity, in numbers.
+    remaining: usize,
 }
 
 impl Frozen {
-    /// The embeddings and the lowest `layer` layers of a network. At most `memory` bytes of states are kept.
+    /// Creates the embeddings and the lowest `layer` layers of a network. The cache holds at most `memory` bytes.
     pub(super) fn new(network: &Network, layer: usize, memory: usize) -> Result<Self> {
         let mut bottom = network.clone();
         bottom.layers.truncate(layer);
         let engine = CpuEngine::new(&bottom, Precision::F32, SimdChoice::Auto)?;
-        let kept = Mutex::new(Kept { states: HashMap::new(), room: memory / size_of::<f32>() });
-        Ok(Frozen { engine, layer, width: network.shape.hidden, kept })
+        let cache = Mutex::new(Cache { states: HashMap::new(), remaining: memory / size_of::<f32>() });
+        Ok(Frozen { engine, layer, width: network.shape.hidden, cache })
     }
 
-    /// Writes the states of a batch, a row a token.
+    /// Writes the hidden states of a batch, one row per token.
     pub(super) fn states(&self, packed: &Packed, states: &mut [f32]) -> Result<()> {
         let keys: Vec<[u8; 16]> = packed.sequences.iter().map(key).collect();
         let mut missing: Vec<(usize, &mut [f32])> = Vec::new();
         {
-            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             let mut rest = states;
             for (n, length) in packed.lengths.iter().enumerate() {
                 let (rows, more) = rest.split_at_mut(length * self.width);
                 rest = more;
-                match kept.states.get(&keys[n]) {
+                match cache.states.get(&keys[n]) {
                     Some(known) => rows.copy_from_slice(known),
                     None => missing.push((n, rows)),
                 }
@@ -64,11 +63,11 @@ impl Frozen {
             .into_par_iter()
             .map(|group| self.compute(packed, group))
             .collect::<Result<Vec<Vec<(usize, Box<[f32]>)>>>>()?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         for (n, states) in computed.into_iter().flatten() {
-            if states.len() <= kept.room && !kept.states.contains_key(&keys[n]) {
-                kept.room -= states.len();
-                kept.states.insert(keys[n], states);
+            if states.len() <= cache.remaining && !cache.states.contains_key(&keys[n]) {
+                cache.remaining -= states.len();
+                cache.states.insert(keys[n], states);
             }
         }
         Ok(())
@@ -88,33 +87,33 @@ impl Frozen {
             }
         })?;
         match made.is_empty() {
-            true => Err(Error::Internal("the frozen layers gave nothing".to_owned())),
+            true => Err(Error::Internal("the frozen layers returned no states".to_owned())),
             false => Ok(made),
         }
     }
 }
 
-/// Groups of about as many tokens as are computed together.
-fn by_tokens<T>(things: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+/// Groups items into batches of about [`BATCH_TOKENS`] tokens.
+fn by_tokens<T>(items: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut room = 0;
-    for thing in things {
-        let size = tokens(&thing);
+    for item in items {
+        let size = tokens(&item);
         match groups.last_mut() {
             Some(group) if size <= room => {
                 room -= size;
-                group.push(thing);
+                group.push(item);
             }
             _ => {
-                room = TOGETHER.saturating_sub(size);
-                groups.push(vec![thing]);
+                room = BATCH_TOKENS.saturating_sub(size);
+                groups.push(vec![item]);
             }
         }
     }
     groups
 }
 
-/// What the states of a sequence hang on.
+/// Cache key: a hash of everything that determines the states of a sequence.
 fn key(sequence: &Sequence) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     let Sequence { ids, types, positions, turns, roles } = sequence;

@@ -1,4 +1,4 @@
-//! The layers of a network as candle's tensors, variables where they are trained.
+//! Layers of a network as candle tensors; trained ones are variables.
 
 use candle_core::{DType, Device, Result as Candle, Tensor};
 
@@ -10,17 +10,17 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Makes tensors of a network's numbers.
+/// Converts the weights of a network to tensors.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
-    /// What became a variable.
+    /// Variables created so far.
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// A layer.
+/// A transformer layer. Each linear layer is a pair of weight and bias.
 pub(super) struct Layer {
-    /// Queries, keys and values side by side.
+    /// Concatenated projections of queries, keys and values.
     pub(super) projection: (Tensor, Tensor),
     pub(super) context: (Tensor, Tensor),
     pub(super) context_norm: Tensor,
@@ -29,7 +29,7 @@ pub(super) struct Layer {
     pub(super) outer_norm: Tensor,
 }
 
-/// The embeddings.
+/// Embedding tables.
 pub(super) struct Tables {
     words: Tensor,
     positions: Tensor,
@@ -112,7 +112,7 @@ const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
 
-/// Puts the numbers of a parameter back into a network.
+/// Writes the values of a parameter into a network.
 pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
     let unknown = || Error::Internal(format!("the network has no parameter `{name}`"));
     if let Some(table) = name.strip_prefix("embeddings.").and_then(|n| n.strip_suffix(TABLE)) {
@@ -153,32 +153,35 @@ pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<
     }
 }
 
-/// Fills places one after the other.
-fn fill<const N: usize>(places: [&mut Vec<f32>; N], numbers: &[f32]) -> Result<()> {
-    if places.iter().map(|p| p.len()).sum::<usize>() != numbers.len() {
-        return Err(Error::Internal(format!("{} numbers for parameters of another size", numbers.len())));
+/// Copies consecutive values into several vectors.
+fn fill<const N: usize>(targets: [&mut Vec<f32>; N], numbers: &[f32]) -> Result<()> {
+    if targets.iter().map(|target| target.len()).sum::<usize>() != numbers.len() {
+        return Err(Error::Internal(format!(
+            "{} values do not fit the size of the parameter",
+            numbers.len()
+        )));
     }
     let mut rest = numbers;
-    for place in places {
-        let (own, more) = rest.split_at(place.len());
-        place.copy_from_slice(own);
+    for target in targets {
+        let (own, more) = rest.split_at(target.len());
+        target.copy_from_slice(own);
         rest = more;
     }
     Ok(())
 }
 
 impl Layer {
-    /// The states after this layer, of those before it.
+    /// Runs the layer with candle's operations.
     pub(super) fn run(
         &self,
         x: &Tensor,
         packed: &Packed,
         shape: &Shape,
         number: usize,
-        chance: Option<&DropoutConfig>,
+        dropout_config: Option<&DropoutConfig>,
         dtype: DType,
     ) -> Candle<Tensor> {
-        let dropped = |site: Site| chance.and_then(|c| c.at(number, site));
+        let dropped = |site: Site| dropout_config.and_then(|c| c.at(number, site));
         let linear = |x: &Tensor, (weight, bias): &(Tensor, Tensor), activation| {
             linear(x, &weight.to_dtype(dtype)?, &bias.to_dtype(dtype)?, activation)
         };
@@ -196,7 +199,7 @@ impl Layer {
 }
 
 impl Tables {
-    /// The tables, words first, and the row that each token takes of each.
+    /// Returns the tables, the word embeddings first, with the row of each token.
     pub(super) fn rows(&self, packed: &Packed, shape: &Shape) -> Vec<(&Tensor, Vec<u32>)> {
         let ids = packed.sequences.iter().flat_map(|s| s.ids.iter().copied()).collect();
         let first = shape.first_position as u32;
@@ -218,11 +221,12 @@ impl Tables {
         all
     }
 
+    /// Runs the embedding layer with candle's operations.
     pub(super) fn embed(
         &self,
         packed: &Packed,
         shape: &Shape,
-        chance: Option<&DropoutConfig>,
+        dropout_config: Option<&DropoutConfig>,
         dtype: DType,
     ) -> Candle<Tensor> {
         let pick = |(table, rows): (&Tensor, Vec<u32>)| {
@@ -230,7 +234,7 @@ impl Tables {
             table.index_select(&Tensor::from_vec(rows, count, table.device())?, 0)
         };
         let mut rows = self.rows(packed, shape).into_iter().map(pick);
-        let none = || candle_core::Error::Msg("embeddings without tables".to_owned());
+        let none = || candle_core::Error::Msg("an embedding table is missing".to_owned());
         let (x, mut more) = (rows.next().ok_or_else(none)??, rows.next().ok_or_else(none)??);
         for rows in rows {
             more = (more + rows?)?;
@@ -242,6 +246,6 @@ impl Tables {
             shape.norm_epsilon,
             None,
         )?;
-        dropout(&x, chance.and_then(|c| c.at(0, Site::Feed)))
+        dropout(&x, dropout_config.and_then(|c| c.at(0, Site::Feed)))
     }
 }

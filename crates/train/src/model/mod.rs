@@ -1,4 +1,4 @@
-//! An encoder that can be trained: layers that stay as they are below, layers that change above.
+//! Trainable encoder: frozen lower layers and trained upper layers.
 
 mod batch;
 mod buffer_pool;
@@ -14,76 +14,76 @@ pub use parameters::Parameter;
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::{device, gradients::Gradients, ops::held};
+use crate::{device, gradients::Gradients, ops::values_of};
 use buffer_pool::BufferPool;
 use frozen::Frozen;
 use layers::{Layer, Maker, Tables};
-use pass::{Embedded, Slopes, Through, With};
+use pass::{GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
-/// What of a network is trained.
+/// Frozen parts of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
-    /// So many layers stay as they are, from below; the embeddings with them.
+    /// Number of frozen layers, counted from the embeddings. If it is above 0, the embeddings are frozen, too.
     pub layers: usize,
-    /// The embeddings stay as they are, even if no layer does.
+    /// Freezes the embeddings even if no layer is frozen.
     pub embeddings: bool,
-    /// Bytes of what frozen layers give that may be kept.
+    /// Maximum size of the cache for the outputs of the frozen layers, in bytes.
     pub memory: usize,
 }
 
-/// A network with variables for parameters.
+/// A network with trainable parameters.
 pub struct Trainable {
-    /// As it was; what is not trained is taken from here.
+    /// The original network. It provides all parts that are not trained.
     start: Network,
     bottom: Bottom,
     layers: Vec<Layer>,
-    /// How many layers there are below.
+    /// Number of layers in `bottom`.
     below: usize,
     parameters: Vec<Parameter>,
     device: Device,
     dtype: DType,
-    /// Vectors of earlier passes.
-    room: BufferPool,
+    /// Buffers of earlier passes.
+    buffers: BufferPool,
 }
 
-/// Sequences that went through, and the way back.
+/// Forward pass of a batch, with the data for the backward pass.
 pub struct Pass<'p> {
-    /// The hidden states after the last layer, a row a token, in f32.
+    /// Hidden states after the last layer in f32, one row per token.
     pub states: Tensor,
     packed: &'p Packed,
-    chance: Option<DropoutConfig>,
-    way: Way,
+    dropout: Option<DropoutConfig>,
+    backward_data: BackwardData,
 }
 
-/// The way back from the states to the parameters.
-enum Way {
-    /// What layers kept, from below, on the CPU.
-    Kept(Option<Embedded>, Vec<Through>),
-    /// States with their graph.
+/// Data for the backward pass.
+enum BackwardData {
+    /// Saved activations of the embeddings and of each layer (on the CPU).
+    Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
+    /// Hidden states with their autograd graph.
     Graph(Tensor),
 }
 
-/// What comes before the layers that are run with a graph.
+/// The part of the network before the layers that run in this module.
 enum Bottom {
     Frozen(Box<Frozen>),
     Tables(Box<Tables>),
 }
 
 impl Trainable {
-    /// Makes variables of what is to be trained. `dtype` is what is computed in; parameters are f32.
+    /// Creates variables for the trained parameters. `dtype` is the type of the computation; the parameters are f32.
     pub fn new(network: Network, freezing: Freezing, on: &Device, dtype: DType) -> Result<Self> {
         let count = network.layers.len();
         if freezing.layers >= count {
             return Err(Error::Input {
-                message: format!("{} layers cannot stay as they are: the model has {count}", freezing.layers),
-                hint: Some(format!("leave at least one to be trained: 0 to {}", count - 1)),
+                message: format!("cannot freeze {} layers: the model has {count}", freezing.layers),
+                hint: Some(format!("at least one layer must be trained: freeze 0 to {}", count - 1)),
             });
         }
         let fixed = freezing.embeddings || freezing.layers > 0;
         let mut make = Maker::new(&network.shape, on);
-        // On a GPU frozen layers are run there, as the others are, of tensors that no graph is kept of.
+        // On a GPU, the frozen layers run there as well, without gradients.
         let by_engine = fixed && on.is_cpu() && dtype == DType::F32;
         let bottom = match by_engine {
             true => Bottom::Frozen(Box::new(Frozen::new(&network, freezing.layers, freezing.memory)?)),
@@ -102,102 +102,110 @@ impl Trainable {
             parameters,
             device: on.clone(),
             dtype,
-            room: BufferPool::default(),
+            buffers: BufferPool::default(),
         })
     }
 
-    /// What is trained.
+    /// Trained parameters.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// The width of a hidden state.
+    /// Size of the hidden states.
     pub fn width(&self) -> usize {
         self.start.shape.hidden
     }
 
-    /// Where it runs.
+    /// Device of the trained layers.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The network that training began with.
+    /// The original network, before training.
     pub fn start(&self) -> &Network {
         &self.start
     }
 
-    /// Sends sequences through. On the CPU layers keep what the way back needs; elsewhere a graph does.
-    pub fn run<'p>(&self, packed: &'p Packed, chance: Option<&DropoutConfig>) -> Result<Pass<'p>> {
-        let chance = chance.copied();
+    /// Runs the forward pass.
+    ///
+    /// On the CPU, the layers save their activations for the backward pass. On other devices, candle records a graph.
+    pub fn run<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
+        let dropout = dropout.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {
-            let states = self.graph(packed, chance.as_ref())?;
-            return Ok(Pass { states: states.detach(), packed, chance, way: Way::Graph(states) });
+            let states = self.graph(packed, dropout.as_ref())?;
+            return Ok(Pass {
+                states: states.detach(),
+                packed,
+                dropout,
+                backward_data: BackwardData::Graph(states),
+            });
         }
-        let with = self.with(packed, chance.as_ref());
+        let config = self.config(packed, dropout.as_ref());
         let (mut x, embedded) = match &self.bottom {
             Bottom::Frozen(frozen) => {
-                let mut states = self.room.take(packed.tokens() * self.width());
+                let mut states = self.buffers.take(packed.tokens() * self.width());
                 frozen.states(packed, &mut states)?;
                 (states, None)
             }
             Bottom::Tables(tables) => {
-                let (x, embedded) = pass::embed(tables, &with).map_err(device::error)?;
+                let (x, embedded) = pass::embed(tables, &config).map_err(device::error)?;
                 (x, Some(embedded))
             }
         };
-        let mut kept = Vec::with_capacity(self.layers.len());
+        let mut saved = Vec::with_capacity(self.layers.len());
         for (n, layer) in self.layers.iter().enumerate() {
-            let (out, through) = pass::forward(layer, self.number(n), x, &with).map_err(device::error)?;
-            kept.push(through);
+            let (out, activations) =
+                pass::forward(layer, self.number(n), x, &config).map_err(device::error)?;
+            saved.push(activations);
             x = out;
         }
         let states = Tensor::from_vec(x, (packed.tokens(), self.width()), &self.device);
-        let (states, way) = (states.map_err(device::error)?, Way::Kept(embedded, kept));
-        Ok(Pass { states, packed, chance, way })
+        let (states, backward_data) = (states.map_err(device::error)?, BackwardData::Saved(embedded, saved));
+        Ok(Pass { states, packed, dropout, backward_data })
     }
 
-    /// From what is asked of the states to what is asked of the parameters.
-    pub fn back(&self, pass: Pass<'_>, of_states: &Tensor) -> Result<Gradients> {
-        let (embedded, kept) = match pass.way {
-            Way::Graph(states) => {
-                let back = || (states * of_states)?.sum_all()?.backward();
-                return Ok(Gradients::take(&mut back().map_err(device::error)?, &self.parameters));
+    /// Runs the backward pass: from the gradient of the states to the gradients of the parameters.
+    pub fn backward(&self, pass: Pass<'_>, of_states: &Tensor) -> Result<Gradients> {
+        let (embedded, saved) = match pass.backward_data {
+            BackwardData::Graph(states) => {
+                let backward = || (states * of_states)?.sum_all()?.backward();
+                return Ok(Gradients::take(&mut backward().map_err(device::error)?, &self.parameters));
             }
-            Way::Kept(embedded, kept) => (embedded, kept),
+            BackwardData::Saved(embedded, saved) => (embedded, saved),
         };
-        let with = self.with(pass.packed, pass.chance.as_ref());
-        let back = || {
+        let config = self.config(pass.packed, pass.dropout.as_ref());
+        let backward = || {
             let of_states = of_states.contiguous()?;
-            let mut gradient = self.room.take(of_states.elem_count());
-            gradient.copy_from_slice(held(&of_states).get()?);
-            let mut slopes = Slopes::new();
-            for ((n, layer), through) in self.layers.iter().enumerate().zip(kept).rev() {
-                gradient = pass::backward(layer, self.number(n), through, gradient, &with, &mut slopes)?;
+            let mut gradient = self.buffers.take(of_states.elem_count());
+            gradient.copy_from_slice(values_of(&of_states).get()?);
+            let mut gradients = GradientMap::new();
+            for ((n, layer), saved) in self.layers.iter().enumerate().zip(saved).rev() {
+                gradient = pass::backward(layer, self.number(n), saved, gradient, &config, &mut gradients)?;
             }
             match (&self.bottom, embedded) {
                 (Bottom::Tables(tables), Some(embedded)) => {
-                    pass::embed_backward(tables, embedded, gradient, &with, &mut slopes)?;
+                    pass::embed_backward(tables, embedded, gradient, &config, &mut gradients)?;
                 }
-                _ => self.room.give([gradient]),
+                _ => self.buffers.give([gradient]),
             }
-            Ok(slopes)
+            Ok(gradients)
         };
-        let mut slopes = back().map_err(device::error)?;
-        Ok(Gradients::of(self.parameters.iter().map(|p| slopes.remove(&p.var.id()))))
+        let mut gradients = backward().map_err(device::error)?;
+        Ok(Gradients::of(self.parameters.iter().map(|p| gradients.remove(&p.var.id()))))
     }
 
-    /// The states alone.
-    pub fn states(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
-        let Pass { states, way, .. } = self.run(packed, chance)?;
-        if let Way::Kept(embedded, kept) = way {
-            self.room.give(embedded.into_iter().flat_map(Embedded::vectors));
-            self.room.give(kept.into_iter().flat_map(Through::vectors));
+    /// Runs the forward pass and returns only the hidden states.
+    pub fn states(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
+        let Pass { states, backward_data, .. } = self.run(packed, dropout)?;
+        if let BackwardData::Saved(embedded, saved) = backward_data {
+            self.buffers.give(embedded.into_iter().flat_map(SavedEmbeddings::vectors));
+            self.buffers.give(saved.into_iter().flat_map(SavedLayer::vectors));
         }
         Ok(states)
     }
 
-    /// The states with their graph.
-    fn graph(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
+    /// Runs the forward pass with an autograd graph.
+    fn graph(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
         let mut x = match &self.bottom {
             Bottom::Frozen(frozen) => {
                 let mut states = vec![0.0; packed.tokens() * self.width()];
@@ -206,27 +214,27 @@ impl Trainable {
                     .map_err(device::error)?
             }
             Bottom::Tables(tables) => {
-                tables.embed(packed, &self.start.shape, chance, self.dtype).map_err(device::error)?
+                tables.embed(packed, &self.start.shape, dropout, self.dtype).map_err(device::error)?
             }
         };
         for (n, layer) in self.layers.iter().enumerate() {
             x = layer
-                .run(&x, packed, &self.start.shape, self.number(n), chance, self.dtype)
+                .run(&x, packed, &self.start.shape, self.number(n), dropout, self.dtype)
                 .map_err(device::error)?;
         }
         x.to_dtype(DType::F32).map_err(device::error)
     }
 
-    /// The number of a trained layer, by which chance knows it.
+    /// Number of a layer for the dropout seed. The embeddings have number 0.
     fn number(&self, n: usize) -> usize {
         self.below + n + 1
     }
 
-    fn with<'a>(&'a self, packed: &'a Packed, chance: Option<&'a DropoutConfig>) -> With<'a> {
-        With { shape: &self.start.shape, packed, chance, room: &self.room }
+    fn config<'a>(&'a self, packed: &'a Packed, dropout: Option<&'a DropoutConfig>) -> PassConfig<'a> {
+        PassConfig { shape: &self.start.shape, packed, dropout, buffers: &self.buffers }
     }
 
-    /// The network as it is now.
+    /// Returns the network with the current parameters.
     pub fn network(&self) -> Result<Network> {
         let mut network = self.start.clone();
         for parameter in &self.parameters {

@@ -1,23 +1,23 @@
-//! What is trained: named variables.
+//! Trainable parameters.
 
 use candle_core::{DType, Device, Tensor, Var};
 
 use crate::device;
 use turnwise_core::error::{Error, Result};
 
-/// A tensor that training changes, in f32 whatever is computed in.
+/// A named trainable tensor. It is always f32, even if the computation uses a different type.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    /// Its name, as errors and checkpoints have it.
+    /// Name in error messages and checkpoints.
     pub name: String,
-    /// Its numbers.
+    /// The variable.
     pub var: Var,
-    /// Whether weight decay reaches it: weights and tables, but neither summands nor norms.
+    /// True if weight decay applies: for weights and embeddings, not for biases and layer normalization.
     pub decays: bool,
 }
 
 impl Parameter {
-    /// A parameter that begins with these numbers.
+    /// Creates a parameter with initial values.
     pub fn new(
         name: impl Into<String>,
         numbers: Vec<f32>,
@@ -29,17 +29,17 @@ impl Parameter {
         Ok(Parameter { name: name.into(), var: Var::from_tensor(&tensor).map_err(device::error)?, decays })
     }
 
-    /// Its numbers, brought here.
+    /// Copies the values to the CPU.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let read = || self.var.flatten_all()?.to_dtype(DType::F32)?.to_vec1();
         read().map_err(device::error)
     }
 
-    /// Changes its numbers.
+    /// Replaces the values. The number of values must match.
     pub fn set(&self, numbers: Vec<f32>) -> Result<()> {
         if numbers.len() != self.var.elem_count() {
             return Err(Error::data(format!(
-                "{} numbers for `{}`, which has {}",
+                "{} values for the parameter `{}`, which has {}",
                 numbers.len(),
                 self.name,
                 self.var.elem_count()

@@ -1,8 +1,8 @@
-//! A pass through the trained layers on the CPU, and the way back.
+//! Forward and backward pass through the trained layers on the CPU.
 //!
-//! The same as the graph of [`Layer::run`], which is what runs on a GPU and what this is tested against. A graph clears a
-//! tensor for every gradient and then adds the gradient to it; here each is written where it belongs, once, into vectors
-//! that are used again from step to step.
+//! The results equal those of the autograd graph of [`Layer::run`], which runs on GPUs and is the reference in the tests.
+//! Autograd zeroes a tensor for every gradient and then accumulates into it. This module writes each gradient once, into
+//! buffers that are reused between steps.
 
 use std::collections::HashMap;
 
@@ -17,25 +17,26 @@ use super::{
 use crate::ops::{
     attention::Attention,
     dropout::{Dropout, drop_of},
-    held, linear,
+    linear,
     norm::Normed,
+    values_of,
 };
 use turnwise_encoder::network::Shape;
 
-/// The gradients of parameters, by their tensors.
-pub(super) type Slopes = HashMap<TensorId, Tensor>;
+/// Gradients of the parameters, by tensor id.
+pub(super) type GradientMap = HashMap<TensorId, Tensor>;
 
-/// What a pass is made with.
-pub(super) struct With<'a> {
+/// Inputs of a pass.
+pub(super) struct PassConfig<'a> {
     pub(super) shape: &'a Shape,
     pub(super) packed: &'a Packed,
-    pub(super) chance: Option<&'a DropoutConfig>,
-    pub(super) room: &'a BufferPool,
+    pub(super) dropout: Option<&'a DropoutConfig>,
+    pub(super) buffers: &'a BufferPool,
 }
 
-impl With<'_> {
+impl PassConfig<'_> {
     fn dropped(&self, layer: usize, site: Site) -> Option<Dropout> {
-        self.chance.and_then(|chance| chance.at(layer, site))
+        self.dropout.and_then(|dropout| dropout.at(layer, site))
     }
 
     fn normed(&self, layer: usize, site: Site) -> Normed {
@@ -50,56 +51,67 @@ impl With<'_> {
         }
     }
 
-    /// BufferPool for a row of so many numbers for each token.
+    /// Returns a buffer with one row of `width` numbers per token.
     fn rows(&self, width: usize) -> Vec<f32> {
-        self.room.take(self.packed.tokens() * width)
+        self.buffers.take(self.packed.tokens() * width)
     }
 }
 
-/// A product with its parameters at hand.
+/// Applies a linear layer.
 fn apply(x: &[f32], (weight, bias): &(Tensor, Tensor), out: &mut [f32]) -> Candle<()> {
-    linear::apply(x, held(weight).get()?, held(bias).get()?, out);
+    linear::apply(x, values_of(weight).get()?, values_of(bias).get()?, out);
     Ok(())
 }
 
-/// The gradients of a product's parameters.
-fn of_parameters(
+/// Computes the gradients of a linear layer's parameters.
+fn parameter_gradients(
     x: &[f32],
     (weight, bias): &(Tensor, Tensor),
     gradient: &[f32],
-    slopes: &mut Slopes,
+    gradients: &mut GradientMap,
 ) -> Candle<()> {
     let (outputs, inputs) = weight.dims2()?;
-    keep(slopes, weight, linear::of_weight(gradient, x, outputs, inputs))?;
-    keep(slopes, bias, linear::of_bias(gradient, outputs))
+    store(gradients, weight, linear::of_weight(gradient, x, outputs, inputs))?;
+    store(gradients, bias, linear::of_bias(gradient, outputs))
 }
 
-/// The gradient of a product's input.
-fn of_input((weight, bias): &(Tensor, Tensor), gradient: &[f32], of_x: &mut [f32], add: bool) -> Candle<()> {
-    linear::of_input(gradient, held(weight).get()?, bias.elem_count(), of_x, add);
+/// Computes the gradient of a linear layer's input.
+fn input_gradient(
+    (weight, bias): &(Tensor, Tensor),
+    gradient: &[f32],
+    of_x: &mut [f32],
+    add: bool,
+) -> Candle<()> {
+    linear::of_input(gradient, values_of(weight).get()?, bias.elem_count(), of_x, add);
     Ok(())
 }
 
-fn keep(slopes: &mut Slopes, of: &Tensor, numbers: Vec<f32>) -> Candle<()> {
-    slopes.insert(of.id(), Tensor::from_vec(numbers, of.shape(), of.device())?);
+/// Stores the gradient of a parameter.
+fn store(gradients: &mut GradientMap, of: &Tensor, numbers: Vec<f32>) -> Candle<()> {
+    gradients.insert(of.id(), Tensor::from_vec(numbers, of.shape(), of.device())?);
     Ok(())
 }
 
-/// What a layer made of its input, kept for the way back.
-pub(super) struct Through {
+/// Activations of a layer, saved for the backward pass.
+pub(super) struct SavedLayer {
+    /// Input of the layer.
     x: Vec<f32>,
+    /// Queries, keys and values.
     projected: Vec<f32>,
+    /// Output of the attention heads.
     attended: Vec<f32>,
+    /// Output of the attention block, before the residual.
     context: Vec<f32>,
-    /// The input of the feed-forward part.
+    /// Input of the feed-forward block.
     middle: Vec<f32>,
-    /// Before the activation, and after it.
+    /// Intermediate states, before and after the activation function.
     inner: [Vec<f32>; 2],
+    /// Output of the feed-forward block, before the residual.
     outer: Vec<f32>,
 }
 
-impl Through {
-    /// Everything that it keeps, to be used again.
+impl SavedLayer {
+    /// Returns all buffers for reuse.
     pub(super) fn vectors(self) -> impl Iterator<Item = Vec<f32>> {
         let [before, after] = self.inner;
         [self.x, self.projected, self.attended, self.context, self.middle, before, after, self.outer]
@@ -107,94 +119,106 @@ impl Through {
     }
 }
 
-/// Runs a layer: its states, and what the way back needs.
-pub(super) fn forward(layer: &Layer, number: usize, x: Vec<f32>, with: &With) -> Candle<(Vec<f32>, Through)> {
-    let (width, between) = (with.shape.hidden, with.shape.intermediate);
-    let mut projected = with.rows(3 * width);
+/// Runs a layer. Returns its output and the saved activations.
+pub(super) fn forward(
+    layer: &Layer,
+    number: usize,
+    x: Vec<f32>,
+    config: &PassConfig,
+) -> Candle<(Vec<f32>, SavedLayer)> {
+    let (width, between) = (config.shape.hidden, config.shape.intermediate);
+    let mut projected = config.rows(3 * width);
     apply(&x, &layer.projection, &mut projected)?;
-    let mut attended = with.rows(width);
-    with.attention(number).apply(&projected, width, &mut attended);
-    let mut context = with.rows(width);
+    let mut attended = config.rows(width);
+    config.attention(number).apply(&projected, width, &mut attended);
+    let mut context = config.rows(width);
     apply(&attended, &layer.context, &mut context)?;
-    let mut middle = with.rows(width);
-    with.normed(number, Site::Context).apply(held(&layer.context_norm).get()?, &x, &context, &mut middle);
-    let mut inner = [with.rows(between), with.rows(between)];
+    let mut middle = config.rows(width);
+    config.normed(number, Site::Context).apply(
+        values_of(&layer.context_norm).get()?,
+        &x,
+        &context,
+        &mut middle,
+    );
+    let mut inner = [config.rows(between), config.rows(between)];
     apply(&middle, &layer.inner, &mut inner[0])?;
     let [before, after] = &mut inner;
-    linear::activate(with.shape.activation, before, after);
-    let mut outer = with.rows(width);
+    linear::activate(config.shape.activation, before, after);
+    let mut outer = config.rows(width);
     apply(after, &layer.outer, &mut outer)?;
-    let mut out = with.rows(width);
-    with.normed(number, Site::Feed).apply(held(&layer.outer_norm).get()?, &middle, &outer, &mut out);
-    Ok((out, Through { x, projected, attended, context, middle, inner, outer }))
+    let mut out = config.rows(width);
+    config.normed(number, Site::Feed).apply(values_of(&layer.outer_norm).get()?, &middle, &outer, &mut out);
+    Ok((out, SavedLayer { x, projected, attended, context, middle, inner, outer }))
 }
 
-/// From the gradient of a layer's states to that of its input; what it kept is given back.
+/// Runs the backward pass of a layer: from the gradient of its output to the gradient of its input.
+///
+/// The saved activations go back to the buffer pool.
 pub(super) fn backward(
     layer: &Layer,
     number: usize,
-    through: Through,
+    saved: SavedLayer,
     gradient: Vec<f32>,
-    with: &With,
-    slopes: &mut Slopes,
+    config: &PassConfig,
+    gradients: &mut GradientMap,
 ) -> Candle<Vec<f32>> {
-    let (width, between) = (with.shape.hidden, with.shape.intermediate);
-    // The names of gradients are those of what they are gradients of.
-    let (mut middle, mut outer) = (with.rows(width), with.rows(width));
-    let norm = with.normed(number, Site::Feed).back(
-        held(&layer.outer_norm).get()?,
-        [&through.middle, &through.outer],
+    let (width, between) = (config.shape.hidden, config.shape.intermediate);
+    // Each gradient has the name of its activation.
+    let (mut middle, mut outer) = (config.rows(width), config.rows(width));
+    let norm = config.normed(number, Site::Feed).backward(
+        values_of(&layer.outer_norm).get()?,
+        [&saved.middle, &saved.outer],
         &gradient,
         [&mut middle, &mut outer],
     );
-    keep(slopes, &layer.outer_norm, norm)?;
-    let [before, after] = &through.inner;
-    of_parameters(after, &layer.outer, &outer, slopes)?;
-    let mut of_after = with.rows(between);
-    of_input(&layer.outer, &outer, &mut of_after, false)?;
-    let mut of_before = with.rows(between);
-    linear::activate_back(with.shape.activation, before, &of_after, &mut of_before);
-    of_parameters(&through.middle, &layer.inner, &of_before, slopes)?;
-    of_input(&layer.inner, &of_before, &mut middle, true)?;
-    with.room.give([of_after, of_before]);
+    store(gradients, &layer.outer_norm, norm)?;
+    let [before, after] = &saved.inner;
+    parameter_gradients(after, &layer.outer, &outer, gradients)?;
+    let mut of_after = config.rows(between);
+    input_gradient(&layer.outer, &outer, &mut of_after, false)?;
+    let mut of_before = config.rows(between);
+    linear::activate_back(config.shape.activation, before, &of_after, &mut of_before);
+    parameter_gradients(&saved.middle, &layer.inner, &of_before, gradients)?;
+    input_gradient(&layer.inner, &of_before, &mut middle, true)?;
+    config.buffers.give([of_after, of_before]);
 
     let (mut x, mut context) = (gradient, outer);
-    let norm = with.normed(number, Site::Context).back(
-        held(&layer.context_norm).get()?,
-        [&through.x, &through.context],
+    let norm = config.normed(number, Site::Context).backward(
+        values_of(&layer.context_norm).get()?,
+        [&saved.x, &saved.context],
         &middle,
         [&mut x, &mut context],
     );
-    keep(slopes, &layer.context_norm, norm)?;
-    of_parameters(&through.attended, &layer.context, &context, slopes)?;
+    store(gradients, &layer.context_norm, norm)?;
+    parameter_gradients(&saved.attended, &layer.context, &context, gradients)?;
     let mut attended = middle;
-    of_input(&layer.context, &context, &mut attended, false)?;
-    let mut projected = with.rows(3 * width);
-    with.attention(number).back(&through.projected, width, &attended, &mut projected);
-    of_parameters(&through.x, &layer.projection, &projected, slopes)?;
-    of_input(&layer.projection, &projected, &mut x, true)?;
-    with.room.give([projected, attended, context]);
-    with.room.give(through.vectors());
+    input_gradient(&layer.context, &context, &mut attended, false)?;
+    let mut projected = config.rows(3 * width);
+    config.attention(number).backward(&saved.projected, width, &attended, &mut projected);
+    parameter_gradients(&saved.x, &layer.projection, &projected, gradients)?;
+    input_gradient(&layer.projection, &projected, &mut x, true)?;
+    config.buffers.give([projected, attended, context]);
+    config.buffers.give(saved.vectors());
     Ok(x)
 }
 
-/// What embeddings were made of: the rows of words, and the sum of all other rows.
-pub(super) struct Embedded([Vec<f32>; 2]);
+/// Saved inputs of the embedding normalization: the word embeddings, and the sum of all other embeddings.
+pub(super) struct SavedEmbeddings([Vec<f32>; 2]);
 
-impl Embedded {
-    /// Everything that it keeps, to be used again.
+impl SavedEmbeddings {
+    /// Returns all buffers for reuse.
     pub(super) fn vectors(self) -> impl Iterator<Item = Vec<f32>> {
         self.0.into_iter()
     }
 }
 
-/// Looks up the embeddings.
-pub(super) fn embed(tables: &Tables, with: &With) -> Candle<(Vec<f32>, Embedded)> {
-    let width = with.shape.hidden;
-    let (mut words, mut more) = (with.rows(width), with.rows(width));
+/// Runs the embedding layer. Returns its output and the saved activations.
+pub(super) fn embed(tables: &Tables, config: &PassConfig) -> Candle<(Vec<f32>, SavedEmbeddings)> {
+    let width = config.shape.hidden;
+    let (mut words, mut more) = (config.rows(width), config.rows(width));
     more.fill(0.0);
-    for (n, (table, rows)) in tables.rows(with.packed, with.shape).into_iter().enumerate() {
-        let table = held(table);
+    for (n, (table, rows)) in tables.rows(config.packed, config.shape).into_iter().enumerate() {
+        let table = values_of(table);
         let table = table.get()?;
         let row = |row: u32| &table[row as usize * width..][..width];
         match n {
@@ -205,42 +229,42 @@ pub(super) fn embed(tables: &Tables, with: &With) -> Candle<(Vec<f32>, Embedded)
                 .for_each(|(to, id)| to.iter_mut().zip(row(id)).for_each(|(to, from)| *to += from)),
         }
     }
-    let mut out = with.rows(width);
-    let normed = Normed { epsilon: with.shape.norm_epsilon, dropped: None };
-    normed.apply(held(&tables.norm).get()?, &words, &more, &mut out);
-    if let Some(dropped) = with.dropped(0, Site::Feed) {
+    let mut out = config.rows(width);
+    let normed = Normed { epsilon: config.shape.norm_epsilon, dropped: None };
+    normed.apply(values_of(&tables.norm).get()?, &words, &more, &mut out);
+    if let Some(dropped) = config.dropped(0, Site::Feed) {
         drop_of(dropped, &mut out);
     }
-    Ok((out, Embedded([words, more])))
+    Ok((out, SavedEmbeddings([words, more])))
 }
 
-/// From the gradient of the embeddings to those of their tables.
+/// Runs the backward pass of the embedding layer.
 pub(super) fn embed_backward(
     tables: &Tables,
-    embedded: Embedded,
+    embedded: SavedEmbeddings,
     mut gradient: Vec<f32>,
-    with: &With,
-    slopes: &mut Slopes,
+    config: &PassConfig,
+    gradients: &mut GradientMap,
 ) -> Candle<()> {
-    let width = with.shape.hidden;
-    if let Some(dropped) = with.dropped(0, Site::Feed) {
+    let width = config.shape.hidden;
+    if let Some(dropped) = config.dropped(0, Site::Feed) {
         drop_of(dropped, &mut gradient);
     }
-    let (mut words, mut more) = (with.rows(width), with.rows(width));
-    let normed = Normed { epsilon: with.shape.norm_epsilon, dropped: None };
+    let (mut words, mut more) = (config.rows(width), config.rows(width));
+    let normed = Normed { epsilon: config.shape.norm_epsilon, dropped: None };
     let [x, y] = &embedded.0;
-    let norm = normed.back(held(&tables.norm).get()?, [x, y], &gradient, [&mut words, &mut more]);
-    keep(slopes, &tables.norm, norm)?;
-    for (n, (table, rows)) in tables.rows(with.packed, with.shape).into_iter().enumerate() {
+    let norm = normed.backward(values_of(&tables.norm).get()?, [x, y], &gradient, [&mut words, &mut more]);
+    store(gradients, &tables.norm, norm)?;
+    for (n, (table, rows)) in tables.rows(config.packed, config.shape).into_iter().enumerate() {
         let from = if n == 0 { &words } else { &more };
         let mut of_table = vec![0.0; table.elem_count()];
         for (from, row) in from.chunks_exact(width).zip(rows) {
             let to = &mut of_table[row as usize * width..][..width];
             to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         }
-        keep(slopes, table, of_table)?;
+        store(gradients, table, of_table)?;
     }
-    with.room.give([words, more, gradient]);
-    with.room.give(embedded.vectors());
+    config.buffers.give([words, more, gradient]);
+    config.buffers.give(embedded.vectors());
     Ok(())
 }

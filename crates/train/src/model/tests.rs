@@ -1,4 +1,4 @@
-//! Layers that are trained against those that serve.
+//! Compares the trainable network with the inference engine, and the two backward passes with each other.
 
 use candle_core::{DType, Device};
 
@@ -27,7 +27,7 @@ fn trainable(layers: usize, embeddings: bool) -> Trainable {
 }
 
 #[test]
-fn states_are_those_of_the_engine_that_serves() {
+fn states_equal_those_of_the_inference_engine() {
     let (network, sequences) = (network(), sequences());
     let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
     let mut expected = Vec::new();
@@ -36,7 +36,7 @@ fn states_are_those_of_the_engine_that_serves() {
     let packed = Packed::new(sequences);
     for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
         let trainable = trainable(layers, embeddings);
-        // Twice: once computed, once from what is kept.
+        // Twice: first computed, then from the cache of frozen layers.
         for _ in 0..2 {
             let states = flat(&trainable.states(&packed, None).unwrap());
             assert_eq!(states.len(), expected.len());
@@ -48,36 +48,36 @@ fn states_are_those_of_the_engine_that_serves() {
 }
 
 #[test]
-fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
+fn the_backward_pass_equals_the_graph_and_frozen_layers_have_no_gradient() {
     let packed = Packed::new(sequences());
     for (layers, embeddings, count) in [(0, false, 3 + 1 + 3 * 10), (0, true, 3 * 10), (2, false, 10)] {
         let trainable = trainable(layers, embeddings);
         let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.len(), count, "{names:?}");
-        let chance = DropoutConfig { hidden: 0.1, attention: 0.1, key: 5 };
-        for chance in [None, Some(&chance)] {
-            // By the graph, and by what layers keep; twice, so that vectors are used again.
-            let graph = trainable.graph(&packed, chance).unwrap();
-            // The squares of normed rows add up to the same: weigh them.
+        let dropout = DropoutConfig { hidden: 0.1, attention: 0.1, key: 5 };
+        for dropout in [None, Some(&dropout)] {
+            // Compare the graph with the saved activations. Run twice, so that buffers are reused.
+            let graph = trainable.graph(&packed, dropout).unwrap();
+            // Without weights, the sum of squares of normalized rows would be constant.
             let weights = crate::ops::tests::numbers(graph.dims2().unwrap(), 4);
-            let asked = ((graph.detach() * 2.0).unwrap() * &weights).unwrap();
+            let of_states = ((graph.detach() * 2.0).unwrap() * &weights).unwrap();
             let mut expected =
                 (graph.sqr().unwrap() * weights).unwrap().sum_all().unwrap().backward().unwrap();
             let expected = Gradients::take(&mut expected, trainable.parameters());
             for _ in 0..2 {
-                let pass = trainable.run(&packed, chance).unwrap();
+                let pass = trainable.run(&packed, dropout).unwrap();
                 for (a, b) in flat(&pass.states).iter().zip(flat(&graph)) {
                     assert!((a - b).abs() < 1e-5, "{a} {b}");
                 }
-                let gradients = trainable.back(pass, &asked).unwrap();
+                let gradients = trainable.backward(pass, &of_states).unwrap();
                 for (parameter, (ours, graphs)) in
                     trainable.parameters().iter().zip(gradients.each().zip(expected.each()))
                 {
                     let (ours, graphs) = (flat(ours.unwrap()), flat(graphs.unwrap()));
                     assert!(ours.iter().all(|g| g.is_finite()), "{}", parameter.name);
                     assert!(ours.iter().any(|g| *g != 0.0), "{}", parameter.name);
-                    // What is added up in another order is off by so much of the largest, not of
-                    // each: of sums that nearly cancel, nearly nothing is left to compare with.
+                    // The rounding error of a sum is relative to its largest terms, so small
+                    // gradients (sums that nearly cancel) have a large relative error.
                     let largest = graphs.iter().fold(1f32, |largest, g| largest.max(g.abs()));
                     for (a, b) in ours.iter().zip(&graphs) {
                         assert!((a - b).abs() < 5e-5 * largest, "{}: {a} {b}", parameter.name);
@@ -89,7 +89,7 @@ fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
 }
 
 #[test]
-fn what_is_dropped_hangs_on_the_key() {
+fn dropout_depends_on_the_key() {
     let packed = Packed::new(sequences());
     let trainable = trainable(1, true);
     let of = |key| {
@@ -99,7 +99,7 @@ fn what_is_dropped_hangs_on_the_key() {
 }
 
 #[test]
-fn the_network_comes_back() {
+fn the_network_contains_the_current_parameters() {
     let trainable = trainable(0, false);
     assert_eq!(trainable.network().unwrap(), network());
     for parameter in trainable.parameters() {
@@ -119,7 +119,7 @@ fn the_network_comes_back() {
 }
 
 #[test]
-fn one_layer_at_least_is_trained() {
+fn freezing_all_layers_is_an_error() {
     let freezing = Freezing { layers: 3, embeddings: true, memory: 0 };
     let error = Trainable::new(network(), freezing, &Device::Cpu, DType::F32).err().unwrap();
     assert!(error.to_string().contains("3 layers"), "{error}");

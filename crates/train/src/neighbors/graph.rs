@@ -1,4 +1,4 @@
-//! Who is near whom, found by a graph: nearly all of those that a look at each would find.
+//! Approximate nearest neighbors with an HNSW graph.
 
 use rayon::prelude::*;
 use turnwise_nearest::{Ask, BuildOptions, Metric, Points, Scratch};
@@ -6,18 +6,18 @@ use turnwise_nearest::{Ask, BuildOptions, Metric, Points, Scratch};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 
-/// Candidates that are kept while walking, for each that is wanted.
-const KEPT: usize = 8;
+/// Number of search candidates (`ef`) per requested neighbor.
+const EF_FACTOR: usize = 8;
 
-/// For each vector its nearest, the best first. Of equal vectors one stands for all.
+/// Returns the approximate nearest neighbors of each vector, the nearest first. Only one of several equal vectors is listed.
 pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {
         points.push(n as u32, row)?;
     }
     let frozen = points.frozen(&BuildOptions::default())?;
-    // One more: itself is found, too.
-    let ask = Ask { k: nearest + 1, ef: KEPT * nearest, rerank: 2 * (nearest + 1), ..Ask::default() };
+    // The vector itself is among the hits, so request one more.
+    let ask = Ask { k: nearest + 1, ef: EF_FACTOR * nearest, rerank: 2 * (nearest + 1), ..Ask::default() };
     let of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
         frozen.search(vectors.row(n), &ask, scratch, hits)?;
         let rows = hits.iter().map(|hit| frozen.rows(hit.node));

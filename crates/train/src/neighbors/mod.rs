@@ -1,4 +1,4 @@
-//! Who is near whom.
+//! Nearest neighbors of vectors and texts.
 
 mod graph;
 #[cfg(test)]
@@ -11,13 +11,15 @@ use crate::ops::{Matrix, product};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 
-/// So many are compared each with each; of more, a graph finds nearly all that are near.
-const EXACTLY: usize = 8_192;
+/// Largest set that is compared pairwise. For larger sets, an HNSW graph finds approximate neighbors.
+const EXACT_LIMIT: usize = 8_192;
 
-/// Rows whose scores are made together.
+/// Number of rows per block of scores.
 const BLOCK: usize = 256;
 
-/// Gives the products of vectors with all, block by block: the number of a block's first vector, and a row a vector.
+/// Computes the dot products of all pairs, block by block.
+///
+/// `take` receives the number of a block's first vector, and one row of scores per vector of the block.
 fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     let (count, dim) = (vectors.len(), vectors.dim());
     let all = Matrix::new(vectors.flat(), dim).transposed();
@@ -29,22 +31,22 @@ fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     }
 }
 
-/// Gives the products of every vector with all, one after the other.
+/// Calls `take` with each vector's number and its dot products with all vectors, in order.
 pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     blocks(vectors, &mut |first, scores| {
         scores.chunks_exact(vectors.len()).enumerate().for_each(|(n, scores)| take(first + n, scores));
     });
 }
 
-/// For each vector its nearest, the best first: all of them where that can be looked at, nearly all else.
+/// Returns the nearest neighbors of each vector, the nearest first: exact for small sets, approximate for large sets.
 pub(super) fn nearest_of_many(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
-    match vectors.len() <= EXACTLY {
+    match vectors.len() <= EXACT_LIMIT {
         true => Ok(self::nearest(vectors, nearest)),
         false => graph::nearest(vectors, nearest),
     }
 }
 
-/// For each vector its nearest, the best first.
+/// Returns the exact nearest neighbors of each vector, the nearest first.
 pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
@@ -55,12 +57,12 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// For each vector, those that are among its nearest and that it is among the nearest of.
+/// Returns the mutual nearest neighbors of each vector: pairs where each is among the `near` nearest of the other.
 pub(super) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
     mutual_of(&nearest(vectors, near), near)
 }
 
-/// The same by lists of who is near whom: of those that are among the first of each other's.
+/// Returns the mutual nearest neighbors from lists of neighbors. Only the first `near` entries of each list count.
 pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
     let first = |n: usize| lists[n].iter().take(near);
     let of = |n: usize| -> Vec<u32> {
@@ -69,15 +71,17 @@ pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
     (0..lists.len()).into_par_iter().map(of).collect()
 }
 
-/// The places of the best scores, the best first, of those above a bound and without one's own. Of equals the first.
+/// Returns the indices of the `nearest` highest scores above a threshold, the highest first.
+///
+/// The index `own` is excluded. Ties are in ascending order of the index.
 pub fn best(scores: &[f32], own: usize, nearest: usize, above: f32) -> Vec<u32> {
-    let mut places: Vec<u32> =
+    let mut indices: Vec<u32> =
         (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();
     let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-    if places.len() > nearest {
-        places.select_nth_unstable_by(nearest, better);
-        places.truncate(nearest);
+    if indices.len() > nearest {
+        indices.select_nth_unstable_by(nearest, better);
+        indices.truncate(nearest);
     }
-    places.sort_unstable_by(better);
-    places
+    indices.sort_unstable_by(better);
+    indices
 }

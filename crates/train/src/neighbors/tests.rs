@@ -1,21 +1,21 @@
 use super::*;
 use turnwise_core::random::Random;
 
-/// Vectors about some middles, so that each has others near it.
+/// Vectors of 40 clusters, so that each has close neighbors.
 fn vectors(count: usize, dim: usize) -> Vectors {
     let mut random = Random::new(5, 0);
-    let middles: Vec<f32> = (0..40 * dim).map(|_| random.unit() as f32 - 0.5).collect();
+    let centers: Vec<f32> = (0..40 * dim).map(|_| random.unit() as f32 - 0.5).collect();
     let mut vectors = Vectors::new(dim);
     for _ in 0..count {
-        let middle = &middles[random.below(40) * dim..][..dim];
-        vectors.push(&middle.iter().map(|m| m + 0.3 * (random.unit() as f32 - 0.5)).collect::<Vec<f32>>());
+        let center = &centers[random.below(40) * dim..][..dim];
+        vectors.push(&center.iter().map(|c| c + 0.3 * (random.unit() as f32 - 0.5)).collect::<Vec<f32>>());
     }
     vectors.normalize();
     vectors
 }
 
 #[test]
-fn a_graph_finds_nearly_all_that_a_look_at_each_finds() {
+fn the_graph_has_a_high_recall() {
     let vectors = vectors(3_000, 16);
     let (exact, found) = (nearest(&vectors, 20), graph::nearest(&vectors, 20).unwrap());
     let both = |n: usize| exact[n].iter().filter(|other| found[n].contains(other)).count();
@@ -33,7 +33,7 @@ fn a_graph_finds_nearly_all_that_a_look_at_each_finds() {
 }
 
 #[test]
-fn of_equal_vectors_one_stands_for_all() {
+fn only_one_of_several_equal_vectors_is_listed() {
     let mut twice = vectors(50, 8);
     vectors(50, 8).rows().for_each(|row| twice.push(row));
     let found = graph::nearest(&twice, 5).unwrap();
@@ -46,7 +46,7 @@ fn of_equal_vectors_one_stands_for_all() {
 }
 
 #[test]
-fn who_is_mutual_is_told_by_the_first_of_the_lists() {
+fn mutual_neighbors_use_the_first_entries_of_the_lists() {
     let lists = [vec![1, 2], vec![2, 0], vec![1, 0]];
     assert_eq!(mutual_of(&lists, 1), [vec![], vec![2], vec![1]]);
     assert_eq!(mutual_of(&lists, 2), [vec![1, 2], vec![2, 0], vec![1, 0]]);

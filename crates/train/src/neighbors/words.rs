@@ -1,4 +1,4 @@
-//! Who is near whom by words: BM25 by lists of who says a word, so that only those are looked at who share one.
+//! Nearest texts by BM25, with an inverted index.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,16 @@ use rayon::prelude::*;
 
 use super::best;
 
-/// As a search has it: Lucene's constants and logarithm; a word of what is looked for counts once.
+// BM25 as in the search engine: Lucene's constants and IDF. Repeated query words count once.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// For each text, as numbers of words, its nearest, the best first; none that shares no word with it.
+/// Returns the nearest texts of each text, the nearest first. A text is a list of word ids.
+///
+/// Texts that share no word are not neighbors.
 pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
     let words: Vec<Vec<(u32, u32)>> = texts.par_iter().map(|text| counted(text.clone())).collect();
-    let who = who_says(&words);
+    let postings = postings(&words);
     let mean = texts.iter().map(Vec::len).sum::<usize>() as f64 / texts.len().max(1) as f64;
     let long: Vec<f64> =
         texts.iter().map(|text| K1 * (1.0 - B + B * text.len() as f64 / mean.max(1e-9))).collect();
@@ -21,12 +23,12 @@ pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
         scores.clear();
         scores.resize(texts.len(), 0.0);
         for (word, _) in &words[n] {
-            let with = &who[word];
+            let with = &postings[word];
             let rare =
                 (1.0 + (texts.len() as f64 - with.len() as f64 + 0.5) / (with.len() as f64 + 0.5)).ln();
             for (text, times) in with {
                 let times = f64::from(*times);
-                // As much as the one that is compared with has it.
+                // Term frequency in the other text.
                 let weight = (rare * times / (times + long[*text as usize])) as f32;
                 scores[*text as usize] += f64::from(weight);
             }
@@ -37,19 +39,19 @@ pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
     (0..texts.len()).into_par_iter().map_init(Vec::new, of).collect()
 }
 
-/// The words of a text and how often each comes, sorted.
+/// Returns the words of a text with their frequencies, sorted by word.
 fn counted(mut text: Vec<u32>) -> Vec<(u32, u32)> {
     text.sort_unstable();
     text.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
 }
 
-/// Who says a word, and how often.
-fn who_says(words: &[Vec<(u32, u32)>]) -> HashMap<u32, Vec<(u32, u32)>> {
-    let mut who: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
+/// Returns the postings of each word: the texts that contain it and its frequency there.
+fn postings(words: &[Vec<(u32, u32)>]) -> HashMap<u32, Vec<(u32, u32)>> {
+    let mut postings: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
     for (n, words) in (0..).zip(words) {
         for (word, times) in words {
-            who.entry(*word).or_default().push((n, *times));
+            postings.entry(*word).or_default().push((n, *times));
         }
     }
-    who
+    postings
 }

@@ -1,17 +1,21 @@
-//! dial2vec: what one interlocutor says must be like itself as seen from what the other answers, and less so where the
-//! other's turns are exchanged for turns of other dialogues.
+//! dial2vec: contrastive learning of dialogue embeddings.
 //!
-//! `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`, zero where turns are further apart than the window; `Ẽ = C·Eᵒʷⁿ`, a mean over the other's tokens.
-//! The mean goes inside: a token's weight is its product with the sum of the other's tokens in the turns near it. So the
-//! matrix of tokens by tokens is never needed.
+//! The self-representation of each interlocutor is compared with its cross-representation. In negative samples, the turns of
+//! the other interlocutor are replaced by turns of other dialogues.
+//!
+//! The matching matrix is `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`, with zeros where two turns are more than a window apart. The
+//! cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the tokens of the other interlocutor.
+//!
+//! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other interlocutor's
+//! tokens in the window. The token-by-token matrix is therefore never computed.
 
 use std::{borrow::Cow, sync::Arc};
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{Location, Objective, Prepared, likeness};
 use crate::{
-    data::{Said, TrainingSet},
+    data::{TrainingSet, TurnTokens},
     model::Packed,
     ops::{Segments, pool},
 };
@@ -21,37 +25,39 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Part, Sequence};
 
-/// dial2vec with its settings.
+/// The dial2vec objective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dial2vec {
-    /// Samples with another's turns exchanged.
+    /// Number of negative samples per dialogue.
     pub negatives: usize,
-    /// τ.
+    /// Temperature τ.
     pub temperature: f64,
-    /// Turns that are further apart do not match.
+    /// Window size w: turns that are further apart do not match.
     pub window: usize,
-    /// Tokens a dialogue may have; what is behind them is cut off.
+    /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// As the released code has it: the first speaker's turns are always those that are kept, dialogues under five turns are
-    /// left out, and the loss is divided by the number of samples once more.
+    /// Follows the released code instead of the paper.
+    ///
+    /// The kept speaker is always the first one, dialogues with fewer than five turns are skipped, and the loss is also
+    /// divided by the number of samples.
     pub as_coded: bool,
-    /// Rows of the model's tables of turns and roles, where it has them.
+    /// Number of rows of the model's turn and role embeddings, if it has them.
     pub tables: (Option<usize>, Option<usize>),
-    /// Everything that is said in each part, of all dialogues.
-    said: Vec<Vec<Place>>,
+    /// Locations of all turns by role, from which negative turns are drawn.
+    turns_by_role: Vec<Vec<Location>>,
 }
 
 impl Dial2vec {
-    /// With the paper's settings.
+    /// Creates the objective with the settings of the paper.
     pub fn new(data: &TrainingSet) -> Result<Self> {
-        let mut said: Vec<Vec<Place>> = Vec::new();
-        for dialogue in 0..data.len() as u32 {
-            for (turn, uttered) in (0..).zip(data.dialogue(dialogue)?.iter()) {
-                let part = uttered.part as usize;
-                if said.len() <= part {
-                    said.resize_with(part + 1, Vec::new);
+        let mut turns_by_role: Vec<Vec<Location>> = Vec::new();
+        for number in 0..data.len() as u32 {
+            for (n, turn) in (0..).zip(data.dialogue(number)?.iter()) {
+                let role = turn.role as usize;
+                if turns_by_role.len() <= role {
+                    turns_by_role.resize_with(role + 1, Vec::new);
                 }
-                said[part].push(Place { dialogue, turn });
+                turns_by_role[role].push(Location { dialogue: number, turn: n });
             }
         }
         Ok(Dial2vec {
@@ -61,10 +67,11 @@ impl Dial2vec {
             max_tokens: 512,
             as_coded: false,
             tables: (None, None),
-            said,
+            turns_by_role,
         })
     }
 
+    /// Builds the sequence of one sample. Each turn has its token ids and its side: 0 for the kept speaker, 1 for the others.
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);
@@ -102,39 +109,39 @@ impl Objective for Dial2vec {
         "dial2vec"
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
-        let two = |d: &[Said]| d.iter().any(|said| said.speaker != d[0].speaker);
-        let least = if self.as_coded { 5 } else { 2 };
-        let mut fit = Vec::new();
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+        let two_speakers = |d: &[TurnTokens]| d.iter().any(|turn| turn.speaker != d[0].speaker);
+        let min_turns = if self.as_coded { 5 } else { 2 };
+        let mut examples = Vec::new();
         for (dialogue, turns) in (0..).zip(data.turns_each()) {
-            if *turns >= least && two(&data.dialogue(dialogue)?) {
-                fit.push(Place { dialogue, turn: 0 });
+            if *turns >= min_turns && two_speakers(&data.dialogue(dialogue)?) {
+                examples.push(Location { dialogue, turn: 0 });
             }
         }
-        Ok(fit)
+        Ok(examples)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
         let (mut sequences, mut turns) = (Vec::new(), Vec::new());
         let count = examples.len();
-        for (place, random) in examples {
-            let dialogue = data.dialogue(place.dialogue)?;
+        for (location, random) in examples {
+            let dialogue = data.dialogue(location.dialogue)?;
             let speakers = dialogue.iter().map(|s| s.speaker).max().unwrap_or(0) + 1;
-            // One of them against the rest.
+            // With more than two speakers, one speaker is compared with the rest.
             let kept = if self.as_coded { 0 } else { random.below(speakers as usize) as u32 };
-            let side = |said: &Said| usize::from(said.speaker != kept);
+            let side = |turn: &TurnTokens| usize::from(turn.speaker != kept);
             for sample in 0..=self.negatives {
                 let mut drawn = Vec::with_capacity(dialogue.len());
-                for said in dialogue.iter() {
-                    let ids = match sample > 0 && said.speaker != kept {
-                        false => Cow::Borrowed(said.ids.as_slice()),
+                for turn in dialogue.iter() {
+                    let ids = match sample > 0 && turn.speaker != kept {
+                        false => Cow::Borrowed(turn.ids.as_slice()),
                         true => {
-                            let pool = &self.said[said.part as usize];
-                            let place = pool[random.below(pool.len())];
-                            Cow::Owned(data.said(place)?)
+                            let pool = &self.turns_by_role[turn.role as usize];
+                            let location = pool[random.below(pool.len())];
+                            Cow::Owned(data.token_ids(location)?)
                         }
                     };
-                    drawn.push((ids, side(said)));
+                    drawn.push((ids, side(turn)));
                 }
                 let (sequence, spans) = self.sample(data, &drawn);
                 sequences.push(sequence);
@@ -142,7 +149,7 @@ impl Objective for Dial2vec {
             }
         }
         if count == 0 {
-            return Err(Error::Internal("a batch of no dialogues".to_owned()));
+            return Err(Error::Internal("the batch has no dialogues".to_owned()));
         }
         let samples = 1 + self.negatives;
         Ok(Box::new(Matched {
@@ -156,7 +163,7 @@ impl Objective for Dial2vec {
     }
 }
 
-/// A turn in a sequence.
+/// A turn in a sequence: its rows, its side and its number in the dialogue.
 #[derive(Debug, Clone)]
 struct Turn {
     rows: std::ops::Range<usize>,
@@ -164,7 +171,7 @@ struct Turn {
     number: usize,
 }
 
-/// Dialogues, each followed by its samples with turns exchanged.
+/// Batch of dialogues, each followed by its negative samples.
 struct Matched {
     packed: Packed,
     turns: Vec<Vec<Turn>>,
@@ -175,7 +182,7 @@ struct Matched {
 }
 
 impl Matched {
-    /// What is summed over: tokens to turns, turns to what a turn is matched with, tokens to sides.
+    /// Row ranges for the sums: tokens per turn, matching turns of each turn, turns per side.
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for (n, turns) in self.turns.iter().enumerate() {
@@ -206,11 +213,15 @@ impl Matched {
 
 #[derive(Default)]
 struct Sums {
+    /// Tokens of each turn.
     turns: Vec<Vec<Part>>,
+    /// For each turn, the turns of the other side in the window.
     near: Vec<Vec<Part>>,
-    /// For each sample, each side's turns.
+    /// For each sample, the turns of each side.
     sides: Vec<Vec<Part>>,
+    /// Row of each token.
     rows: Vec<u32>,
+    /// Turn of each token.
     of_token: Vec<u32>,
 }
 
@@ -238,9 +249,9 @@ impl Prepared for Matched {
         let tokens = states.index_select(&indices(&sums.rows)?, 0)?;
         let with = near.index_select(&indices(&sums.of_token)?, 0)?;
         let matched = tokens.broadcast_mul(&(&tokens * &with)?.sum_keepdim(1)?)?;
-        // The tokens of turns lie one behind the other here.
+        // In `matched`, the tokens of all turns are contiguous.
         let mut start = 0;
-        let seen: Vec<Vec<Part>> = sums
+        let cross: Vec<Vec<Part>> = sums
             .turns
             .iter()
             .map(|parts| {
@@ -249,13 +260,13 @@ impl Prepared for Matched {
                 vec![Part { rows, weight: 1.0 }]
             })
             .collect();
-        let seen = pool(&matched, &segments(&seen))?;
+        let cross = pool(&matched, &segments(&cross))?;
         let sides = segments(&sums.sides);
-        let (own, seen) = (pool(&turns, &sides)?, pool(&seen, &sides)?);
-        // A row a dialogue and side, a column a sample.
-        let scores = likeness::cosines(&own, &seen)?.reshape((self.count(), self.samples, 2))?;
+        let (own, cross) = (pool(&turns, &sides)?, pool(&cross, &sides)?);
+        // One row per dialogue and side, one column per sample.
+        let scores = likeness::cosines(&own, &cross)?.reshape((self.count(), self.samples, 2))?;
         let scores = scores.transpose(1, 2)?.contiguous()?.reshape((2 * self.count(), self.samples))?;
-        // A sum over the two sides, a mean over dialogues.
-        likeness::first_of(&scores, self.temperature)? * (2.0 * self.factor)
+        // Sum over the two sides, mean over the dialogues.
+        likeness::nt_xent_first(&scores, self.temperature)? * (2.0 * self.factor)
     }
 }

@@ -1,13 +1,17 @@
-//! DialogueCSE: a response seen from the turns around it must be like the response as it is.
+//! DialogueCSE: contrastive learning of utterance embeddings with matching-guided embeddings.
 //!
-//! `M = U·Rᵀ/√d`, `R̂ = M·R`, a mean over the turns (or a weighted one), a mean over tokens. As `M` has no softmax, the
-//! mean over the tokens of a turn goes inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`. No matrix of tokens by tokens is needed.
+//! The embedding of a response is compared with its context-aware embedding. For each context turn, the matching-guided
+//! embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted mean (I₁), then the tokens
+//! by a mean.
+//!
+//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`. The
+//! token-by-token matrix is therefore never computed.
 
 use std::sync::Arc;
 
 use candle_core::{D, Device, Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, every_turn, likeness};
+use super::{Location, Objective, Prepared, every_turn, likeness};
 use crate::{
     data::TrainingSet,
     hard::Hard,
@@ -20,39 +24,40 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Part, Sequence, network::Activation};
 
-/// How what the turns make of a response becomes one.
+/// Aggregation of the context turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Turns {
     /// I₂: the mean.
     #[default]
     Mean,
-    /// I₁: weights by a network of two layers.
+    /// I₁: a mean with weights from a two-layer network.
     Weighted,
 }
 
-/// DialogueCSE with its settings.
+/// The DialogueCSE objective.
 pub struct DialogueCse {
-    /// Turns around a response.
+    /// Number of context turns around a response.
     pub context: usize,
-    /// Other responses beside the true one.
+    /// Number of negative responses per example.
     pub negatives: usize,
-    /// Some of them hard ones: so many, from here, where there are some for a response.
+    /// Number of hard negatives among them, and their source. Random negatives replace missing hard ones.
     pub hard: Option<(usize, Hard)>,
-    /// τ.
+    /// Temperature τ.
     pub temperature: f64,
-    /// Tokens an utterance may have.
+    /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// How turns are put together; with what that needs.
+    /// Aggregation of the context turns.
     turns: Turns,
+    /// Parameters of the aggregation network.
     heads: Vec<Parameter>,
 }
 
 impl DialogueCse {
-    /// With the paper's settings. What weighs turns begins with numbers that belong to the seed.
+    /// Creates the objective with the settings of the paper. The seed initializes the aggregation network.
     pub fn new(turns: Turns, width: usize, seed: u64, device: &Device) -> Result<Self> {
         let heads = match turns {
             Turns::Mean => Vec::new(),
-            Turns::Weighted => weigher(width, seed, device)?,
+            Turns::Weighted => aggregation_network(width, seed, device)?,
         };
         Ok(DialogueCse {
             context: 3,
@@ -65,7 +70,9 @@ impl DialogueCse {
         })
     }
 
-    /// The turns next to one, from near to far, those before it first.
+    /// Returns the context turns of a response: the nearest ones on both sides, in the order of the dialogue.
+    ///
+    /// Of two turns at the same distance, the earlier one is preferred.
     fn around(&self, turn: usize, turns: usize) -> Vec<usize> {
         let mut near: Vec<usize> = (0..turns).filter(|t| *t != turn).collect();
         near.sort_by_key(|t| (t.abs_diff(turn), *t > turn));
@@ -75,16 +82,16 @@ impl DialogueCse {
     }
 }
 
-/// The two layers that weigh a turn.
-fn weigher(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
+/// Parameters of the two-layer network that computes the weight of a turn.
+fn aggregation_network(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
     let make = |name: &str, numbers: Vec<f32>, shape: &[usize], decays| {
         Parameter::new(format!("turns.{name}"), numbers, shape, decays, device)
     };
     Ok(vec![
-        make("inner.weight", likeness::drawn([width, width], seed, 0), &[width, width], true)?,
+        make("inner.weight", likeness::random_weights([width, width], seed, 0), &[width, width], true)?,
         make("inner.bias", vec![0.0; width], &[width], false)?,
-        // Without a summand: it would be the same for every turn, and so for none.
-        make("outer.weight", likeness::drawn([1, width], seed, 1), &[1, width], true)?,
+        // No bias: the softmax over the turns would cancel it.
+        make("outer.weight", likeness::random_weights([1, width], seed, 1), &[1, width], true)?,
     ])
 }
 
@@ -97,18 +104,20 @@ impl Objective for DialogueCse {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
         Ok(every_turn(data))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
         if data.len() < 2 {
-            return Err(Error::data("one dialogue has no other dialogue to take wrong responses from"));
+            return Err(Error::data(
+                "negative responses need at least two dialogues, but the data has only one",
+            ));
         }
         let mut sequences: Vec<Sequence> = Vec::new();
         let mut contexts = Vec::with_capacity(examples.len());
-        for (place, random) in examples {
-            let (own, turn) = (place.dialogue, place.turn as usize);
+        for (location, random) in examples {
+            let (own, turn) = (location.dialogue, location.turn as usize);
             let dialogue = data.dialogue(own)?;
             let around = self.around(turn, dialogue.len());
             contexts.push(around.len());
@@ -121,8 +130,8 @@ impl Objective for DialogueCse {
                     _ => None,
                 };
                 match hard {
-                    Some(at) => add(&data.said(at)?),
-                    None => add(&other(data, own, &dialogue[turn].ids, random)?),
+                    Some(at) => add(&data.token_ids(at)?),
+                    None => add(&random_negative(data, own, &dialogue[turn].ids, random)?),
                 }
             }
         }
@@ -131,7 +140,7 @@ impl Objective for DialogueCse {
             contexts,
             candidates: 1 + self.negatives,
             temperature: self.temperature,
-            weigher: match self.turns {
+            aggregation: match self.turns {
                 Turns::Mean => None,
                 Turns::Weighted => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
             },
@@ -139,38 +148,41 @@ impl Objective for DialogueCse {
     }
 }
 
-/// An utterance of another dialogue, and another utterance.
-fn other(data: &TrainingSet, own: u32, said: &[u32], random: &mut Random) -> Result<Vec<u32>> {
-    let mut drawn = said_at(data, own, random)?;
-    // "Yes." is said everywhere; a true response is no wrong one.
+/// Draws an utterance from a different dialogue whose text differs from the true response.
+fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut Random) -> Result<Vec<u32>> {
+    let mut drawn = random_utterance(data, own, random)?;
+    // A short response such as "Yes." occurs in many dialogues. Give up after 20 draws.
     for _ in 0..20 {
-        if drawn != said {
+        if drawn != response {
             break;
         }
-        drawn = said_at(data, own, random)?;
+        drawn = random_utterance(data, own, random)?;
     }
     Ok(drawn)
 }
 
-fn said_at(data: &TrainingSet, own: u32, random: &mut Random) -> Result<Vec<u32>> {
+/// Draws an utterance from a dialogue other than `own`.
+fn random_utterance(data: &TrainingSet, own: u32, random: &mut Random) -> Result<Vec<u32>> {
     let drawn = random.below(data.len() - 1) as u32;
     let dialogue = drawn + u32::from(drawn >= own);
     let turn = random.below(data.turns_each()[dialogue as usize] as usize) as u32;
-    data.said(Place { dialogue, turn })
+    data.token_ids(Location { dialogue, turn })
 }
 
-/// Contexts, each followed by its true response and wrong ones.
+/// Batch of contexts, each followed by its true response and its negative responses.
 struct Responses {
     packed: Packed,
-    /// How many turns of context each example has.
+    /// Number of context turns of each example.
     contexts: Vec<usize>,
+    /// Number of responses per example: one true response and the negatives.
     candidates: usize,
     temperature: f64,
-    weigher: Option<Vec<Tensor>>,
+    /// Parameters of the aggregation network, for I₁.
+    aggregation: Option<Vec<Tensor>>,
 }
 
 impl Responses {
-    /// Where the tokens of responses are, and what hangs on that.
+    /// Row indices of the response tokens and of the context turns.
     fn tokens(&self) -> Tokens {
         let mut tokens = Tokens::default();
         let mut sequence = 0;
@@ -194,23 +206,23 @@ impl Responses {
         tokens
     }
 
-    /// Responses as the turns see them, one after the other: with the mean over turns inside.
-    fn seen(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
+    /// Context-aware embeddings of the responses with mean aggregation (I₂).
+    fn mean_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
         let contexts = pool(states, &Arc::new(Segments::new(tokens.contexts.clone())))?;
         let of_token = contexts.index_select(&indices(&tokens.example, states)?, 0)?;
         matched(responses, &of_token, &tokens.sums)
     }
 
-    /// The same with weights for the turns.
-    fn weighed(
+    /// Context-aware embeddings of the responses with weighted aggregation (I₁).
+    fn weighted_aggregated(
         &self,
         states: &Tensor,
         responses: &Tensor,
         tokens: &Tokens,
-        weigher: &[Tensor],
+        aggregation: &[Tensor],
     ) -> Candle<Tensor> {
         let turns = pool(states, &Arc::new(Segments::new(tokens.turns.clone())))?;
-        // For every turn the tokens of all its candidates again.
+        // Each turn is matched with every response, so the tokens of a response are repeated per turn.
         let (mut rows, mut of_turn, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         let (mut turn, mut candidate) = (0, 0);
         let mut groups = Vec::new();
@@ -227,39 +239,44 @@ impl Responses {
             turn += contexts;
             candidate += self.candidates;
         }
-        let again = responses.index_select(&indices(&rows, states)?, 0)?;
+        let repeated = responses.index_select(&indices(&rows, states)?, 0)?;
         let of_token = turns.index_select(&indices(&of_turn, states)?, 0)?;
-        let seen = matched(&again, &of_token, &sums)?;
-        let [inner, bias, outer] = weigher else { candle_core::bail!("what weighs turns has three parts") };
+        let refined = matched(&repeated, &of_token, &sums)?;
+        let [inner, bias, outer] = aggregation else {
+            candle_core::bail!("the aggregation network must have three parameters")
+        };
         let of = |t: &Tensor| t.to_dtype(states.dtype());
-        let scores = linear(&seen, &of(inner)?, &of(bias)?, Some(Activation::Relu))?;
+        let scores = linear(&refined, &of(inner)?, &of(bias)?, Some(Activation::Relu))?;
         let scores = scores.matmul(&of(outer)?.t()?)?.flatten_all()?;
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
             let weights = candle_nn::ops::softmax(&scores.narrow(0, group.start, group.len())?, D::Minus1)?;
-            all.push(weights.unsqueeze(0)?.matmul(&seen.narrow(0, group.start, group.len())?)?);
+            all.push(weights.unsqueeze(0)?.matmul(&refined.narrow(0, group.start, group.len())?)?);
         }
         Tensor::cat(&all, 0)
     }
 }
 
-/// `Σ (w·r/√d)·r` over the tokens of each response, given for each token what it is matched with.
+/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the matched vector `w` of each token.
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
-    let match_ = ((responses * with)?.sum_keepdim(1)? / scale)?;
-    pool(&responses.broadcast_mul(&match_)?, &Arc::new(Segments::new(sums.to_vec())))
+    let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;
+    pool(&responses.broadcast_mul(&weights)?, &Arc::new(Segments::new(sums.to_vec())))
 }
 
 #[derive(Default)]
 struct Tokens {
-    /// For each example the mean over its turns of their means, and each turn's mean.
+    /// For each example, the mean over its context turns of their token means.
     contexts: Vec<Vec<Part>>,
+    /// For each context turn, the mean over its tokens.
     turns: Vec<Vec<Part>>,
-    /// The tokens of responses: their rows, the example of each.
+    /// Row of each response token.
     rows: Vec<u32>,
+    /// Example of each response token.
     example: Vec<u32>,
-    /// For each response, among these tokens, its mean and its sum.
+    /// For each response, the mean over its tokens.
     means: Vec<Vec<Part>>,
+    /// For each response, the sum over its tokens.
     sums: Vec<Vec<Part>>,
 }
 
@@ -283,12 +300,12 @@ impl Prepared for Responses {
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let tokens = self.tokens();
         let responses = states.index_select(&indices(&tokens.rows, states)?, 0)?;
-        let seen = match &self.weigher {
-            None => self.seen(states, &responses, &tokens)?,
-            Some(weigher) => self.weighed(states, &responses, &tokens, weigher)?,
+        let aware = match &self.aggregation {
+            None => self.mean_aggregated(states, &responses, &tokens)?,
+            Some(aggregation) => self.weighted_aggregated(states, &responses, &tokens, aggregation)?,
         };
         let plain = pool(&responses, &Arc::new(Segments::new(tokens.means)))?;
-        let scores = likeness::cosines(&plain, &seen)?.reshape((self.count(), self.candidates))?;
-        likeness::first_of(&scores, self.temperature)
+        let scores = likeness::cosines(&plain, &aware)?.reshape((self.count(), self.candidates))?;
+        likeness::nt_xent_first(&scores, self.temperature)
     }
 }

@@ -1,11 +1,11 @@
-//! Keep: utterances stay where the encoder had them before it was trained for something else.
+//! Keep: a regularizer against forgetting. Utterance embeddings stay close to those of the original encoder.
 //!
-//! An encoder that learns what dialogues are about forgets, a little, what single sentences mean. Each utterance of a batch
-//! costs what its vector has turned away from the one that it had in the beginning: `1 - cos`.
+//! An encoder that is trained on dialogue topics gets slightly worse at single sentences. The loss of an utterance is
+//! `1 - cos` between its current and its original embedding.
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, PooledLoss, Prepared, likeness};
+use super::{Location, Objective, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
@@ -13,31 +13,31 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
 
-/// Utterances that are looked at, at most.
+/// Maximum number of utterances.
 const MOST: usize = 4_096;
 
-/// The objective: utterances, and their vectors in the beginning.
+/// The keep objective: a sample of utterances and their original embeddings.
 pub struct Keep {
-    places: Vec<Place>,
+    locations: Vec<Location>,
     start: Vectors,
     max_tokens: usize,
 }
 
 impl Keep {
-    /// Encodes some utterances of the data, drawn by the seed, with a model that has not been trained yet.
+    /// Draws utterances by the seed and encodes them with the untrained model.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
-        let mut places = super::all_turns(data);
-        Random::new(seed, 2).shuffle(&mut places);
-        places.truncate(MOST);
-        let mut keep = Keep { start: Vectors::new(model.width()), places, max_tokens };
-        let sequences = keep.places.iter().map(|place| keep.sequence(data, *place));
+        let mut locations = super::all_turns(data);
+        Random::new(seed, 2).shuffle(&mut locations);
+        locations.truncate(MOST);
+        let mut keep = Keep { start: Vectors::new(model.width()), locations, max_tokens };
+        let sequences = keep.locations.iter().map(|location| keep.sequence(data, *location));
         let sequences = sequences.collect::<Result<Vec<Sequence>>>()?;
         keep.start = likeness::unit_means(model, &sequences)?;
         Ok(keep)
     }
 
-    fn sequence(&self, data: &TrainingSet, place: Place) -> Result<Sequence> {
-        Ok(data.utterance(&data.said(place)?, self.max_tokens))
+    fn sequence(&self, data: &TrainingSet, location: Location) -> Result<Sequence> {
+        Ok(data.utterance(&data.token_ids(location)?, self.max_tokens))
     }
 }
 
@@ -46,20 +46,20 @@ impl Objective for Keep {
         "keep"
     }
 
-    fn examples(&self, _: &TrainingSet) -> Result<Vec<Place>> {
-        // A place is one of those that were chosen.
-        Ok((0..self.places.len() as u32).map(|n| Place { dialogue: n, turn: 0 }).collect())
+    fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
+        // `dialogue` holds the index of a drawn utterance.
+        Ok((0..self.locations.len() as u32).map(|n| Location { dialogue: n, turn: 0 }).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let chosen = || examples.iter().map(|(place, _)| place.dialogue as usize);
-        let sequences = chosen().map(|n| self.sequence(data, self.places[n])).collect::<Result<_>>()?;
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+        let chosen = || examples.iter().map(|(location, _)| location.dialogue as usize);
+        let sequences = chosen().map(|n| self.sequence(data, self.locations[n])).collect::<Result<_>>()?;
         let start = chosen().flat_map(|n| self.start.row(n).iter().copied()).collect();
         Ok(Box::new(Kept { packed: Packed::new(sequences), start }))
     }
 }
 
-/// Utterances, and where they were.
+/// Batch of utterances with their original embeddings.
 struct Kept {
     packed: Packed,
     start: Vec<f32>,

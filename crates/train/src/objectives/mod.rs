@@ -1,4 +1,4 @@
-//! What is trained for: examples out of dialogues, and what they cost.
+//! Training objectives: each selects examples from dialogues and computes their loss.
 
 mod dial2vec;
 mod dialoguecse;
@@ -18,8 +18,8 @@ pub use dial2vec::Dial2vec;
 pub use dialoguecse::{DialogueCse, Turns};
 pub use keep::Keep;
 pub(super) use likeness::{means, unit_means};
+pub use locations::Places;
 pub use neighbours::{Group, Neighbours};
-pub use places::Places;
 pub use relevance::Relevance;
 pub use responses::{Matching, NextTurn};
 pub use simcse::SimCse;
@@ -34,87 +34,93 @@ use crate::{
 };
 use turnwise_core::{error::Result, random::Random};
 
-/// Something that can be trained for.
+/// A training objective.
 pub trait Objective: Send + Sync {
-    /// Its name, as it is typed.
+    /// Name of the objective on the command line and in recipes.
     fn name(&self) -> &'static str;
 
-    /// What is trained beside the encoder.
+    /// Parameters of the objective's own layers, which are trained together with the encoder.
     fn heads(&self) -> &[Parameter] {
         &[]
     }
 
-    /// Whether the examples of a step are compared with each other: their loss is none of single examples.
-    fn whole(&self) -> bool {
+    /// Returns true if the loss compares the examples of a batch with each other, for example with in-batch negatives.
+    ///
+    /// Such a batch cannot be split into independent micro-batches.
+    fn in_batch(&self) -> bool {
         false
     }
 
-    /// Whether the examples of a step are to be of one corpus: what is said in another would be told apart by what it is
-    /// about, and nothing learned from it.
-    fn apart(&self) -> bool {
+    /// Returns true if all examples of a batch should come from one corpus.
+    ///
+    /// Negatives from a different corpus are too easy: their topic alone separates them.
+    fn one_corpus(&self) -> bool {
         false
     }
 
-    /// The examples that there are, by numbers that stand for them.
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>>;
+    /// Lists all examples in the data.
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>>;
 
-    /// Makes examples ready to be computed. What is drawn for one hangs on nothing but its own source of chance.
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>>;
+    /// Builds the input sequences of a batch.
+    ///
+    /// Random choices for an example depend only on its own random number generator.
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>>;
 }
 
-/// Where an example is found: a dialogue, and a turn of it where it is about one.
+/// Location of an example: a dialogue, and a turn if the example is about one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Place {
-    /// The dialogue.
+pub struct Location {
+    /// Number of the dialogue.
     pub dialogue: u32,
-    /// The turn.
+    /// Number of the turn in the dialogue.
     pub turn: u32,
 }
 
-/// Examples that are ready to be computed.
+/// A batch that is ready for the encoder.
 pub trait Prepared: Send {
-    /// Their sequences.
+    /// The input sequences.
     fn packed(&self) -> &Packed;
 
-    /// How many examples there are: what the loss is a mean over.
+    /// Number of examples; the loss is the mean over them.
     fn count(&self) -> usize;
 
-    /// What of their sequences is what, for those who compute the same elsewhere.
+    /// Describes the parts of the sequences, so that other programs can compute the same loss.
     fn shape(&self) -> serde_json::Value;
 
-    /// What they cost on average, given the states of their tokens.
+    /// Computes the mean loss from the hidden states of the tokens.
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         match self.pooled_loss() {
             Some(examples) => examples.loss_of(&means(states, self.packed())?),
-            None => candle_core::bail!("examples without a loss"),
+            None => candle_core::bail!("the objective has no loss"),
         }
     }
 
-    /// The same from the mean of each sequence, where the loss needs nothing else: then a large batch can be computed in
-    /// parts.
+    /// Returns the loss as a function of the pooled sequences, if it needs nothing else.
+    ///
+    /// A large batch can then be computed in micro-batches.
     fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         None
     }
 }
 
-/// Examples whose loss is one of the means of their sequences.
+/// Loss that needs only the mean-pooled embedding of each sequence.
 pub trait PooledLoss {
-    /// What they cost on average, given a mean a row.
+    /// Computes the mean loss from the embeddings, one row per sequence.
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
 }
 
-/// Every turn.
-fn all_turns(data: &TrainingSet) -> Vec<Place> {
+/// Returns the locations of all turns.
+fn all_turns(data: &TrainingSet) -> Vec<Location> {
     turns_of(data, 1)
 }
 
-/// Every turn of dialogues that have others.
-pub fn every_turn(data: &TrainingSet) -> Vec<Place> {
+/// Returns the locations of all turns in dialogues with at least two turns.
+pub fn every_turn(data: &TrainingSet) -> Vec<Location> {
     turns_of(data, 2)
 }
 
-/// Every turn of dialogues that have so many at least.
-fn turns_of(data: &TrainingSet, least: u32) -> Vec<Place> {
-    let long = (0..).zip(data.turns_each()).filter(|(_, turns)| **turns >= least);
-    long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| Place { dialogue, turn })).collect()
+/// Returns the locations of all turns in dialogues with at least `min_turns` turns.
+fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<Location> {
+    let long = (0..).zip(data.turns_each()).filter(|(_, turns)| **turns >= min_turns);
+    long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| Location { dialogue, turn })).collect()
 }

@@ -1,14 +1,15 @@
-//! Places: who says it, and where in the dialogue?
+//! Places: classifies utterances by speaker role and position in the dialogue.
 //!
-//! What an utterance does (asks, answers, agrees, thanks) shows in who says it and when: customers open, agents ask back,
-//! thanks come last. Each such place has a direction: to where the utterances of that place lie from the middle of all, by
-//! the encoder as it is. An utterance is drawn to the direction of its own place and away from those of the others, by
-//! cosine, so that utterances come to lie by what they do. What they are about is told by none of it, and stays as far as
-//! something beside it keeps it.
+//! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its position:
+//! customers open, agents ask back, thanks come last. A class (a "place") is a pair of speaker role and position.
+//!
+//! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the embeddings of
+//! the untrained encoder. The loss is the cross-entropy over the cosine similarities with the prototypes. It groups
+//! utterances by dialogue act and ignores their topic; a second objective such as `keep` can preserve the topic.
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, PooledLoss, Prepared, likeness};
+use super::{Location, Objective, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
@@ -20,30 +21,30 @@ use turnwise_core::{
 };
 use turnwise_encoder::Sequence;
 
-/// Utterances that the directions are found by, at most.
+/// Maximum number of utterances for the prototypes.
 const MOST: usize = 16_384;
-/// Who speaks: the first, the second, anybody else.
-const PARTS: u32 = 3;
-/// Where: first, second, last, last but one, between them.
-const WHERE: u32 = 5;
+/// Number of speaker roles: user, agent, others.
+const ROLES: u32 = 3;
+/// Number of positions in a dialogue: first, second, last, second to last, middle.
+const POSITIONS: u32 = 5;
 
-/// How many places there are.
-const PLACES: usize = (PARTS * WHERE) as usize;
+/// Number of classes.
+const CLASSES: usize = (ROLES * POSITIONS) as usize;
 
-/// The objective with its settings.
+/// The places objective.
 pub struct Places {
-    /// τ.
+    /// Temperature τ.
     pub temperature: f64,
-    /// Tokens that an utterance may have.
+    /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// The direction of each place, of length 1; nothing where nobody speaks.
-    directions: Vec<f32>,
-    /// The logarithm of the part of all utterances that a place has.
-    parts: [f32; PLACES],
+    /// Prototype of each class, a unit vector; zeros if the class has no utterances.
+    prototypes: Vec<f32>,
+    /// Logarithm of the prior probability of each class.
+    log_priors: [f32; CLASSES],
 }
 
 impl Places {
-    /// Finds the directions by some utterances of the data, drawn by the seed, with a model that has not been trained yet.
+    /// Computes the prototypes from utterances, drawn by the seed, with the untrained model.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
         let mut chosen = super::every_turn(data);
         Random::new(seed, 3).shuffle(&mut chosen);
@@ -52,63 +53,63 @@ impl Places {
         let mut places = Places {
             temperature: 0.2,
             max_tokens,
-            directions: vec![0.0; PLACES * width],
-            parts: [0.0; PLACES],
+            prototypes: vec![0.0; CLASSES * width],
+            log_priors: [0.0; CLASSES],
         };
         let (sequences, classes) = places.utterances(data, chosen.iter().copied())?;
         let vectors = likeness::unit_means(model, &sequences)?;
-        let mut counts = [0usize; PLACES];
-        let mut middle = vec![0f32; width];
+        let mut counts = [0usize; CLASSES];
+        let mut total = vec![0f32; width];
         for (row, class) in vectors.rows().zip(&classes) {
             let class = *class as usize;
             counts[class] += 1;
-            let sum = &mut places.directions[class * width..][..width];
+            let sum = &mut places.prototypes[class * width..][..width];
             sum.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
-            middle.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+            total.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
         }
         let all = classes.len().max(1) as f32;
-        for ((direction, count), part) in
-            places.directions.chunks_exact_mut(width).zip(counts).zip(&mut places.parts)
+        for ((prototype, count), log_prior) in
+            places.prototypes.chunks_exact_mut(width).zip(counts).zip(&mut places.log_priors)
         {
-            // One more than there are: what nobody said in these may be said in others.
-            *part = ((count + 1) as f32 / (all + PLACES as f32)).ln();
+            // Add-one smoothing: the other utterances may contain classes that the sample lacks.
+            *log_prior = ((count + 1) as f32 / (all + CLASSES as f32)).ln();
             if count > 0 {
-                direction.iter_mut().zip(&middle).for_each(|(d, m)| *d = *d / count as f32 - m / all);
-                normalize(direction);
+                prototype.iter_mut().zip(&total).for_each(|(p, t)| *p = *p / count as f32 - t / all);
+                normalize(prototype);
             }
         }
         Ok(places)
     }
 
-    /// The sequences of utterances, and the places that they are of.
+    /// Returns the sequences and the classes of utterances.
     fn utterances(
         &self,
         data: &TrainingSet,
-        places: impl Iterator<Item = Place>,
+        locations: impl Iterator<Item = Location>,
     ) -> Result<(Vec<Sequence>, Vec<u32>)> {
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
-        for place in places {
-            let dialogue = data.dialogue(place.dialogue)?;
-            let said = dialogue
-                .get(place.turn as usize)
-                .ok_or_else(|| Error::Internal(format!("no turn {} in a dialogue", place.turn)))?;
-            classes.push(class(said.part, place.turn, dialogue.len() as u32));
-            sequences.push(data.utterance(&said.ids, self.max_tokens));
+        for location in locations {
+            let dialogue = data.dialogue(location.dialogue)?;
+            let turn = dialogue
+                .get(location.turn as usize)
+                .ok_or_else(|| Error::Internal(format!("the dialogue has no turn {}", location.turn)))?;
+            classes.push(class(turn.role, location.turn, dialogue.len() as u32));
+            sequences.push(data.utterance(&turn.ids, self.max_tokens));
         }
         Ok((sequences, classes))
     }
 }
 
-/// The number of a place. Of short dialogues the first turns are the first, whatever else they are.
-fn class(part: u32, turn: u32, turns: u32) -> u32 {
-    let place = match (turn, turns - turn) {
+/// Returns the class of a turn. In short dialogues, "first" and "second" take precedence over "last".
+fn class(role: u32, turn: u32, turns: u32) -> u32 {
+    let position = match (turn, turns - turn) {
         (0, _) => 0,
         (1, _) => 1,
         (_, 1) => 2,
         (_, 2) => 3,
         _ => 4,
     };
-    part.min(PARTS - 1) * WHERE + place
+    role.min(ROLES - 1) * POSITIONS + position
 }
 
 impl Objective for Places {
@@ -116,28 +117,28 @@ impl Objective for Places {
         "places"
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
         Ok(super::every_turn(data))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let (sequences, classes) = self.utterances(data, examples.iter().map(|(place, _)| *place))?;
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+        let (sequences, classes) = self.utterances(data, examples.iter().map(|(location, _)| *location))?;
         Ok(Box::new(Placed {
             packed: Packed::new(sequences),
             classes,
-            directions: self.directions.clone(),
-            parts: self.parts,
+            prototypes: self.prototypes.clone(),
+            log_priors: self.log_priors,
             temperature: self.temperature,
         }))
     }
 }
 
-/// Utterances, and the places that they are of.
+/// Batch of utterances with their classes.
 struct Placed {
     packed: Packed,
     classes: Vec<u32>,
-    directions: Vec<f32>,
-    parts: [f32; PLACES],
+    prototypes: Vec<f32>,
+    log_priors: [f32; CLASSES],
     temperature: f64,
 }
 
@@ -151,7 +152,9 @@ impl Prepared for Placed {
     }
 
     fn shape(&self) -> serde_json::Value {
-        serde_json::json!({ "classes": self.classes, "directions": self.directions, "parts": self.parts })
+        serde_json::json!({
+            "classes": self.classes, "directions": self.prototypes, "parts": self.log_priors,
+        })
     }
 
     fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
@@ -165,11 +168,11 @@ impl PooledLoss for Placed {
         let of = |numbers: &[f32], shape: (usize, usize)| {
             Tensor::from_slice(numbers, shape, on)?.to_dtype(means.dtype())
         };
-        let directions = of(&self.directions, (PLACES, width))?;
-        let scores = (likeness::unit(means)?.matmul(&directions.t()?)? / self.temperature)?;
-        let scores = scores.broadcast_add(&of(&self.parts, (1, PLACES))?)?;
+        let prototypes = of(&self.prototypes, (CLASSES, width))?;
+        let scores = (likeness::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
+        let scores = scores.broadcast_add(&of(&self.log_priors, (1, CLASSES))?)?;
         let classes = Tensor::from_slice(&self.classes, (self.classes.len(), 1), on)?;
-        likeness::log_shares(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
+        likeness::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
     }
 }
 
@@ -178,13 +181,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_who_says_it_and_where() {
-        let places = |turns: u32| -> Vec<u32> { (0..turns).map(|turn| class(0, turn, turns)).collect() };
-        assert_eq!(places(2), [0, 1]);
-        assert_eq!(places(3), [0, 1, 2]);
-        assert_eq!(places(6), [0, 1, 4, 4, 3, 2]);
-        // The other speaker's are others; all further speakers' are one.
-        assert_eq!(class(1, 5, 6), WHERE + 2);
-        assert_eq!((class(2, 0, 6), class(9, 0, 6)), (2 * WHERE, 2 * WHERE));
+    fn a_class_is_a_role_and_a_position() {
+        let classes = |turns: u32| -> Vec<u32> { (0..turns).map(|turn| class(0, turn, turns)).collect() };
+        assert_eq!(classes(2), [0, 1]);
+        assert_eq!(classes(3), [0, 1, 2]);
+        assert_eq!(classes(6), [0, 1, 4, 4, 3, 2]);
+        // The second role has its own classes; all further roles share theirs.
+        assert_eq!(class(1, 5, 6), POSITIONS + 2);
+        assert_eq!((class(2, 0, 6), class(9, 0, 6)), (2 * POSITIONS, 2 * POSITIONS));
     }
 }

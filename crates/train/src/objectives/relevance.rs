@@ -1,13 +1,14 @@
-//! Utterance relevance: is this what was said next, something else of the same dialogue, or of another one?
+//! Utterance relevance classification (URC): is the response the true next turn, a random turn of the same dialogue, or a
+//! random turn of another dialogue?
 //!
-//! A few turns and a response in one sequence; a layer on the first token tells which of the three it is. One of the two
-//! tasks by which encoders are prepared for choosing responses (the other is that of masked words).
+//! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the class. This
+//! is one of the two post-training tasks for response selection; the other one is masked language modeling (`words`).
 
 use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{Location, Objective, Prepared, likeness};
 use crate::{
-    data::{Said, TrainingSet},
+    data::{TrainingSet, TurnTokens},
     model::{Packed, Parameter},
     ops::linear,
 };
@@ -17,32 +18,39 @@ use turnwise_core::{
 };
 use turnwise_encoder::Sequence;
 
-/// The true next turn, another of the same dialogue, one of another dialogue.
+/// Number of classes: true next turn, other turn of the same dialogue, turn of another dialogue.
 const CLASSES: usize = 3;
 
-/// The objective with its settings.
+/// The relevance objective.
 pub struct Relevance {
-    /// Turns before the response, at most.
+    /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Tokens that a sequence may have; turns are cut off in front.
+    /// Maximum number of tokens of a sequence; the start of the context is truncated.
     pub max_tokens: usize,
     heads: Vec<Parameter>,
 }
 
 impl Relevance {
-    /// Its layer begins with numbers that belong to the seed.
+    /// Creates the objective. The seed initializes the classification layer.
     pub fn new(width: usize, seed: u64, device: &Device) -> Result<Self> {
         let heads = likeness::layer("relevance", [CLASSES, width], seed, 0, device)?.to_vec();
         Ok(Relevance { context: 3, max_tokens: 128, heads })
     }
 
-    /// A response behind the turns before a turn of its dialogue.
-    fn sequence(&self, data: &TrainingSet, dialogue: &[Said], turn: usize, response: &Said) -> Sequence {
-        // A response never takes more than half.
+    /// Builds the input sequence: the context of a turn, then a response.
+    fn sequence(
+        &self,
+        data: &TrainingSet,
+        dialogue: &[TurnTokens],
+        turn: usize,
+        response: &TurnTokens,
+    ) -> Sequence {
+        // The response takes at most half of the sequence.
         let response = &response.ids[..response.ids.len().min(self.max_tokens / 2)];
         let room = self.max_tokens.saturating_sub(data.before.len() + response.len() + data.after.len());
-        let said = dialogue[turn.saturating_sub(self.context)..turn].iter();
-        let mut ids: Vec<u32> = said.flat_map(|said| said.ids.iter().chain(&data.after)).copied().collect();
+        let context = dialogue[turn.saturating_sub(self.context)..turn].iter();
+        let mut ids: Vec<u32> =
+            context.flat_map(|turn| turn.ids.iter().chain(&data.after)).copied().collect();
         ids.drain(..ids.len().saturating_sub(room));
         Sequence::new([&data.before, &ids, response, &data.after].concat())
     }
@@ -57,18 +65,20 @@ impl Objective for Relevance {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
-        // With two turns there is no other of the same dialogue.
-        Ok(super::turns_of(data, 3).into_iter().filter(|place| place.turn > 0).collect())
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+        // Class 1 needs a further turn of the same dialogue.
+        Ok(super::turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
         if data.len() < 2 {
-            return Err(Error::data("one dialogue has no other dialogue to take wrong responses from"));
+            return Err(Error::data(
+                "negative responses need at least two dialogues, but the data has only one",
+            ));
         }
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
-        for (place, random) in examples {
-            let (own, turn) = (place.dialogue, place.turn as usize);
+        for (location, random) in examples {
+            let (own, turn) = (location.dialogue, location.turn as usize);
             let dialogue = data.dialogue(own)?;
             let class = random.below(CLASSES);
             let elsewhere;
@@ -84,22 +94,23 @@ impl Objective for Relevance {
                     &elsewhere[random.below(elsewhere.len())]
                 }
             };
-            // "Yes." is said everywhere: where it is word for word the true one, it is the true one.
+            // A drawn response such as "Yes." can be identical to the true one. It then has class 0.
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
             sequences.push(self.sequence(data, &dialogue, turn, response));
         }
         let heads = self.heads.iter().map(|head| head.var.as_tensor().clone()).collect();
-        Ok(Box::new(Told { packed: Packed::new(sequences), classes, heads }))
+        Ok(Box::new(Classified { packed: Packed::new(sequences), classes, heads }))
     }
 }
 
-struct Told {
+/// Batch of sequences with their classes.
+struct Classified {
     packed: Packed,
     classes: Vec<u32>,
     heads: Vec<Tensor>,
 }
 
-impl Prepared for Told {
+impl Prepared for Classified {
     fn packed(&self) -> &Packed {
         &self.packed
     }
@@ -117,8 +128,8 @@ impl Prepared for Told {
         let first: Vec<u32> = self.packed.starts[..count].iter().map(|start| *start as u32).collect();
         let first = states.index_select(&Tensor::from_slice(&first, count, on)?, 0)?;
         let [weight, bias] = [0, 1].map(|n: usize| self.heads[n].to_dtype(states.dtype()));
-        let shares = likeness::log_shares(&linear(&first, &weight?, &bias?, None)?, 1.0)?;
+        let log_probabilities = likeness::log_softmax(&linear(&first, &weight?, &bias?, None)?, 1.0)?;
         let classes = Tensor::from_slice(&self.classes, (count, 1), on)?;
-        shares.gather(&classes, 1)?.mean_all()?.neg()
+        log_probabilities.gather(&classes, 1)?.mean_all()?.neg()
     }
 }

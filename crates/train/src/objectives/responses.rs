@@ -1,13 +1,14 @@
-//! Responses: what is said next belongs to the turns before it, and not to those before what was said elsewhere.
+//! Response selection with in-batch negatives: a context embedding matches its own response, not the other responses.
 //!
-//! The last turns as one sequence and the next turn as another, in a batch: each is drawn to its own and away from the
-//! others'. What is said word for word twice in a batch is no wrong answer to either. Ours compares the two by their
-//! cosine, both ways, as they will be compared in use. The siamese networks that DialogueCSE is measured against put
-//! layers between that are thrown away afterwards.
+//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of each
+//! other.
+//!
+//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s` and
+//! `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{Objective, Place, PooledLoss, Prepared, likeness};
+use super::{Location, Objective, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -16,31 +17,31 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, network::Activation};
 
-/// What is between the encoder and the score.
+/// Matching function between context and response embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matching {
-    /// Nothing: the cosine, both ways.
+    /// Cosine similarity without extra layers; the loss covers both directions.
     Cosine,
-    /// SiameseBERT-S: the response goes through a layer with tanh (Yang et al. 2018), and the product is the score.
+    /// SiameseBERT-S: a linear layer with tanh on the response (Yang et al. 2018), then a dot product.
     Layer,
-    /// SiameseBERT-M: both sides go through two layers each (Henderson et al. 2020), and the cosine is the score.
+    /// SiameseBERT-M: a two-layer perceptron on each side (Henderson et al. 2020), then cosine similarity.
     Perceptron,
 }
 
-/// The objective with its settings.
+/// The objectives `responses`, `siamese-s` and `siamese-m`.
 pub struct NextTurn {
-    /// Turns before the response, at most.
+    /// Maximum number of context turns before the response.
     pub context: usize,
-    /// τ.
+    /// Temperature τ.
     pub temperature: f64,
-    /// Tokens that a response, or its context, may have.
+    /// Maximum number of tokens of a response, and of its context.
     pub max_tokens: usize,
     matching: Matching,
     pub(super) heads: Vec<Parameter>,
 }
 
 impl NextTurn {
-    /// With what is between; its layers begin with numbers that belong to the seed.
+    /// Creates the objective. The seed initializes the layers of the matching function.
     pub fn new(matching: Matching, width: usize, seed: u64, device: &Device) -> Result<Self> {
         let names: &[&str] = match matching {
             Matching::Cosine => &[],
@@ -60,11 +61,12 @@ impl NextTurn {
         Ok(NextTurn { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
     }
 
-    /// The turns before one. Where they are too long, the end of them.
-    fn before(&self, data: &TrainingSet, place: Place) -> Result<Sequence> {
-        let (dialogue, turn) = (data.dialogue(place.dialogue)?, place.turn as usize);
-        let said = dialogue[turn.saturating_sub(self.context)..turn].iter();
-        let mut ids: Vec<u32> = said.flat_map(|said| said.ids.iter().chain(&data.after)).copied().collect();
+    /// Builds the context sequence of a turn. If it is too long, its start is truncated.
+    fn context_sequence(&self, data: &TrainingSet, location: Location) -> Result<Sequence> {
+        let (dialogue, turn) = (data.dialogue(location.dialogue)?, location.turn as usize);
+        let context = dialogue[turn.saturating_sub(self.context)..turn].iter();
+        let mut ids: Vec<u32> =
+            context.flat_map(|turn| turn.ids.iter().chain(&data.after)).copied().collect();
         let room = self.max_tokens.saturating_sub(data.before.len()).max(1);
         ids.drain(..ids.len().saturating_sub(room));
         Ok(Sequence::new([data.before.as_slice(), &ids].concat()))
@@ -84,26 +86,26 @@ impl Objective for NextTurn {
         &self.heads
     }
 
-    fn whole(&self) -> bool {
+    fn in_batch(&self) -> bool {
         true
     }
 
-    fn apart(&self) -> bool {
+    fn one_corpus(&self) -> bool {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
-        Ok(super::all_turns(data).into_iter().filter(|place| place.turn > 0).collect())
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+        Ok(super::all_turns(data).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let response = |(place, _): &(Place, Random)| -> Result<Sequence> {
-            Ok(data.utterance(&data.said(*place)?, self.max_tokens))
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+        let response = |(location, _): &(Location, Random)| -> Result<Sequence> {
+            Ok(data.utterance(&data.token_ids(*location)?, self.max_tokens))
         };
-        let contexts = examples.iter().map(|(place, _)| self.before(data, *place));
+        let contexts = examples.iter().map(|(location, _)| self.context_sequence(data, *location));
         let mut sequences = contexts.collect::<Result<Vec<Sequence>>>()?;
         let responses = examples.iter().map(response).collect::<Result<Vec<Sequence>>>()?;
-        let masked = likeness::said_twice(&responses);
+        let masked = likeness::duplicate_mask(&responses);
         sequences.extend(responses);
         Ok(Box::new(Pairs {
             packed: Packed::new(sequences),
@@ -115,10 +117,10 @@ impl Objective for NextTurn {
     }
 }
 
-/// Contexts, and behind them their responses.
+/// Batch of all contexts, followed by all responses.
 struct Pairs {
     packed: Packed,
-    /// What is added to each likeness.
+    /// Mask that is added to the scores.
     masked: Vec<f32>,
     temperature: f64,
     matching: Matching,
@@ -126,7 +128,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// What a context and a response, a row each, become before they are compared.
+    /// Applies the layers of the matching function to the context and response embeddings.
     fn matched(&self, contexts: &Tensor, responses: &Tensor) -> Candle<[Tensor; 2]> {
         let layer = |n: usize, x: &Tensor, activation| {
             let of = |t: &Tensor| t.to_dtype(x.dtype());
@@ -135,7 +137,7 @@ impl Pairs {
         match self.matching {
             Matching::Cosine => Ok([likeness::unit(contexts)?, likeness::unit(responses)?]),
             Matching::Layer => {
-                // By the root of the width, as attention has it: products of long vectors would be certain at once.
+                // Scaled by √width, as in attention: large dot products would saturate the softmax.
                 let scale = (contexts.dim(1)? as f64).sqrt();
                 Ok([(contexts / scale)?, layer(0, responses, None)?.tanh()?])
             }
@@ -173,11 +175,11 @@ impl PooledLoss for Pairs {
         let [contexts, responses] =
             self.matched(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?)?;
         let scores = likeness::scores(&contexts, &responses, &self.masked)?;
-        let there = likeness::diagonal_of(&scores, self.temperature)?;
+        let forward = likeness::nt_xent_diagonal(&scores, self.temperature)?;
         if self.matching != Matching::Cosine {
-            return Ok(there);
+            return Ok(forward);
         }
-        let back = likeness::diagonal_of(&scores.t()?.contiguous()?, self.temperature)?;
-        (there + back)? / 2.0
+        let reverse = likeness::nt_xent_diagonal(&scores.t()?.contiguous()?, self.temperature)?;
+        (forward + reverse)? / 2.0
     }
 }

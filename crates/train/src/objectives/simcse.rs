@@ -1,18 +1,19 @@
-//! SimCSE without labels: an utterance is like itself under another dropout, and unlike the others of the batch.
+//! Unsupervised SimCSE: the positive of an utterance is the same utterance with a different dropout mask, and the other
+//! utterances of the batch are negatives.
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, PooledLoss, Prepared, likeness};
+use super::{Location, Objective, PooledLoss, Prepared, likeness};
 use crate::{data::TrainingSet, model::Packed};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
 
-/// SimCSE with its settings.
+/// The unsupervised SimCSE objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SimCse {
-    /// τ.
+    /// Temperature τ.
     pub temperature: f64,
-    /// Tokens an utterance may have.
+    /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
 }
 
@@ -27,32 +28,33 @@ impl Objective for SimCse {
         "simcse"
     }
 
-    fn whole(&self) -> bool {
+    fn in_batch(&self) -> bool {
         true
     }
 
-    fn apart(&self) -> bool {
+    fn one_corpus(&self) -> bool {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
         Ok(super::all_turns(data))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let utterance =
-            |(place, _): &(Place, Random)| Ok(data.utterance(&data.said(*place)?, self.max_tokens));
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+        let utterance = |(location, _): &(Location, Random)| {
+            Ok(data.utterance(&data.token_ids(*location)?, self.max_tokens))
+        };
         let once = examples.iter().map(utterance).collect::<Result<Vec<Sequence>>>()?;
-        let masked = likeness::said_twice(&once);
+        let masked = likeness::duplicate_mask(&once);
         let both = once.iter().chain(&once).cloned().collect();
         Ok(Box::new(Twice { packed: Packed::new(both), masked, temperature: self.temperature }))
     }
 }
 
-/// Utterances, and all of them again.
+/// Batch of all utterances, followed by the same utterances again.
 struct Twice {
     packed: Packed,
-    /// What is added to each likeness.
+    /// Mask that is added to the scores.
     masked: Vec<f32>,
     temperature: f64,
 }
@@ -81,6 +83,6 @@ impl PooledLoss for Twice {
         let means = likeness::unit(means)?;
         let scores =
             likeness::scores(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?, &self.masked)?;
-        likeness::diagonal_of(&scores, self.temperature)
+        likeness::nt_xent_diagonal(&scores, self.temperature)
     }
 }

@@ -1,8 +1,8 @@
-//! Several objectives at once: a batch holds examples of each, and costs the weighted sum of what they cost.
+//! Multi-task training: a batch holds examples of several objectives, and its loss is the weighted sum of their losses.
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, PooledLoss, Prepared};
+use super::{Location, Objective, PooledLoss, Prepared};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -12,38 +12,38 @@ use turnwise_core::{
     random::Random,
 };
 
-/// An objective beside the main one.
+/// An auxiliary objective.
 pub struct Beside {
-    /// What it asks.
+    /// The objective.
     pub objective: Box<dyn Objective>,
-    /// What its loss counts.
+    /// Weight of its loss.
     pub weight: f64,
-    /// Its examples a step.
+    /// Number of its examples per step.
     pub batch: usize,
 }
 
-/// The main objective, whose examples make the steps, and others beside it.
+/// A main objective with auxiliary objectives. The examples of the main objective define the epochs.
 pub struct Together {
     main: Box<dyn Objective>,
-    beside: Vec<(Beside, Vec<Place>)>,
+    beside: Vec<(Beside, Vec<Location>)>,
     heads: Vec<Parameter>,
 }
 
 impl Together {
-    /// Puts them together. One beside that finds no example in the data is an error.
+    /// Combines the objectives. Returns an error if the data has no example for an auxiliary objective.
     pub fn new(main: Box<dyn Objective>, beside: Vec<Beside>, data: &TrainingSet) -> Result<Self> {
         let mut heads = main.heads().to_vec();
-        let mut made = Vec::with_capacity(beside.len());
-        for one in beside {
-            let places = one.objective.examples(data)?;
-            if places.is_empty() {
-                let name = one.objective.name();
-                return Err(Error::data(format!("the data hold no example for {name}")));
+        let mut with_examples = Vec::with_capacity(beside.len());
+        for auxiliary in beside {
+            let locations = auxiliary.objective.examples(data)?;
+            if locations.is_empty() {
+                let name = auxiliary.objective.name();
+                return Err(Error::data(format!("the data has no examples for {name}")));
             }
-            heads.extend_from_slice(one.objective.heads());
-            made.push((one, places));
+            heads.extend_from_slice(auxiliary.objective.heads());
+            with_examples.push((auxiliary, locations));
         }
-        Ok(Together { main, beside: made, heads })
+        Ok(Together { main, beside: with_examples, heads })
     }
 }
 
@@ -56,31 +56,31 @@ impl Objective for Together {
         &self.heads
     }
 
-    fn whole(&self) -> bool {
+    fn in_batch(&self) -> bool {
         true
     }
 
-    fn apart(&self) -> bool {
-        self.main.apart()
+    fn one_corpus(&self) -> bool {
+        self.main.one_corpus()
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
         self.main.examples(data)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        // What is drawn for the others hangs on the first example alone; each has a source of its own.
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+        // The generator of the first example seeds one generator per auxiliary objective.
         let Some((_, first)) = examples.first() else {
-            return Err(Error::Internal("a batch without examples".to_owned()));
+            return Err(Error::Internal("the batch has no examples".to_owned()));
         };
         let mut source = first.clone();
         let mut parts = Vec::with_capacity(1 + self.beside.len());
         let keys: Vec<u64> = self.beside.iter().map(|_| source.bits()).collect();
         parts.push((self.main.prepare(data, examples)?, 1.0));
-        for ((beside, places), key) in self.beside.iter().zip(keys) {
+        for ((beside, locations), key) in self.beside.iter().zip(keys) {
             let mut draw = Random::new(key, 0);
             let mut drawn: Vec<_> = (0..beside.batch as u64)
-                .map(|n| (places[draw.below(places.len())], Random::new(key, 1 + n)))
+                .map(|n| (locations[draw.below(locations.len())], Random::new(key, 1 + n)))
                 .collect();
             parts.push((beside.objective.prepare(data, &mut drawn)?, beside.weight));
         }
@@ -89,7 +89,7 @@ impl Objective for Together {
     }
 }
 
-/// Examples of several objectives, end to end.
+/// Batches of several objectives, concatenated.
 struct Joined {
     packed: Packed,
     parts: Vec<(Box<dyn Prepared>, f64)>,
@@ -124,13 +124,13 @@ impl PooledLoss for Joined {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         self.sum(means, &|part| part.packed().sequences.len(), &|part, rows| match part.pooled_loss() {
             Some(part) => part.loss_of(rows),
-            None => candle_core::bail!("an objective that needs more than means"),
+            None => candle_core::bail!("an objective has no pooled loss"),
         })
     }
 }
 
 impl Joined {
-    /// The weighed sum over the parts, each of so many of the rows.
+    /// Weighted sum of the losses. `count` returns the number of rows of an objective.
     fn sum(
         &self,
         rows: &Tensor,

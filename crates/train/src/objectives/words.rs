@@ -1,12 +1,15 @@
-//! Masked words: some tokens are hidden, and the encoder finds them. What BERT was trained for, gone on with on dialogues.
+//! Masked language modeling on dialogues (domain-adaptive pre-training, as in BERT).
 //!
-//! Consecutive turns, from one on, as many as fit. Of their tokens 15%, and ten at most, are asked about: eight of ten are
-//! hidden, one is replaced by another, one stays. Drawn anew each time. The layers that tell a token from a state are
-//! those of BERT; they begin anew (a sentence encoder has lost them), but for the table of words, which is the encoder's.
+//! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are predicted:
+//! 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are drawn again in every
+//! epoch (dynamic masking).
+//!
+//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no longer
+//! contains it. The output embedding is tied to the word embeddings of the encoder.
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{Location, Objective, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     device,
@@ -19,29 +22,30 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Sequence, network::Activation};
 
-/// The part of the tokens that is asked about, and how many at most.
-const PART: f64 = 0.15;
-const MOST: usize = 10;
+/// Share of the tokens that are predicted.
+const MASK_RATE: f64 = 0.15;
+/// Maximum number of predicted tokens per sequence.
+const MAX_PREDICTIONS: usize = 10;
 
-/// The objective with its settings.
+/// The masked language modeling objective.
 pub struct Words {
-    /// Tokens that a sequence may have.
+    /// Maximum number of tokens of a sequence.
     pub max_tokens: usize,
-    /// The token that hides others.
+    /// Id of the mask token.
     mask: u32,
     vocabulary: usize,
-    /// The table of words: the encoder's own, trained or not.
+    /// Word embeddings of the encoder. They are trained only if the encoder trains its embeddings.
     table: Tensor,
     epsilon: f32,
     heads: Vec<Parameter>,
 }
 
 impl Words {
-    /// For a model; what is its own begins with numbers that belong to the seed.
+    /// Creates the objective for a model. The seed initializes the prediction head.
     pub fn new(model: &Trainable, mask: Option<u32>, seed: u64) -> Result<Self> {
         let mask = mask.ok_or_else(|| {
-            Error::input("the tokenizer has no token that hides others ([MASK])")
-                .with_hint("begin with a model that has one, such as those of the BERT family")
+            Error::input("the tokenizer has no mask token ([MASK])")
+                .with_hint("start from a model with a mask token, for example a BERT model")
         })?;
         let (width, words) = (model.width(), &model.start().embeddings.words);
         let (vocabulary, on) = (words.rows, model.device());
@@ -58,11 +62,12 @@ impl Words {
         Ok(Words { max_tokens: 128, mask, vocabulary, table, epsilon, heads })
     }
 
-    /// What is said from a turn on.
-    fn said(&self, data: &TrainingSet, place: Place) -> Result<Vec<u32>> {
-        let turns = data.dialogue(place.dialogue)?;
-        let said = turns[place.turn as usize..].iter().flat_map(|said| said.ids.iter().chain(&data.after));
-        Ok(data.before.iter().chain(said).take(self.max_tokens).copied().collect())
+    /// Returns the unmasked sequence that starts at a turn.
+    fn sequence(&self, data: &TrainingSet, location: Location) -> Result<Vec<u32>> {
+        let turns = data.dialogue(location.dialogue)?;
+        let tokens =
+            turns[location.turn as usize..].iter().flat_map(|turn| turn.ids.iter().chain(&data.after));
+        Ok(data.before.iter().chain(tokens).take(self.max_tokens).copied().collect())
     }
 }
 
@@ -75,29 +80,30 @@ impl Objective for Words {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
         Ok(super::all_turns(data))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
         let mut sequences = Vec::with_capacity(examples.len());
-        let mut asked = Asked::default();
+        let mut predicted = Predicted::default();
         let mut start = 0;
-        for (place, random) in examples {
-            let mut ids = self.said(data, *place)?;
+        for (location, random) in examples {
+            let mut ids = self.sequence(data, *location)?;
             let special = |id: &u32| data.before.contains(id) || data.after.contains(id);
-            let mut open: Vec<usize> = (0..ids.len()).filter(|n| !special(&ids[*n])).collect();
-            random.shuffle(&mut open);
-            let count = ((open.len() as f64 * PART).round() as usize).clamp(1, MOST).min(open.len());
-            open.truncate(count);
-            open.sort_unstable();
-            for place in open {
-                asked.rows.push((start + place) as u32);
-                asked.words.push(ids[place]);
-                // Each sequence counts the same, however many of its tokens are asked about.
-                asked.weights.push(1.0 / count as f32);
-                ids[place] = match random.below(10) {
-                    0 => ids[place],
+            let mut positions: Vec<usize> = (0..ids.len()).filter(|n| !special(&ids[*n])).collect();
+            random.shuffle(&mut positions);
+            let wanted = (positions.len() as f64 * MASK_RATE).round() as usize;
+            let count = wanted.clamp(1, MAX_PREDICTIONS).min(positions.len());
+            positions.truncate(count);
+            positions.sort_unstable();
+            for position in positions {
+                predicted.rows.push((start + position) as u32);
+                predicted.words.push(ids[position]);
+                // Every sequence has the same total weight.
+                predicted.weights.push(1.0 / count as f32);
+                ids[position] = match random.below(10) {
+                    0 => ids[position],
                     1 => random.below(self.vocabulary) as u32,
                     _ => self.mask,
                 };
@@ -106,11 +112,11 @@ impl Objective for Words {
             sequences.push(Sequence::new(ids));
         }
         let count = sequences.len() as f32;
-        asked.weights.iter_mut().for_each(|weight| *weight /= count);
+        predicted.weights.iter_mut().for_each(|weight| *weight /= count);
         let heads = self.heads.iter().map(|head| head.var.as_tensor().clone()).collect();
-        Ok(Box::new(Hidden {
+        Ok(Box::new(Masked {
             packed: Packed::new(sequences),
-            asked,
+            predicted,
             heads,
             table: self.table.clone(),
             epsilon: self.epsilon,
@@ -118,26 +124,27 @@ impl Objective for Words {
     }
 }
 
-/// Tokens that are asked about.
+/// Tokens to predict.
 #[derive(Debug, Clone, Default)]
-struct Asked {
-    /// Their rows among the tokens of the batch.
+struct Predicted {
+    /// Row of each token in the batch.
     rows: Vec<u32>,
-    /// What they are.
+    /// Original id of each token.
     words: Vec<u32>,
-    /// What each counts.
+    /// Weight of each token in the loss.
     weights: Vec<f32>,
 }
 
-struct Hidden {
+/// Batch of masked sequences.
+struct Masked {
     packed: Packed,
-    asked: Asked,
+    predicted: Predicted,
     heads: Vec<Tensor>,
     table: Tensor,
     epsilon: f32,
 }
 
-impl Prepared for Hidden {
+impl Prepared for Masked {
     fn packed(&self) -> &Packed {
         &self.packed
     }
@@ -147,24 +154,25 @@ impl Prepared for Hidden {
     }
 
     fn shape(&self) -> serde_json::Value {
-        let Asked { rows, words, weights } = &self.asked;
+        let Predicted { rows, words, weights } = &self.predicted;
         serde_json::json!({ "rows": rows, "words": words, "weights": weights })
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        let Asked { rows, words, weights } = &self.asked;
+        let Predicted { rows, words, weights } = &self.predicted;
         let on = states.device();
-        let [weight, bias, norm, of_words] = &self.heads[..] else {
-            candle_core::bail!("what tells words has four parts")
+        let [weight, bias, norm, output_bias] = &self.heads[..] else {
+            candle_core::bail!("the prediction head must have four parameters")
         };
         let picked = states.index_select(&Tensor::from_slice(rows, rows.len(), on)?, 0)?;
         let of = |t: &Tensor| t.to_dtype(states.dtype());
-        let turned = linear(&picked, &of(weight)?, &of(bias)?, Some(Activation::Gelu))?;
-        // The same norm as a layer's end, with nothing added.
-        let normed = add_norm(&turned, &turned.zeros_like()?, &of(norm)?, self.epsilon, None)?;
-        let scores = linear(&normed, &of(&self.table)?, &of(of_words)?, None)?;
-        let shares = likeness::log_shares(&scores, 1.0)?;
-        let right = shares.gather(&Tensor::from_slice(words, (words.len(), 1), on)?, 1)?.squeeze(1)?;
+        let transformed = linear(&picked, &of(weight)?, &of(bias)?, Some(Activation::Gelu))?;
+        // Layer normalization without a residual.
+        let normed = add_norm(&transformed, &transformed.zeros_like()?, &of(norm)?, self.epsilon, None)?;
+        let logits = linear(&normed, &of(&self.table)?, &of(output_bias)?, None)?;
+        let log_probabilities = likeness::log_softmax(&logits, 1.0)?;
+        let targets = Tensor::from_slice(words, (words.len(), 1), on)?;
+        let right = log_probabilities.gather(&targets, 1)?.squeeze(1)?;
         (right * of(&Tensor::from_slice(weights, weights.len(), on)?)?)?.sum_all()?.neg()
     }
 }

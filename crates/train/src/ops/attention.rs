@@ -1,4 +1,4 @@
-//! Attention within the sequences of a batch, whose tokens lie end to end.
+//! Multi-head self-attention on packed sequences.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use turnwise_kernels::training::{self, Attended};
 
 use super::Dropout;
 
-/// What each token takes from its sequence. `projected` has queries, keys and values side by side; `lengths` are those
-/// of the sequences. Of candle's operations: rows of equal length, the empty places masked.
+/// Computes self-attention with candle's operations: pads the sequences to equal length and masks the padding.
+///
+/// Each row of `projected` is the concatenation of query, key and value of a token.
 pub fn attention(
     projected: &Tensor,
     lengths: &[usize],
@@ -19,7 +20,7 @@ pub fn attention(
     let (tokens, width) = projected.dims2()?;
     let (width, device, dtype) = (width / 3, projected.device(), projected.dtype());
     let (count, longest, size) = (lengths.len(), lengths.iter().copied().max().unwrap_or(0), width / heads);
-    // Where a place of the rows is taken from (any token where it is empty), and where a token lies in the rows.
+    // `from`: source token of each padded position (any token for padding). `to`: padded position of each token.
     let (mut from, mut to, mut mask) =
         (vec![0u32; count * longest], Vec::new(), vec![-1e4f32; count * longest]);
     let mut start = 0;
@@ -58,7 +59,7 @@ pub fn attention(
     context.reshape((count * longest, width))?.index_select(&to, 0)
 }
 
-/// The same on the CPU, without empty places.
+/// Self-attention on the CPU, without padding.
 #[derive(Debug, Clone)]
 pub(crate) struct Attention {
     pub(crate) lengths: Arc<[usize]>,
@@ -67,20 +68,28 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Writes what each token takes, a row of `width` numbers.
+    /// Writes the context vectors, one row of `width` numbers per token.
     pub(crate) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
         self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
     }
 
-    /// Writes the gradient of queries, keys and values.
-    pub(crate) fn back(&self, projected: &[f32], width: usize, gradient: &[f32], of_projected: &mut [f32]) {
+    /// Writes the gradients of queries, keys and values.
+    pub(crate) fn backward(
+        &self,
+        projected: &[f32],
+        width: usize,
+        gradient: &[f32],
+        of_projected: &mut [f32],
+    ) {
         self.each(projected, of_projected, (width, 3 * width), |first, of, out| {
             let rows = &gradient[first * width..][..out.len() / 3];
             training::attend_backward(of, rows, out);
         });
     }
 
-    /// Does something for every sequence: its rows of `projected` and of `out`, which has so many numbers a token.
+    /// Calls `f` for every sequence in parallel, with its first row, its rows of `projected` and its rows of `out`.
+    ///
+    /// `numbers` is the row width of `out`.
     fn each(
         &self,
         projected: &[f32],

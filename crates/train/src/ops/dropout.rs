@@ -1,4 +1,4 @@
-//! Dropout with a seed.
+//! Dropout with reproducible masks.
 
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -6,14 +6,14 @@ pub use turnwise_kernels::training::Dropout;
 
 const CHUNK: usize = 1 << 14;
 
-/// Drops numbers of `x`, or none.
+/// Applies dropout to a tensor. `None` returns it unchanged.
 pub fn dropout(x: &Tensor, dropout: Option<Dropout>) -> Result<Tensor> {
     let Some(dropout) = dropout else { return Ok(x.clone()) };
     let factors: Vec<f32> = (0..x.elem_count() as u32).into_par_iter().map(|n| dropout.factor(n)).collect();
     x * Tensor::from_vec(factors, x.shape(), x.device())?.to_dtype(x.dtype())?
 }
 
-/// The same on the CPU, where they are. What was dropped of numbers is dropped of their gradient.
+/// Applies dropout in place on the CPU. The backward pass applies the same mask to the gradient.
 pub(crate) fn drop_of(dropout: Dropout, numbers: &mut [f32]) {
     numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(n, chunk)| {
         let first = (n * CHUNK) as u32;

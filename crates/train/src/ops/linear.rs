@@ -1,4 +1,4 @@
-//! `activation(x·Wᵀ + b)`.
+//! Linear layer with an optional activation: `activation(x·Wᵀ + b)`.
 
 use std::sync::OnceLock;
 
@@ -7,11 +7,12 @@ use rayon::prelude::*;
 use turnwise_kernels::{network::Activation, training};
 
 use super::{
-    held, is_ours, numbers, over_rows,
+    is_ours, numbers, over_rows,
     product::{Matrix, product},
+    values_of,
 };
 
-/// `x·Wᵀ + b`, and what is done to it. `weight` has a row an output.
+/// Computes `activation(x·Wᵀ + b)`. `weight` has one row per output.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Activation>) -> Result<Tensor> {
     if is_ours(x) {
         return x.contiguous()?.apply_op3(weight, bias, Linear { activation, before: OnceLock::new() });
@@ -19,7 +20,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Act
     plain(x, weight, bias, activation)
 }
 
-/// The same of candle's operations.
+/// Same computation with candle's operations.
 pub(super) fn plain(
     x: &Tensor,
     weight: &Tensor,
@@ -35,7 +36,7 @@ pub(super) fn plain(
     }
 }
 
-/// Numbers that one thread works on.
+/// Number of values per parallel task.
 const CHUNK: usize = 1 << 14;
 
 /// Writes `x·Wᵀ + b`.
@@ -45,14 +46,14 @@ pub(crate) fn apply(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]) {
     product(Matrix::new(x, inputs), Matrix::new(weight, inputs).transposed(), out, true);
 }
 
-/// Writes what an activation makes of numbers.
+/// Writes `activation(before)`.
 pub(crate) fn activate(activation: Activation, before: &[f32], after: &mut [f32]) {
     after.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).for_each(|(after, before)| {
         training::activate(activation, before, after);
     });
 }
 
-/// Writes the gradient of what an activation was taken of.
+/// Writes the gradient of an activation's input.
 pub(crate) fn activate_back(activation: Activation, before: &[f32], gradient: &[f32], of_before: &mut [f32]) {
     of_before.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).zip(gradient.par_chunks(CHUNK)).for_each(
         |((out, before), gradient)| {
@@ -61,19 +62,19 @@ pub(crate) fn activate_back(activation: Activation, before: &[f32], gradient: &[
     );
 }
 
-/// Writes, or adds, the gradient of the input.
+/// Writes the gradient of the input, or adds it if `add` is true.
 pub(crate) fn of_input(gradient: &[f32], weight: &[f32], outputs: usize, of_x: &mut [f32], add: bool) {
     product(Matrix::new(gradient, outputs), Matrix::new(weight, weight.len() / outputs), of_x, add);
 }
 
-/// The gradient of the weights.
+/// Returns the gradient of the weights.
 pub(crate) fn of_weight(gradient: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
     let mut of_weight = vec![0.0; outputs * inputs];
     product(Matrix::new(gradient, outputs).transposed(), Matrix::new(x, inputs), &mut of_weight, false);
     of_weight
 }
 
-/// The gradient of the summands.
+/// Returns the gradient of the bias.
 pub(crate) fn of_bias(gradient: &[f32], outputs: usize) -> Vec<f32> {
     over_rows(gradient, outputs, outputs, |_, rows, sum| {
         for row in rows.chunks_exact(outputs) {
@@ -84,7 +85,7 @@ pub(crate) fn of_bias(gradient: &[f32], outputs: usize) -> Vec<f32> {
 
 struct Linear {
     activation: Option<Activation>,
-    /// What the activation was taken of: the way back needs it, and it is no tensor of the graph.
+    /// Input of the activation. The backward pass needs it, but it is not a tensor of the graph.
     before: OnceLock<Vec<f32>>,
 }
 
@@ -107,7 +108,7 @@ impl CustomOp3 for Linear {
         let (outputs, inputs) = weight_layout.shape().dims2()?;
         let (rows, width) = x_layout.shape().dims2()?;
         if width != inputs || bias.len() != outputs {
-            bail!("a product of {rows}×{width} with {outputs}×{inputs} and {} summands", bias.len());
+            bail!("shape mismatch: input {rows}×{width}, weight {outputs}×{inputs}, bias {}", bias.len());
         }
         let mut out = vec![0.0; rows * outputs];
         apply(x, weight, bias, &mut out);
@@ -129,7 +130,7 @@ impl CustomOp3 for Linear {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
-        let (x_numbers, weight_numbers, gradient) = (held(x), held(weight), held(&gradient));
+        let (x_numbers, weight_numbers, gradient) = (values_of(x), values_of(weight), values_of(&gradient));
         let ((outputs, inputs), rows) = (weight.dims2()?, x.dim(0)?);
         let mut gradient = std::borrow::Cow::Borrowed(gradient.get()?);
         if let (Some(activation), Some(before)) = (self.activation, self.before.get()) {
@@ -137,7 +138,7 @@ impl CustomOp3 for Linear {
             activate_back(activation, before, &gradient, &mut of_before);
             gradient = of_before.into();
         }
-        // What nothing hangs on needs no gradient.
+        // Skip gradients that no variable needs.
         let of_x = match x.track_op() {
             false => None,
             true => {

@@ -1,9 +1,11 @@
-//! Differentiable steps of an encoder on candle's tensors.
+//! Differentiable operations of an encoder on candle tensors.
 //!
-//! Each has two ways. On the CPU numbers are worked on where they lie, by our kernels, with ways back of their own: passes
-//! call these, and what objectives need of them (`linear`, `add_norm`, `pool`) is an operation of candle's, too. Elsewhere,
-//! and as the reference that the first is tested against, each is put together of candle's operations. Some of candle's own
-//! have no way back and say nothing (`layer_norm` on contiguous numbers, `softmax_last_dim`): none of those is used here.
+//! Each operation has two implementations. On the CPU, our kernels compute the forward and the backward pass on slices.
+//! The objectives use some of them (`linear`, `add_norm`, `pool`) as custom operations of candle.
+//!
+//! On other devices, the operations are composed of candle's operations. The tests use this version as the reference. Some
+//! operations of candle have no backward pass and report no error (`layer_norm` on contiguous tensors, `softmax_last_dim`).
+//! They are not used here.
 
 pub(super) mod attention;
 pub(super) mod dropout;
@@ -26,48 +28,49 @@ use std::ops::Deref;
 use candle_core::{CpuStorage, DType, Layout, Result, Storage, Tensor, bail};
 use rayon::prelude::*;
 
-/// Rows that are worked on together. Sums over rows are made in blocks of so many and then over the blocks, so that they
-/// do not hang on the number of threads.
+/// Number of rows per block. Sums over rows are computed per block and then over the blocks, so the result does not depend
+/// on the number of threads.
 const ROWS: usize = 64;
 
-/// Whether the CPU's own operations take it.
+/// Returns true if our CPU kernels support the tensor.
 fn is_ours(x: &Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == DType::F32
 }
 
-/// The numbers of an operation's argument.
+/// Returns the values of an argument of a custom operation.
 fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
-    let Some((from, to)) = layout.contiguous_offsets() else {
-        bail!("the numbers do not lie one behind the other")
-    };
+    let Some((from, to)) = layout.contiguous_offsets() else { bail!("the tensor is not contiguous") };
     match storage {
         CpuStorage::F32(numbers) => Ok(&numbers[from..to]),
-        _ => bail!("numbers of another kind than f32"),
+        _ => bail!("the tensor is not f32"),
     }
 }
 
-/// The numbers of a tensor on the CPU, held as long as they are read.
+/// Read guard for the values of a CPU tensor.
 pub(super) struct Numbers<'a, G> {
     storage: G,
     layout: &'a Layout,
 }
 
-/// Holds the numbers of a tensor.
-pub(super) fn held(tensor: &Tensor) -> Numbers<'_, impl Deref<Target = Storage> + '_> {
+/// Locks the values of a tensor for reading.
+pub(super) fn values_of(tensor: &Tensor) -> Numbers<'_, impl Deref<Target = Storage> + '_> {
     let (storage, layout) = tensor.storage_and_layout();
     Numbers { storage, layout }
 }
 
 impl<G: Deref<Target = Storage>> Numbers<'_, G> {
+    /// Returns the values. The tensor must be contiguous, f32 and on the CPU.
     pub(super) fn get(&self) -> Result<&[f32]> {
         match &*self.storage {
             Storage::Cpu(storage) => numbers(storage, self.layout),
-            _ => bail!("numbers that are not on the CPU"),
+            _ => bail!("the tensor is not on the CPU"),
         }
     }
 }
 
-/// Adds up what `add(first row, rows of a block, sum)` adds for every block of rows of that width.
+/// Sums over blocks of rows, in parallel.
+///
+/// `add(first_row, rows, sum)` adds the contribution of a block to `sum`, which has `sums` numbers.
 fn over_rows(
     numbers: &[f32],
     width: usize,

@@ -1,12 +1,12 @@
-//! `norm(x + dropout(y))`: what closes each half of a layer.
+//! Residual connection with layer normalization: `norm(x + dropout(y))`, the end of each block of a layer.
 
 use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 use turnwise_kernels::training::{self, AddNorm};
 
-use super::{Dropout, ROWS, dropout, held, is_ours, numbers};
+use super::{Dropout, ROWS, dropout, is_ours, numbers, values_of};
 
-/// Norms the sum of `x` and what is left of `y`. `norm` has two rows: factors and summands.
+/// Computes `norm(x + dropout(y))`. `norm` has two rows: weight and bias.
 pub fn add_norm(
     x: &Tensor,
     y: &Tensor,
@@ -20,7 +20,7 @@ pub fn add_norm(
     plain(x, y, norm, epsilon, dropped)
 }
 
-/// The same of candle's operations.
+/// Same computation with candle's operations.
 pub(super) fn plain(
     x: &Tensor,
     y: &Tensor,
@@ -29,12 +29,12 @@ pub(super) fn plain(
     dropped: Option<Dropout>,
 ) -> Result<Tensor> {
     let x = (x + dropout(y, dropped)?)?;
-    let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
-    let deviation = (centred.sqr()?.mean_keepdim(D::Minus1)? + f64::from(epsilon))?.sqrt()?;
-    centred.broadcast_div(&deviation)?.broadcast_mul(&norm.get(0)?)?.broadcast_add(&norm.get(1)?)
+    let centered = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+    let deviation = (centered.sqr()?.mean_keepdim(D::Minus1)? + f64::from(epsilon))?.sqrt()?;
+    centered.broadcast_div(&deviation)?.broadcast_mul(&norm.get(0)?)?.broadcast_add(&norm.get(1)?)
 }
 
-/// How it is computed.
+/// Layer normalization of a residual sum, with its settings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Normed {
     pub(crate) epsilon: f32,
@@ -47,7 +47,7 @@ impl Normed {
         AddNorm { weight, bias, epsilon: self.epsilon, dropout: self.dropped }
     }
 
-    /// Writes the normed sums.
+    /// Writes the normalized sums.
     pub(crate) fn apply(&self, norm: &[f32], x: &[f32], y: &[f32], out: &mut [f32]) {
         let chunk = ROWS * norm.len() / 2;
         out.par_chunks_mut(chunk)
@@ -57,8 +57,8 @@ impl Normed {
             .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
     }
 
-    /// Writes the gradients of both summands, and gives that of the factors and summands of the norm.
-    pub(crate) fn back(
+    /// Writes the gradients of `x` and `y`. Returns the gradient of the weight and the bias.
+    pub(crate) fn backward(
         &self,
         norm: &[f32],
         [x, y]: [&[f32]; 2],
@@ -118,11 +118,16 @@ impl CustomOp3 for Normed {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
-        let (x_numbers, y_numbers, norm_numbers, gradient) = (held(x), held(y), held(norm), held(&gradient));
+        let (x_numbers, y_numbers, norm_numbers, gradient) =
+            (values_of(x), values_of(y), values_of(norm), values_of(&gradient));
         let (x_numbers, y_numbers) = (x_numbers.get()?, y_numbers.get()?);
         let (mut of_x, mut of_y) = (vec![0.0; x_numbers.len()], vec![0.0; x_numbers.len()]);
-        let of_norm =
-            self.back(norm_numbers.get()?, [x_numbers, y_numbers], gradient.get()?, [&mut of_x, &mut of_y]);
+        let of_norm = self.backward(
+            norm_numbers.get()?,
+            [x_numbers, y_numbers],
+            gradient.get()?,
+            [&mut of_x, &mut of_y],
+        );
         let tensor =
             |numbers: Vec<f32>, like: &Tensor| Tensor::from_vec(numbers, like.shape(), like.device());
         Ok((Some(tensor(of_x, x)?), Some(tensor(of_y, y)?), Some(tensor(of_norm, norm)?)))

@@ -1,36 +1,36 @@
-//! Weighted sums over rows: means of texts, of speakers, of turns; whatever the objectives take of tokens.
+//! Pooling: weighted sums over rows, for example the mean of the tokens of a sequence, a speaker or a turn.
 
 use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::{held, is_ours, numbers};
+use super::{is_ours, numbers, values_of};
 use turnwise_encoder::Part;
 
-/// For each sum, the parts that it is made of.
+/// Parts of each weighted sum.
 #[derive(Debug, Clone, Default)]
 pub struct Segments {
     parts: Vec<Vec<Part>>,
 }
 
 impl Segments {
-    /// Of these parts, a list a sum.
+    /// Creates segments from one list of parts per sum.
     pub fn new(parts: Vec<Vec<Part>>) -> Self {
         Segments { parts }
     }
 
-    /// How many sums.
+    /// Number of sums.
     pub fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no sums.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Every row that counts: the sum, the row, its weight.
+    /// Iterates over all terms: the sum, the row and its weight.
     fn each(&self) -> impl Iterator<Item = (usize, usize, f32)> {
         let of = |(n, parts): (usize, &'_ Vec<Part>)| {
             let rows = |p: &Part| p.rows.clone().map(move |row| (n, row, p.weight)).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ impl Segments {
     }
 }
 
-/// The sums, a row each.
+/// Computes the sums, one row per sum.
 pub fn pool(x: &Tensor, segments: &Arc<Segments>) -> Result<Tensor> {
     if is_ours(x) {
         return x.contiguous()?.apply_op1(Pool(segments.clone()));
@@ -48,7 +48,7 @@ pub fn pool(x: &Tensor, segments: &Arc<Segments>) -> Result<Tensor> {
     plain(x, segments)
 }
 
-/// The same of candle's operations.
+/// Same computation with candle's operations.
 pub(super) fn plain(x: &Tensor, segments: &Segments) -> Result<Tensor> {
     let (mut sums, mut rows, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for (sum, row, weight) in segments.each() {
@@ -85,7 +85,7 @@ impl CustomOp1 for Pool {
 
     fn bwd(&self, x: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let gradient = gradient.contiguous()?;
-        let (gradient, width) = (held(&gradient), x.dim(1)?);
+        let (gradient, width) = (values_of(&gradient), x.dim(1)?);
         let gradient = gradient.get()?;
         let mut of_x = vec![0.0; x.elem_count()];
         for (sum, row, weight) in self.0.each() {

@@ -1,9 +1,10 @@
-//! Products of matrices on the CPU, on all threads. Each number is summed by one thread in one order, so that it does not
-//! hang on how many there are.
+//! Parallel matrix products on the CPU.
+//!
+//! Each element of the result is summed by one thread in a fixed order, so it does not depend on the number of threads.
 
 use gemm::{Parallelism, gemm};
 
-/// A matrix whose rows lie one behind the other, or its transpose.
+/// A row-major matrix, or its transpose.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     numbers: &'a [f32],
@@ -13,19 +14,19 @@ pub(crate) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Of rows of `columns` numbers.
+    /// Creates a matrix with `columns` columns.
     pub(crate) fn new(numbers: &'a [f32], columns: usize) -> Self {
         let rows = numbers.len() / columns.max(1);
         assert!(numbers.len() == rows * columns);
         Matrix { numbers, rows, columns, transposed: false }
     }
 
-    /// The transpose.
+    /// Returns the transpose.
     pub(crate) fn transposed(self) -> Self {
         Matrix { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }
 
-    /// From column to column, and from row to row.
+    /// Column stride and row stride.
     fn strides(&self) -> (isize, isize) {
         match self.transposed {
             false => (1, self.columns as isize),
@@ -34,13 +35,13 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `out = left · right`, added to what is there if asked for.
+/// Computes `out = left · right`, or `out += left · right` if `add` is true.
 pub(crate) fn product(left: Matrix, right: Matrix, out: &mut [f32], add: bool) {
     assert!(left.columns == right.rows && out.len() == left.rows * right.columns);
     let ((left_cs, left_rs), (right_cs, right_rs)) = (left.strides(), right.strides());
     let threads = rayon::current_num_threads();
     let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
-    // SAFETY: the sizes were compared, and the strides follow from them.
+    // SAFETY: the assertion above checks the sizes, and the strides follow from them.
     unsafe {
         gemm(
             left.rows,

@@ -1,4 +1,4 @@
-//! Each operation of ours against the same of candle's operations, forward and back, and both against differences.
+//! Compares the forward and backward pass of each operation with candle's operations and with finite differences.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::{
     Dropout, Segments, add_norm,
     attention::{self, Attention},
     dropout::{self, drop_of},
-    held, linear, norm, pool,
+    linear, norm, pool, values_of,
 };
 use turnwise_core::random::mixed;
 use turnwise_encoder::Part;
 
-/// held between -1 and 1 that look like chance.
+/// Pseudorandom values from -1 to 1.
 pub(crate) fn numbers(shape: (usize, usize), seed: u64) -> Tensor {
     let n = shape.0 * shape.1;
     let data: Vec<f32> =
@@ -37,7 +37,7 @@ fn near(a: &[f32], b: &[f32], what: &str) {
     }
 }
 
-/// A function of some tensors: ours, the plain one, and differences of the plain one.
+/// Checks an operation against its reference `plain` and against finite differences of `plain`.
 fn check(
     arguments: &[Tensor],
     ours: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -63,7 +63,7 @@ fn check(
         near(ours, expected, &format!("gradient of argument {n}"));
         let start: Vec<f64> = flat(&arguments[n]).into_iter().map(f64::from).collect();
         for i in (0..start.len()).step_by(1 + start.len() / 20) {
-            // In 64 bits, where a small step can be told.
+            // In f64, so that a small step is not lost to rounding.
             let at = |by: f64| {
                 let mut moved = start.clone();
                 moved[i] += by;
@@ -84,7 +84,7 @@ fn check(
 }
 
 #[test]
-fn products() {
+fn linear_layers() {
     for activation in [None, Some(Activation::Gelu), Some(Activation::GeluTanh), Some(Activation::Relu)] {
         // More rows than one block.
         let bias = numbers((1, 9), 3).flatten_all().unwrap();
@@ -98,7 +98,7 @@ fn products() {
 }
 
 #[test]
-fn what_is_trained_of_a_product_has_a_gradient_whatever_else_is() {
+fn a_trained_weight_has_a_gradient_even_if_the_bias_is_frozen() {
     let x = numbers((5, 7), 1);
     let (weight, bias) = (numbers((9, 7), 2), numbers((1, 9), 3).flatten_all().unwrap());
     let [var_weight, var_bias] = [&weight, &bias].map(|t| Var::from_tensor(t).unwrap());
@@ -120,10 +120,10 @@ fn norms_of_sums() {
     }
 }
 
-/// What passes do on the CPU, as an operation that can be checked like the others.
+/// Wraps the CPU functions of `pass` as a custom operation for `check`.
 struct Ours<F, B> {
     forward: F,
-    /// From the argument and the gradient of what came of it to the gradient of the argument.
+    /// Maps the argument and the gradient of the result to the gradient of the argument.
     back: B,
 }
 
@@ -145,12 +145,12 @@ where
 
     fn bwd(&self, x: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let gradient = gradient.contiguous()?;
-        let of_x = (self.back)(held(x).get()?, held(&gradient).get()?);
+        let of_x = (self.back)(values_of(x).get()?, values_of(&gradient).get()?);
         Ok(Some(Tensor::from_vec(of_x, x.shape(), x.device())?))
     }
 }
 
-/// Attention as passes have it, of 24 numbers a token.
+/// CPU attention with 24 numbers per token.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
     let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
     let back = with.clone();
@@ -162,7 +162,7 @@ fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Res
         },
         back: move |x: &[f32], gradient: &[f32]| {
             let mut of_x = vec![0.0; x.len()];
-            back.back(x, 8, gradient, &mut of_x);
+            back.backward(x, 8, gradient, &mut of_x);
             of_x
         },
     })
@@ -210,7 +210,7 @@ fn dropping() {
 }
 
 #[test]
-fn products_do_not_hang_on_the_number_of_threads() {
+fn linear_layers_do_not_depend_on_the_number_of_threads() {
     let (x, w) = (numbers((517, 96), 1), numbers((130, 96), 2));
     let b = numbers((1, 130), 3).flatten_all().unwrap();
     let run = |threads| {

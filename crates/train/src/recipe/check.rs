@@ -1,32 +1,32 @@
-//! What a recipe cannot be.
+//! Validation of recipes.
 
 use super::{ObjectiveName, Recipe};
 use crate::run::evaluations::{FEWEST_ASIDE, Selection};
 use turnwise_core::error::{Error, Result};
 
 impl Recipe {
-    /// Refuses what cannot be, and what would be asked for in vain.
+    /// Rejects invalid settings, and settings that have no effect for the objective.
     pub(super) fn check(&self) -> Result<()> {
         use ObjectiveName as O;
         let name = self.objective.name();
         let refuse = |what: &str, hint: &str| {
             Err(Error::Input { message: what.to_owned(), hint: Some(hint.to_owned()) })
         };
-        // There the other examples of a step are what one is compared with.
+        // Objectives that compare the examples of a batch with each other.
         let in_batch =
             matches!(self.objective, O::Simcse | O::Neighbours | O::Responses | O::SiameseS | O::SiameseM);
-        // There tokens, classes or places are told, and none are wrong answers.
-        let told = matches!(self.objective, O::Places | O::Words | O::Relevance);
+        // Objectives that predict tokens or classes and have no negatives.
+        let classifies = matches!(self.objective, O::Places | O::Words | O::Relevance);
         if self.objective == O::Keep {
             return refuse(
-                "keep trains for nothing alone",
-                "put it beside another objective: --beside keep=1",
+                "keep cannot be the only objective",
+                "add it to another objective: --beside keep=1",
             );
         }
         if self.evaluate_every == Some(0) && self.aside.is_some_and(|aside| aside > 0) {
             return refuse(
-                "dialogues are kept aside that are never looked at",
-                "leave --evaluate-every 0 or --aside out",
+                "held-out dialogues are never used with --evaluate-every 0",
+                "omit --evaluate-every 0 or --aside",
             );
         }
         if self.objective == O::Surroundings {
@@ -35,20 +35,23 @@ impl Recipe {
         let beside = self.beside.iter().flatten();
         for (other, weight) in beside.clone() {
             if *other == self.objective || matches!(other, O::Joint | O::Surroundings) {
-                return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
+                return refuse(
+                    &format!("{} cannot be combined with {name}", other.name()),
+                    "remove it from --beside",
+                );
             }
             if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
                 return refuse(
                     &format!("the weight of {} in `beside` cannot be {weight}", other.name()),
-                    "a number from 0, such as 0.5",
+                    "use a number from 0 to 1000000, such as 0.5",
                 );
             }
         }
         let several = beside.count() > 0;
         if self.select == Selection::Dev && self.evaluate_every == Some(0) {
             return refuse(
-                "no step can be chosen by dev tasks that are never looked at",
-                "leave --evaluate-every 0 or --select dev out",
+                "--select dev has no evaluations to choose from with --evaluate-every 0",
+                "omit --evaluate-every 0 or --select dev",
             );
         }
         let by_turns = matches!(self.objective, O::Dialoguecse | O::Joint);
@@ -56,8 +59,8 @@ impl Recipe {
             by_turns || matches!(self.objective, O::Responses | O::SiameseS | O::SiameseM | O::Relevance);
         if self.strength.is_some() && !self.layer {
             return refuse(
-                &format!("{name} has no strength: that is of a layer"),
-                "put one behind what is trained by --layer, or leave --strength out",
+                &format!("{name} has no strength: it is a setting of the layer"),
+                "append a layer with --layer, or omit --strength",
             );
         }
         none_of_these(
@@ -68,12 +71,12 @@ impl Recipe {
                 (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
                 (self.window.is_some() && self.objective != O::Dial2vec, "window"),
                 (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
-                (self.negatives.is_some() && (in_batch || told), "negatives"),
+                (self.negatives.is_some() && (in_batch || classifies), "negatives"),
             ],
             "",
         )?;
-        let fits = |least: f64, value: f64, most: f64| value.is_finite() && value >= least && value <= most;
-        let whole = |least: f64, value: usize, most: f64| fits(least, value as f64, most);
+        let fits = |min: f64, value: f64, max: f64| value.is_finite() && value >= min && value <= max;
+        let whole = |min: f64, value: usize, max: f64| fits(min, value as f64, max);
         all_of_these(&[
             strength(self.strength),
             (fits(1.0, self.steps as f64, 1e12), "steps", self.steps.to_string(), "a number from 1"),
@@ -82,7 +85,7 @@ impl Recipe {
                 whole(1.0, self.parts, self.batch as f64),
                 "parts",
                 self.parts.to_string(),
-                "a number from 1 to that of the batch",
+                "a number from 1 to the batch size",
             ),
             (
                 fits(1e-12, self.learning_rate, 1.0),
@@ -96,7 +99,12 @@ impl Recipe {
                 self.weight_decay.to_string(),
                 "a number from 0 to 1",
             ),
-            (fits(0.0, self.clip, 1e12), "clip", self.clip.to_string(), "a number from 0 (never)"),
+            (
+                fits(0.0, self.clip, 1e12),
+                "clip",
+                self.clip.to_string(),
+                "a number from 0 (0 disables clipping)",
+            ),
             (fits(0.0, self.dropout, 0.9), "dropout", self.dropout.to_string(), "a number from 0 to 0.9"),
             (whole(4.0, self.max_tokens, 1e6), "max_tokens", self.max_tokens.to_string(), "a number from 4"),
             (
@@ -110,7 +118,7 @@ impl Recipe {
                 self.hard_negatives.is_none_or(|hard| self.negatives.is_some_and(|all| hard <= all)),
                 "hard_negatives",
                 self.hard_negatives.unwrap_or(0).to_string(),
-                "at most as many as there are negatives",
+                "at most the number of negatives",
             ),
             from_one("context", self.context),
             from_one("dialogues", self.dialogues),
@@ -120,35 +128,30 @@ impl Recipe {
                 self.select != Selection::Dev || !self.dev.is_empty(),
                 "select",
                 "dev".to_owned(),
-                "dev with --dev TASK:PATH, whose labels it chooses by",
+                "dev only together with --dev TASK:PATH",
             ),
-            (
-                self.warm_up <= self.steps,
-                "warm_up",
-                self.warm_up.to_string(),
-                "at most as many as there are steps",
-            ),
+            (self.warm_up <= self.steps, "warm_up", self.warm_up.to_string(), "at most the number of steps"),
             (
                 !in_batch || self.batch > 1,
                 "batch",
                 self.batch.to_string(),
-                "2 at least: they are compared with each other",
+                "at least 2: the objective compares the examples of a batch",
             ),
             (
                 !several || self.parts == 1 || in_batch && self.beside().all(|(other, _)| other == O::Keep),
                 "parts",
                 self.parts.to_string(),
-                "1, with such objectives beside each other",
+                "only 1 for this combination of objectives",
             ),
         ])
     }
 
-    /// The same for what is learned without steps.
+    /// Rejects settings that `surroundings` does not have: it learns a layer without training steps.
     fn check_surroundings(&self) -> Result<()> {
         let usual = Recipe::new(self.objective, String::new(), Vec::new());
         if self.layer {
-            return Err(Error::input("surroundings is a layer, and has no layer but its own")
-                .with_hint("leave --layer out"));
+            return Err(Error::input("surroundings already learns a layer: --layer has no effect")
+                .with_hint("omit --layer"));
         }
         none_of_these(
             "surroundings",
@@ -177,7 +180,7 @@ impl Recipe {
                 (self.select != usual.select, "select"),
                 (self.patience != usual.patience, "patience"),
             ],
-            ": it is one layer, learned without steps",
+            ": surroundings learns one layer without training steps",
         )?;
         all_of_these(&[
             from_one("context", self.context),
@@ -188,7 +191,7 @@ impl Recipe {
     }
 }
 
-/// Whether it may be, a setting, its value, and what it may be.
+/// Check of a setting: whether its value is valid, its name, its value, and a description of valid values.
 type Number = (bool, &'static str, String, &'static str);
 
 fn strength(given: Option<f64>) -> Number {
@@ -198,20 +201,20 @@ fn strength(given: Option<f64>) -> Number {
 
 fn aside(given: Option<usize>) -> Number {
     let given = given.unwrap_or(0);
-    let may_be = "0, or a number from 20 to 10000";
-    (given == 0 || (FEWEST_ASIDE..=10_000).contains(&given), "aside", given.to_string(), may_be)
+    let valid = "0, or a number from 20 to 10000";
+    (given == 0 || (FEWEST_ASIDE..=10_000).contains(&given), "aside", given.to_string(), valid)
 }
 
 fn from_one(name: &'static str, given: Option<usize>) -> Number {
     (given != Some(0), name, "0".to_owned(), "a number from 1")
 }
 
-/// A setting as it is typed.
+/// Returns the command-line option of a setting.
 fn option(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// Refuses settings that were given in vain.
+/// Rejects settings that the objective does not have.
 fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<()> {
     let foreign: Vec<&str> = given.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
     if foreign.is_empty() {
@@ -219,14 +222,14 @@ fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<(
     }
     let options: Vec<String> = foreign.iter().map(|name| option(name)).collect();
     Err(Error::input(format!("{objective} has no {}", foreign.join(", no ")))
-        .with_hint(format!("leave {} out{why}", options.join(" and "))))
+        .with_hint(format!("omit {}{why}", options.join(" and "))))
 }
 
-/// Refuses the first that cannot be what it is.
+/// Returns an error for the first invalid setting.
 fn all_of_these(numbers: &[Number]) -> Result<()> {
     match numbers.iter().find(|(fits, ..)| !fits) {
-        Some((_, name, value, may_be)) => Err(Error::input(format!("{name} cannot be {value}"))
-            .with_hint(format!("{} takes {may_be}", option(name)))),
+        Some((_, name, value, valid)) => Err(Error::input(format!("{name} cannot be {value}"))
+            .with_hint(format!("{} takes {valid}", option(name)))),
         None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
-//! The recipes that come with the program: what the papers trained, and what our numbers are of. Files of
-//! `benchmarks/recipes/`, whose paths are below a folder of data.
+//! Built-in recipes: the experiments of the papers and of our benchmarks.
+//!
+//! They are the files of `benchmarks/recipes/`. Their corpus paths are relative to a data folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use turnwise_core::error::{Error, Result};
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
-        /// Names and texts.
+        /// Name and text of each recipe.
         const BUILT_IN: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../benchmarks/recipes/", $name, ".toml")))),*];
     };
@@ -48,32 +49,32 @@ built_in!(
     "words-mdc",
 );
 
-/// What a recipe is, in its own words: the first line of its file.
+/// Description of a built-in recipe: the first line of its file.
 pub fn about(name: &str) -> &'static str {
     let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
     text.lines().next().unwrap_or("").trim_start_matches("# ")
 }
 
-/// Their names.
+/// Names of the built-in recipes.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
 impl Recipe {
-    /// The one of a name.
+    /// Returns the built-in recipe with this name.
     pub fn known(name: &str) -> Option<Result<Self>> {
         let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
     }
 
-    /// Looks for its data below a folder.
+    /// Makes the corpus and dev paths relative to a folder.
     pub fn below(&mut self, folder: &Path) {
         let below = |path: &mut PathBuf| *path = folder.join(&*path);
         self.corpus.iter_mut().for_each(below);
         self.dev.iter_mut().for_each(|dev| below(&mut dev.data));
     }
 
-    /// The recipe that comes with the program whose run leaves this model: `runs/NAME/model`.
+    /// Returns the built-in recipe whose run writes this model: NAME for `runs/NAME/model`.
     pub fn that_leaves(model: &str) -> Option<&'static str> {
         let name = model.strip_prefix("runs/")?.strip_suffix("/model")?;
         names().find(|known| *known == name)
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipes_of_the_folder_come_with_the_program_and_can_be_run() {
+    fn every_recipe_file_is_built_in_and_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/recipes");
         let files: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
@@ -100,7 +101,7 @@ mod tests {
             assert!(recipe.corpus.iter().all(|path| path.starts_with("d")), "{name}");
             recipe.complete(12, 512).unwrap();
             assert!(about(name).ends_with('.') && about(name).len() > 20, "{name}: {}", about(name));
-            // What it begins with is another's, or a model that can be pulled.
+            // The base model is the result of another recipe, or a model that can be downloaded.
             assert_eq!(
                 Recipe::that_leaves(&recipe.model).is_some(),
                 recipe.model.starts_with("runs/"),

@@ -1,4 +1,4 @@
-//! What a run is made of, as its file has it.
+//! Recipes: the settings of a training run, as stored in its TOML file.
 
 mod check;
 mod known;
@@ -21,113 +21,113 @@ use super::{
 };
 use turnwise_core::error::Result;
 
-/// A run. What is not given is the objective's.
+/// Settings of a training run. Missing settings get the defaults of the objective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What is trained for.
+    /// Training objective.
     pub objective: ObjectiveName,
-    /// The model that training begins with: a folder, or a name. A file need not name it, nor the dialogues, where
-    /// both are typed.
+    /// Base model: a folder or a name. A recipe file can omit the model and the corpus; the command line then sets them.
     #[serde(default)]
     pub model: String,
-    /// An index, or files and folders of dialogues.
+    /// Training dialogues: indexes, files and folders.
     #[serde(default)]
     pub corpus: Vec<PathBuf>,
-    /// What is trained for beside it, and what its loss counts.
+    /// Auxiliary objectives with the weights of their losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<BTreeMap<ObjectiveName, f64>>,
-    /// Steps. Of these five, 0 is what is not given, and none of them can be it.
+    /// Number of training steps. For `steps`, `batch`, `learning_rate`, `max_tokens` and `temperature`, 0 means "not set".
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub steps: u64,
-    /// Examples a step.
+    /// Batch size: number of examples per step.
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub batch: usize,
-    /// Parts that a step is computed in: less memory, the same step.
+    /// Number of micro-batches per step. More of them need less memory and give the same gradients.
     #[serde(default = "one")]
     pub parts: usize,
-    /// The learning rate.
+    /// Peak learning rate.
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub learning_rate: f64,
-    /// How it goes after the warm-up.
+    /// Learning rate schedule after the warm-up.
     #[serde(default)]
     pub schedule: Shape,
-    /// Steps in which it grows.
+    /// Number of warm-up steps.
     #[serde(default)]
     pub warm_up: u64,
-    /// What weights lose in a step, times the learning rate.
+    /// Weight decay.
     #[serde(default = "decay")]
     pub weight_decay: f64,
-    /// Gradients that are longer are made as long; 0: never.
+    /// Maximum gradient norm; 0 disables clipping.
     #[serde(default = "clip")]
     pub clip: f64,
-    /// How much is dropped.
+    /// Dropout probability.
     #[serde(default = "dropout")]
     pub dropout: f64,
-    /// Layers that stay as they are, from below.
+    /// Number of frozen layers, counted from the embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_layers: Option<usize>,
-    /// Tokens an utterance or a dialogue may have.
+    /// Maximum number of tokens of an input sequence (an utterance or a dialogue).
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub max_tokens: usize,
-    /// τ.
+    /// Temperature τ of the softmax.
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub temperature: f64,
-    /// Wrong ones beside the right one.
+    /// Number of negatives per positive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<usize>,
-    /// DialogueCSE: so many of the wrong ones are near the right one.
+    /// DialogueCSE: number of hard negatives among the negatives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
-    /// DialogueCSE: turns around a response. Responses: turns before one. Surroundings: turns before and after an utterance.
+    /// Number of context turns. DialogueCSE: around a response. Responses: before a response. Surroundings: on each side of
+    /// an utterance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
-    /// DialogueCSE: how they become one.
+    /// DialogueCSE: aggregation of the context turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
-    /// A layer behind what the steps leave, as that of surroundings.
+    /// Appends a `surroundings` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// That layer: what counts what utterances tell of what is said around them, from 0 to 1; the rest, what they are.
+    /// Weight of the context in the `surroundings` layer, from 0 to 1. The rest is the weight of the original vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// dial2vec: turns that are further apart do not match.
+    /// dial2vec: window size in turns; turns that are further apart do not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
-    /// dial2vec: by the text or by the code.
+    /// dial2vec: follow the paper or its released code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Participants' nicks at the start of utterances are taken off (IRC).
+    /// Removes the nickname of the addressee at the start of utterances (IRC).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strip_nicks: bool,
-    /// Consecutive turns of one speaker become one.
+    /// Merges consecutive turns of one speaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_turns: Option<bool>,
-    /// Dialogues with fewer turns are left out.
+    /// Minimum number of turns; shorter dialogues are skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_turns: Option<usize>,
-    /// So many dialogues, drawn by the seed; all if it is not given.
+    /// Number of dialogues to use, drawn by the seed [default: all].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogues: Option<usize>,
-    /// Of everything that looks like chance.
+    /// Random seed.
     #[serde(default)]
     pub seed: u64,
-    /// Steps between checkpoints.
+    /// Number of steps between checkpoints.
     #[serde(default = "every")]
     pub checkpoint_every: u64,
-    /// Steps between evaluations; 0: none.
+    /// Number of steps between evaluations; 0 disables them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluate_every: Option<u64>,
-    /// Tasks with labels that the model is measured by while it learns.
+    /// Labeled tasks that evaluate the model during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
-    /// So many dialogues, at most a tenth, are not trained on: by them is told without labels what is gained.
+    /// Number of held-out dialogues for the label-free evaluation, at most a tenth of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<usize>,
-    /// By what the step is chosen whose model is kept.
+    /// Criterion that selects the step whose model is kept.
     #[serde(default)]
     pub select: Selection,
-    /// Evaluations without a gain after which it ends; 0: never.
+    /// Early stopping: number of evaluations without an improvement; 0 disables it.
     #[serde(default = "patience")]
     pub patience: usize,
 }
@@ -157,7 +157,7 @@ fn patience() -> usize {
 }
 
 impl Recipe {
-    /// A run with the objective's settings.
+    /// Creates a recipe with the defaults of the objective.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
         Recipe {
             objective,
@@ -193,7 +193,7 @@ impl Recipe {
             evaluate_every: None,
             dev: Vec::new(),
             aside: None,
-            // Who says what where is not told by words: their agreement is none to choose by.
+            // The label-free criterion measures topics. `places` learns dialogue acts, which it cannot measure.
             select: match objective {
                 ObjectiveName::Places => Selection::Last,
                 _ => Selection::default(),
@@ -202,20 +202,22 @@ impl Recipe {
         }
     }
 
-    /// Puts in what the objective's paper has where nothing was given, for a model of so many layers that takes so many
-    /// tokens.
-    pub fn complete(&mut self, layers: usize, most_tokens: usize) -> Result<()> {
-        self.fill(layers, most_tokens);
+    /// Sets all missing settings to the defaults of the objective's paper, and validates the recipe.
+    ///
+    /// `layers` and `max_tokens` are the number of layers and the maximum sequence length of the base model.
+    pub fn complete(&mut self, layers: usize, max_tokens: usize) -> Result<()> {
+        self.fill(layers, max_tokens);
         self.check()
     }
 
-    /// The same, unchecked.
-    pub fn fill(&mut self, layers: usize, most_tokens: usize) {
+    /// Like [`Recipe::complete`], without validation.
+    pub fn fill(&mut self, layers: usize, max_tokens: usize) {
         use ObjectiveName as O;
         if self.layer || self.objective == O::Surroundings {
             self.strength.get_or_insert(0.5);
         }
-        // Where labels tell, all are trained on; and what utterances do is nothing that halves of dialogues tell.
+        // The label-free evaluation compares the two halves of held-out dialogues. It is not needed with labeled dev tasks,
+        // and it cannot measure objectives that predict tokens or classes.
         let by_halves = self.dev.is_empty()
             && self.evaluate_every != Some(0)
             && !matches!(self.objective, O::Places | O::Words | O::Relevance);
@@ -236,11 +238,11 @@ impl Recipe {
             O::SiameseS | O::SiameseM => (64, 2e-5, 64, 1.0),
             O::Words => (50, 2e-5, 128, 1.0),
             O::Relevance => (32, 2e-5, 128, 1.0),
-            // The one has no steps of its own, the other none at all.
+            // `keep` is only an auxiliary objective, and `surroundings` has no steps.
             O::Keep | O::Surroundings => (32, 2e-5, 64, 1.0),
         };
         let (steps, warm_up) = match self.objective {
-            // Each corpus has a teacher of its own, and gets as many steps as one alone.
+            // Each corpus has its own teacher and gets the same number of steps.
             O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
             O::Joint => (100 * self.corpus.len().max(1) as u64, 10),
             O::Responses => (300, 30),
@@ -256,15 +258,15 @@ impl Recipe {
         if self.objective == O::Neighbours {
             self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 40.0)]));
         }
-        let number = |given: usize, usual: usize| if given == 0 { usual } else { given };
-        let real = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
+        let number = |given: usize, default: usize| if given == 0 { default } else { given };
+        let real = |given: f64, default: f64| if given == 0.0 { default } else { given };
         if self.steps == 0 {
             (self.steps, self.warm_up) = (steps, self.warm_up.max(warm_up));
         }
         self.evaluate_every.get_or_insert(self.steps.div_ceil(5));
         self.batch = number(self.batch, batch);
         self.learning_rate = real(self.learning_rate, rate);
-        self.max_tokens = number(self.max_tokens, tokens).min(most_tokens);
+        self.max_tokens = number(self.max_tokens, tokens).min(max_tokens);
         self.temperature = real(self.temperature, temperature);
         self.frozen_layers.get_or_insert(match self.objective {
             O::Simcse | O::Words => 0,
@@ -297,7 +299,7 @@ impl Recipe {
         }
     }
 
-    /// What is trained for beside the objective, with what it counts.
+    /// Auxiliary objectives with a positive weight.
     pub fn beside(&self) -> impl Iterator<Item = (ObjectiveName, f64)> + '_ {
         self.beside
             .iter()
@@ -306,7 +308,7 @@ impl Recipe {
             .filter(|(_, weight)| *weight > 0.0)
     }
 
-    /// Whether sequences hold several turns, which something has to divide.
+    /// Returns true if a sequence can hold several turns, which need a separator.
     pub fn divides_turns(&self) -> bool {
         use ObjectiveName as O;
         let several = |name| {
@@ -318,12 +320,12 @@ impl Recipe {
         several(self.objective) || self.beside().any(|(name, _)| several(name))
     }
 
-    /// How dialogues are prepared.
+    /// Preprocessing of the dialogues.
     pub fn preparing(&self) -> Preparing {
         Preparing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }
     }
 
-    /// How the run goes.
+    /// Settings of the training loop.
     pub fn plan(&self) -> Plan {
         Plan {
             batch: self.batch,
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_the_papers() {
+    fn missing_settings_are_those_of_the_papers() {
         let mut r = recipe(ObjectiveName::Dialoguecse);
         r.complete(12, 512).unwrap();
         assert_eq!((r.batch, r.learning_rate, r.max_tokens, r.temperature), (20, 5e-5, 50, 0.1));
@@ -365,16 +367,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
-        let refused = |change: fn(&mut Recipe)| {
+    fn invalid_settings_are_rejected() {
+        let error = |change: fn(&mut Recipe)| {
             let mut r = recipe(ObjectiveName::Simcse);
             change(&mut r);
             r.complete(6, 256).unwrap_err().to_string()
         };
-        assert!(refused(|r| r.window = Some(3)).contains("simcse has no window"));
-        assert!(refused(|r| r.learning_rate = -1.0).contains("learning_rate"));
-        assert!(refused(|r| r.dropout = f64::NAN).contains("dropout"));
-        assert!(refused(|r| r.batch = 1).contains("batch"));
+        assert!(error(|r| r.window = Some(3)).contains("simcse has no window"));
+        assert!(error(|r| r.learning_rate = -1.0).contains("learning_rate"));
+        assert!(error(|r| r.dropout = f64::NAN).contains("dropout"));
+        assert!(error(|r| r.batch = 1).contains("batch"));
         assert!("simsce".parse::<ObjectiveName>().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What is chosen by a name: objectives, their ways, tasks to measure by.
+//! Named values of recipes: objectives, their variants, and dev tasks.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::{Error, Result};
 
-/// What is trained for.
+/// Training objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectiveName {
-    /// DialogueCSE, for utterances.
+    /// DialogueCSE: utterance embeddings.
     Dialoguecse,
-    /// dial2vec, for dialogues.
+    /// dial2vec: dialogue embeddings.
     Dial2vec,
-    /// SimCSE without labels, for utterances.
+    /// Unsupervised SimCSE: utterance embeddings.
     Simcse,
-    /// Ours, for dialogues: taught by what their words and their vectors agree on.
+    /// Dialogue embeddings, distilled from a teacher that combines word and vector similarities (ours).
     Neighbours,
-    /// Ours, for utterances, without steps: a linear layer by what is said around each.
+    /// Utterance embeddings: a closed-form linear layer, learned from the neighboring turns (ours).
     Surroundings,
-    /// Ours, for responses: what is said next is like the turns before it.
+    /// Response selection with in-batch negatives (ours).
     Responses,
-    /// Ours, for utterances: who says it, and where in the dialogue.
+    /// Utterance embeddings: classification by speaker role and position in the dialogue (ours).
     Places,
-    /// SiameseBERT-S: a layer between one turn and its response.
+    /// SiameseBERT-S: a matching layer between one context turn and the response.
     SiameseS,
-    /// SiameseBERT-M: layers between several turns as one sequence and their response.
+    /// SiameseBERT-M: perceptrons between the context, as one sequence, and the response.
     SiameseM,
-    /// Masked words, as BERT was trained.
+    /// Masked language modeling.
     Words,
-    /// Whether a response belongs to the turns before it.
+    /// Utterance relevance classification.
     Relevance,
-    /// DialogueCSE with hard negatives, dial2vec and neighbours at once, utterances kept where they are.
+    /// DialogueCSE with hard negatives, combined with dial2vec, neighbours and keep.
     Joint,
-    /// Ours, beside another: utterances stay where they are.
+    /// Auxiliary objective: keeps utterance embeddings close to those of the base model (ours).
     Keep,
 }
 
 impl ObjectiveName {
-    /// All of them.
+    /// All objectives.
     pub const ALL: [ObjectiveName; 13] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
@@ -56,7 +56,7 @@ impl ObjectiveName {
         ObjectiveName::Keep,
     ];
 
-    /// As it is typed.
+    /// Name on the command line and in recipes.
     pub fn name(self) -> &'static str {
         match self {
             ObjectiveName::Dialoguecse => "dialoguecse",
@@ -75,7 +75,7 @@ impl ObjectiveName {
         }
     }
 
-    /// The benchmark that tells what it gains, with its data, as it is typed.
+    /// Benchmark that suits the objective, with its data, as an argument of `turnwise bench`.
     pub fn bench(self) -> &'static str {
         match self {
             ObjectiveName::Dial2vec | ObjectiveName::Neighbours | ObjectiveName::Joint => {
@@ -91,7 +91,7 @@ impl FromStr for ObjectiveName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // What gained most on dialogues so far: "What training gains" in benchmarks/README.md.
+        // Best objective for dialogues so far: see "What training gains" in benchmarks/README.md.
         let text = if text == "auto" { "neighbours" } else { text };
         let known = ObjectiveName::ALL.into_iter().find(|o| o.name() == text);
         known.ok_or_else(|| {
@@ -100,24 +100,24 @@ impl FromStr for ObjectiveName {
     }
 }
 
-/// By the text of a paper, or by its released code.
+/// Variant of an objective: the paper, or its released code where they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The text.
+    /// As described in the paper.
     #[default]
     Paper,
-    /// The code.
+    /// As implemented in the released code.
     Code,
 }
 
-/// How the turns of a context become one, in DialogueCSE.
+/// Aggregation of the context turns in DialogueCSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregation {
-    /// I₁: weighed.
+    /// I₁: weighted mean.
     I1,
-    /// I₂: their mean.
+    /// I₂: mean.
     #[default]
     I2,
 }
@@ -146,18 +146,18 @@ impl FromStr for Aggregation {
     }
 }
 
-/// A task of the benchmarks, and its data: `sr:select.txt`.
+/// A benchmark task with its data, for example `sr:select.txt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DevTask {
-    /// Which.
+    /// Name of the task.
     pub task: String,
-    /// Its data.
+    /// Path of its data.
     pub data: PathBuf,
 }
 
 impl DevTask {
-    /// The tasks that there are.
+    /// Names of the tasks.
     pub const KNOWN: [&str; 4] = ["sr", "dsts", "response", "dialogues"];
 }
 
@@ -166,8 +166,8 @@ impl FromStr for DevTask {
 
     fn from_str(text: &str) -> Result<Self> {
         let Some((task, data)) = text.split_once(':').filter(|(_, data)| !data.is_empty()) else {
-            return Err(Error::input(format!("`{text}` is no task with its data"))
-                .with_hint("write it as dialogues:labelled.jsonl or sr:select.txt"));
+            return Err(Error::input(format!("`{text}` is not a task with its data (TASK:PATH)"))
+                .with_hint("for example: dialogues:labelled.jsonl or sr:select.txt"));
         };
         match DevTask::KNOWN.contains(&task) {
             true => Ok(DevTask { task: task.to_owned(), data: data.into() }),

@@ -1,16 +1,16 @@
-//! Settings by the names that a recipe's file has for them.
+//! Reading of single settings from a recipe file.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::Recipe;
 use turnwise_core::error::Error;
 
-/// Whether a number is one that was not given.
+/// Returns true if a number is 0, which means "not set".
 pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
 
-/// Refuses a 0 that was given: it would be taken for one that was not.
+/// Deserializes a number and rejects 0, which means "not set" internally.
 pub(super) fn not_zero<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -18,13 +18,15 @@ where
 {
     let number = T::deserialize(from)?;
     match is_zero(&number) {
-        true => Err(D::Error::custom("it takes a number above 0")),
+        true => Err(D::Error::custom("must be a number above 0")),
         false => Ok(number),
     }
 }
 
 impl Recipe {
-    /// What is said of a setting that there is none of, from what the reader of recipes says of it.
+    /// Converts serde's message about an unknown field to an error that suggests a similar setting.
+    ///
+    /// Returns `None` for any other message.
     pub fn unknown_setting(message: &str) -> Option<Error> {
         let names = message.strip_prefix("unknown field ")?;
         let mut names = names.split('`').skip(1).step_by(2);
@@ -38,12 +40,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mistyped_is_told_with_what_was_meant() {
+    fn a_mistyped_setting_gets_a_suggestion() {
         let read = |text: &str| toml::from_str::<Recipe>(text).unwrap_err();
         let e = Recipe::unknown_setting(read("temprature = 1").message()).unwrap();
         assert_eq!(e.to_string(), "unknown setting `temprature`");
         assert_eq!(e.hint().unwrap(), "did you mean `temperature`?");
         assert!(Recipe::unknown_setting(read("steps = true").message()).is_none());
-        assert_eq!(read("temperature = 0.0").message(), "it takes a number above 0");
+        assert_eq!(read("temperature = 0.0").message(), "must be a number above 0");
     }
 }

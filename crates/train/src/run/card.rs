@@ -1,84 +1,84 @@
-//! What a model says of itself: `README.md` in its folder.
+//! Model card: the `README.md` in the folder of a trained model.
 
 use crate::{
     recipe::{ObjectiveName, Recipe},
     run::evaluations::Selection,
 };
 
-/// What a run came to, for its model's card.
+/// Facts of a run for the model card.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card<'a> {
-    /// The run.
+    /// Settings of the run.
     pub recipe: &'a Recipe,
-    /// The model that it began with.
+    /// Name of the base model.
     pub base: &'a str,
-    /// Its repository on the hub, if it has one.
+    /// Repository of the base model on the Hugging Face Hub, if it has one.
     pub repository: Option<&'a str>,
-    /// Dialogues and turns that it saw.
+    /// Number of training dialogues and of their turns.
     pub seen: (usize, usize),
-    /// The hash of the dialogues.
+    /// Hash of the dialogues.
     pub data: &'a str,
-    /// The step whose model this is, and by what it was chosen.
+    /// Step of the selected model.
     pub kept: u64,
-    /// What was measured at the start and at that step.
+    /// Scores of the base model and of the selected model.
     pub gains: Vec<Gained>,
-    /// The mean loss over the first and the last tenth of the steps.
+    /// Mean loss over the first and over the last tenth of the steps.
     pub losses: Option<(f64, f64)>,
-    /// Whether a layer was learned.
+    /// True if a `surroundings` layer was appended.
     pub layered: bool,
 }
 
-/// What a task was worth before and after.
+/// Score of a task before and after training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gained {
-    /// The task and its measure.
+    /// Task and measure.
     pub what: String,
-    /// At the start.
+    /// Score of the base model.
     pub start: f64,
-    /// As it is kept.
+    /// Score of the selected model.
     pub kept: f64,
-    /// How probable so great a difference is by chance.
+    /// p-value of the difference.
     pub p: Option<f64>,
 }
 
 impl Card<'_> {
-    /// The card, as Markdown.
+    /// Returns the card as Markdown.
     pub fn text(&self) -> String {
         let Card { recipe, base, seen: (dialogues, turns), data, losses, kept, .. } = self;
         let loss = match losses {
             Some((first, last)) => {
                 format!(
-                    " The loss went from {first:.4} (the mean of the first tenth of the steps) to {last:.4} (of the last), \
-                     which tells nothing of use."
+                    " The loss went from {first:.4} (mean over the first tenth of the steps) to {last:.4} (mean over the last \
+                     tenth); a lower loss does not imply a better model."
                 )
             }
             None => String::new(),
         };
         let objective = recipe.objective.name();
-        let by_steps = recipe.objective != ObjectiveName::Surroundings;
+        let has_steps = recipe.objective != ObjectiveName::Surroundings;
         let chosen = match recipe.select {
-            _ if !by_steps => "",
-            Selection::LabelFree => ", chosen without labels",
-            Selection::Dev => ", chosen by the labels of the tasks below",
+            _ if !has_steps => "",
+            Selection::LabelFree => ", selected without labels",
+            Selection::Dev => ", selected by the labels of the tasks below",
             Selection::Last => "",
         };
         let steps = format!(
-            "{} steps of {} examples at a learning rate of {}, frozen layers: {}. This is the model of step {kept}{chosen}",
+            "{} steps of {} examples, learning rate {}, frozen layers: {}. This is the model of step {kept}{chosen}",
             recipe.steps,
             recipe.batch,
             recipe.learning_rate,
             recipe.frozen_layers.unwrap_or(0)
         );
         let layer = format!(
-            ", under which utterances are the more alike the more what is said around them is (turns on each side: {}; \
+            ", which gives similar vectors to utterances that occur in similar contexts (context turns on each side: {}; \
              strength: {})",
-            if by_steps { 1 } else { recipe.context.unwrap_or(1) },
+            if has_steps { 1 } else { recipe.context.unwrap_or(1) },
             recipe.strength.unwrap_or(1.0)
         );
-        let how = match (by_steps, self.layered) {
-            (false, _) => format!("a linear layer behind its vectors{layer}"),
+        let how = match (has_steps, self.layered) {
+            (false, _) => format!("an appended linear layer{layer}"),
             (true, false) => steps,
-            (true, true) => format!("{steps}. Behind its vectors stands a linear layer{layer}"),
+            (true, true) => format!("{steps}. The model ends with an appended linear layer{layer}"),
         };
         let base_model =
             self.repository.map_or_else(String::new, |repository| format!("base_model: {repository}\n"));
@@ -86,21 +86,21 @@ impl Card<'_> {
         format!(
             "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n{base_model}tags:\n- \
              sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
-             {dialogues} dialogues with {turns} turns, without labels, for `{objective}`: {how}.{loss}\n{gains}\nThe dialogues have the hash \
-             `{data}`. A model for some dialogues is not one for all: measure it on yours before you rely on it, beside \
-             {base} itself:\n\n    turnwise bench {bench} -r model:{start} -r model:FOLDER\n\nIt opens in \
-             turnwise (`--model FOLDER`) and in sentence-transformers (`SentenceTransformer(\"FOLDER\")`). What the \
-             licence of {base} asks of its copies, it asks of this one.\n",
+             {dialogues} dialogues with {turns} turns, without labels, with the objective `{objective}`: {how}.{loss}\n{gains}\nHash of the dialogues: \
+             `{data}`. A model that suits these dialogues may not suit others. Compare it with {base} on your own data before \
+             you use it:\n\n    turnwise bench {bench} -r model:{start} -r model:FOLDER\n\nThe model works with \
+             turnwise (`--model FOLDER`) and with sentence-transformers (`SentenceTransformer(\"FOLDER\")`). The license of \
+             {base} also applies to this model.\n",
             start = recipe.model,
-            gains = self.gained(),
+            gains = self.gains_table(),
             version = env!("CARGO_PKG_VERSION"),
         )
     }
 }
 
 impl Card<'_> {
-    /// What was measured, as a table.
-    fn gained(&self) -> String {
+    /// Returns the scores as a Markdown table.
+    fn gains_table(&self) -> String {
         if self.gains.is_empty() {
             return String::new();
         }
@@ -119,7 +119,7 @@ mod tests {
     use crate::recipe::ObjectiveName;
 
     #[test]
-    fn a_card_tells_what_the_model_is_of() {
+    fn the_card_names_the_facts_of_the_run() {
         let mut recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
         recipe.complete(6, 256).unwrap();
         let card = Card {
@@ -138,9 +138,9 @@ mod tests {
             "base_model: base/model\n",
             "12 dialogues with 90 turns",
             "`neighbours`: 150 steps of 32",
-            "2.0000 (the mean of the first tenth of the steps) to 1.5000",
+            "2.0000 (mean over the first tenth of the steps) to 1.5000",
             "`abc`",
-            "step 80, chosen without labels",
+            "step 80, selected without labels",
             "| sr:x MAP | 50.0 | 62.5 | 0.0100 |",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,4 +1,4 @@
-//! A run as it is after a step: parameters, what the optimiser remembers, and of what it all is.
+//! Checkpoints: parameters and optimizer state of a run after a step.
 
 use std::{
     borrow::Cow,
@@ -15,37 +15,37 @@ use turnwise_core::{
     files,
 };
 
-/// What a checkpoint is of.
+/// Metadata of a checkpoint, stored in `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// `turnwise/checkpoint/2`.
+    /// Schema name: `turnwise/checkpoint/2`.
     pub schema: String,
-    /// Steps taken.
+    /// Number of steps taken.
     pub step: u64,
-    /// The run's recipe, data and model, as a hash: another's state is not gone on with.
+    /// Hash of the recipe, the data and the model. A run resumes only from its own checkpoints.
     pub run: String,
-    /// The hash of its numbers: a bit that turned over is told, and not trained on.
+    /// Hash of the tensor file, to detect corruption.
     pub numbers: String,
 }
 
 const SCHEMA: &str = "turnwise/checkpoint/2";
 const STATE: &str = "state.json";
 const TENSORS: &str = "tensors.safetensors";
-/// What stands before a parameter's name for the means of its gradients and of their squares.
+/// Prefixes of the tensor names for the first and the second moment of a parameter.
 const MOMENTS: [&str; 2] = ["mean:", "square:"];
 
-/// Writes a checkpoint into a folder of checkpoints: whole, or not at all.
+/// Writes a checkpoint to a folder of checkpoints, atomically.
 pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     save_as(folder, &name(trainer.optimizer().steps()), trainer, run)
 }
 
-/// The same under another name.
+/// Like [`save`], with a given name.
 pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     let step = trainer.optimizer().steps();
     let target = folder.join(name);
-    let beside = files::beside(&target);
-    files::remove_folder(&beside)?;
-    fs::create_dir_all(&beside).at("create", &beside)?;
+    let temporary = files::beside(&target);
+    files::remove_folder(&temporary)?;
+    fs::create_dir_all(&temporary).at("create", &temporary)?;
     let state = trainer.optimizer().state()?;
     let mut tensors = Vec::new();
     for (parameter, moments) in trainer.parameters().iter().zip(state) {
@@ -54,7 +54,7 @@ pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Resul
             tensors.push((format!("{prefix}{}", parameter.name), Numbers::new(numbers)));
         }
     }
-    let path = beside.join(TENSORS);
+    let path = temporary.join(TENSORS);
     serialize_to_file(tensors, None, &path)
         .map_err(|e| Error::Internal(format!("{} cannot be written: {e}", path.display())))?;
     let written = fs::File::options().read(true).write(true).open(&path).at("open", &path)?;
@@ -64,12 +64,12 @@ pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Resul
     let numbers = short(&hasher.finalize());
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
     let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
-    files::replace(&beside.join(STATE), (text + "\n").as_bytes())?;
-    files::replace_folder(&beside, &target, &folder.join(format!("{name}.old")))?;
+    files::replace(&temporary.join(STATE), (text + "\n").as_bytes())?;
+    files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))?;
     Ok(target)
 }
 
-/// The checkpoints of a folder, by their steps, the last one last.
+/// Lists the checkpoints of a folder with their steps, in ascending order.
 pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<(u64, PathBuf)> = entries
@@ -81,37 +81,44 @@ pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Removes all but the last few.
+/// Removes all checkpoints except the last `kept`. At least one is kept.
 pub fn prune(folder: &Path, kept: usize) -> Result<()> {
     let all = list(folder);
     let old = all.len().saturating_sub(kept.max(1));
     all.iter().take(old).try_for_each(|(_, path)| files::remove_folder(path))
 }
 
-/// Brings a trainer to where a checkpoint was.
+/// Restores a trainer from a checkpoint.
 pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
     let text = fs::read_to_string(path.join(STATE)).at("read", path.join(STATE))?;
     let damaged = |what: String| Error::Corrupt {
         path: path.to_owned(),
         what,
-        hint: "remove this folder: the run goes on from the checkpoint before it".to_owned(),
+        hint: "remove this folder: the run then resumes from the previous checkpoint".to_owned(),
     };
     let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
     if state.schema != SCHEMA {
-        return Err(damaged(format!("it is a {}, and this turnwise reads {SCHEMA}", state.schema)));
+        return Err(damaged(format!(
+            "its schema is {}, but this version of turnwise reads {SCHEMA}",
+            state.schema
+        )));
     }
     if state.run != run {
         return Err(Error::Input {
-            message: format!("{} is of other data, another model or other settings", path.display()),
+            message: format!(
+                "{} belongs to a run with different data, a different model or different settings",
+                path.display()
+            ),
             hint: Some(
-                "train into another folder; `recipe.toml` in the folder says what the run was of".to_owned(),
+                "train into a different folder; `recipe.toml` in the folder lists the settings of that run"
+                    .to_owned(),
             ),
         });
     }
     let file = path.join(TENSORS);
     let bytes = fs::read(&file).at("read", &file)?;
     if short(&blake3::hash(&bytes)) != state.numbers {
-        return Err(damaged(format!("{TENSORS} is not what was written")));
+        return Err(damaged(format!("the checksum of {TENSORS} does not match")));
     }
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
     let read = |name: &str, length: usize| -> Result<Vec<f32>> {
@@ -124,7 +131,7 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
             false => Err(damaged(format!("{TENSORS}: `{name}` does not hold {length} finite numbers"))),
         }
     };
-    // All is read before anything is changed.
+    // Read everything before changing the trainer, so that an error leaves it unchanged.
     let mut all = Vec::new();
     for parameter in trainer.parameters() {
         let length = parameter.var.elem_count();
@@ -149,7 +156,7 @@ fn name(step: u64) -> String {
     format!("step-{step:08}")
 }
 
-/// Numbers on their way into a file.
+/// A one-dimensional f32 tensor that is written to a file.
 struct Numbers {
     shape: [usize; 1],
     numbers: Vec<f32>,

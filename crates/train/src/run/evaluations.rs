@@ -1,36 +1,36 @@
-//! What the model of a run is worth at some of its steps, and which of them is to be its end.
+//! Evaluations during a run, and the selection of the best step.
 
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
 use turnwise_core::stats::mean_and_deviation;
 
-/// What was measured after so many steps; 0 is the model that training began with.
+/// Evaluation of the model after a step. Step 0 is the base model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Steps taken.
+    /// Number of steps taken.
     pub step: u64,
-    /// Whether it is of the layer that was put behind what is kept of those steps.
+    /// True if the model has an appended `surroundings` layer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// On tasks with labels.
+    /// Scores on the labeled dev tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
-    /// Without labels: of dialogues that are not trained on.
+    /// Label-free score on the held-out dialogues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<Aside>,
-    /// Without labels: the part of the ten nearest by words that are among the ten nearest by vectors.
+    /// Label-free agreement: share of the ten nearest neighbors by words that are also among the ten nearest by vectors.
     pub agreement: Option<f64>,
-    /// The mean squared distance of two that are near by words.
+    /// Alignment: mean squared distance of pairs that are neighbors by words.
     pub alignment: Option<f64>,
-    /// The logarithm of the mean of e^(−2 · squared distance) over all pairs.
+    /// Uniformity: logarithm of the mean of e^(−2 · squared distance) over all pairs.
     pub uniformity: Option<f64>,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Evaluation {
-    /// Where it stands in a run: what a layer is worth comes after the last step.
+    /// Position on the step axis. The evaluation of an appended layer comes one step after its encoder.
     pub fn place(&self) -> u64 {
         self.step + u64::from(self.layer)
     }
@@ -42,56 +42,56 @@ impl OfStep for Evaluation {
     }
 }
 
-/// A number that a task gave.
+/// Score of a dev task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The task, as it was asked for.
+    /// The task, as given in the recipe.
     pub task: String,
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
-    /// Its value.
+    /// Value of the measure.
     pub value: f64,
-    /// Of each query, where that is told: what significance is computed of.
+    /// Value of each query, for significance tests; empty if the task has no per-query values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }
 
-/// Fewer dialogues that are kept aside tell nothing.
+/// Minimum number of held-out dialogues. With fewer, the label-free score is not reliable.
 pub const FEWEST_ASIDE: usize = 20;
 
-/// What part of its nearest either half of a dialogue has alike.
+/// Label-free score on held-out dialogues: the overlap of the nearest neighbors of the two halves of a dialogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
-    /// The mean.
+    /// Mean over the dialogues.
     pub value: f64,
-    /// Of each dialogue.
+    /// Score of each dialogue.
     pub each: Vec<f64>,
 }
 
 impl Aside {
-    /// Of what it is for each dialogue.
+    /// Creates the score from the scores of the dialogues.
     pub fn of(each: Vec<f64>) -> Self {
         Aside { value: mean_and_deviation(&each).0, each }
     }
 
-    /// The standard error of what is between this and another.
-    fn error(&self, other: &Aside) -> f64 {
-        let apart: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
-        let (_, deviation) = mean_and_deviation(&apart);
-        deviation / (apart.len().max(1) as f64).sqrt()
+    /// Standard error of the mean difference to another score.
+    fn standard_error(&self, other: &Aside) -> f64 {
+        let differences: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
+        let (_, deviation) = mean_and_deviation(&differences);
+        deviation / (differences.len().max(1) as f64).sqrt()
     }
 }
 
-/// By what the step is chosen whose model is kept.
+/// Criterion that selects the step whose model is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// Without labels: by the dialogues that were kept aside, or else where neighbours agree most with words.
+    /// Label-free: by the score on held-out dialogues, or by the agreement of neighbors if there are none.
     #[default]
     LabelFree,
-    /// By the labels of the dev tasks, as the papers' code does.
+    /// By the labels of the dev tasks, like the code of the papers.
     Dev,
-    /// The last step, whatever it is worth.
+    /// The last step.
     Last,
 }
 
@@ -112,12 +112,12 @@ impl std::str::FromStr for Selection {
     }
 }
 
-/// By how much agreement may be less than the most and tell nothing. Of dialogues that were kept aside a standard error, too,
-/// tells nothing.
+/// Label-free scores within this distance of the best one count as equal. For held-out dialogues, scores within one standard
+/// error count as equal, too.
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {
-    /// What an evaluation is worth, where it can be told: the greater, the better.
+    /// Returns the score of an evaluation (higher is better), or `None` if it has none.
     pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
         match self {
             Selection::LabelFree => {
@@ -131,37 +131,39 @@ impl Selection {
         }
     }
 
-    /// The best of a run's trained steps. By labels the first of those that are worth the same; without them the last of
-    /// those that are nearly worth it: so little is told by chance, and later steps have learned more.
+    /// Returns the best trained step of a run.
+    ///
+    /// With labels: the first step with the highest score. Label-free: the last step whose score is nearly the highest.
+    /// Small differences are noise there, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let mut best: Option<(&Evaluation, f64)> = None;
         for evaluation in trained() {
             if let Some(worth) = self.worth(evaluation)
-                && best.is_none_or(|(_, most)| worth > most)
+                && best.is_none_or(|(_, highest)| worth > highest)
             {
                 best = Some((evaluation, worth));
             }
         }
-        let (best, most) = best?;
-        let nearly = |e: &Evaluation| {
-            let by_chance = e.aside.as_ref().zip(best.aside.as_ref()).map_or(0.0, |(a, b)| a.error(b));
-            self.worth(e).is_some_and(|worth| worth >= most - NEARLY.max(by_chance))
+        let (best, highest) = best?;
+        let nearly_best = |e: &Evaluation| {
+            let error = e.aside.as_ref().zip(best.aside.as_ref()).map_or(0.0, |(a, b)| a.standard_error(b));
+            self.worth(e).is_some_and(|worth| worth >= highest - NEARLY.max(error))
         };
         match self {
-            Selection::LabelFree => trained().rfind(|e| nearly(e)),
+            Selection::LabelFree => trained().rfind(|e| nearly_best(e)),
             Selection::Dev | Selection::Last => Some(best),
         }
     }
 
-    /// How many evaluations there were since the best.
+    /// Number of evaluations since the best step.
     pub fn since_best(self, evaluations: &[Evaluation]) -> usize {
         let Some(best) = self.best(evaluations) else { return 0 };
         evaluations.iter().filter(|e| e.step > best.step).count()
     }
 }
 
-/// The first number of each task: the one that it is known by.
+/// Returns the main measure of each task: its first one.
 pub fn main_values(evaluation: &Evaluation) -> impl Iterator<Item = &Measured> {
     let first = |(n, m): (usize, &&Measured)| !evaluation.dev[..n].iter().any(|before| before.task == m.task);
     let mut all: Vec<&Measured> = evaluation.dev.iter().collect();
@@ -207,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn dialogues_that_were_kept_aside_choose_before_words_do() {
+    fn held_out_dialogues_take_precedence_over_agreement() {
         let with = |step: u64, agreement: f64, each: [f64; 4]| Evaluation {
             aside: Some(Aside::of(each.to_vec())),
             ..at(step, agreement, 0.0)
         };
-        // The third is less by a fourth, with an error of as much; the fourth by a half, with none.
+        // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with error 0.
         let all = [
             with(10, 0.9, [0.0, 0.2, 0.1, 0.1]),
             with(20, 0.1, [0.5, 1.0, 1.0, 1.0]),

@@ -1,5 +1,7 @@
-//! A run as TensorBoard reads it: records of length, checksum, message, checksum; the messages are protocol buffers of
-//! four fields, written here by hand.
+//! TensorBoard event files.
+//!
+//! A record has a length, a checksum, a message and a second checksum. The messages are protocol buffers with at most four
+//! fields, which are encoded here directly.
 
 use std::{
     fs,
@@ -12,18 +14,18 @@ use turnwise_core::{
     files,
 };
 
-/// A number of a run: its name, the step, the value.
+/// A scalar of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalar {
-    /// As TensorBoard groups it: `train/loss`.
+    /// Tag with a group prefix, for example `train/loss`.
     pub name: String,
-    /// The step.
+    /// Step.
     pub step: u64,
-    /// The value.
+    /// Value.
     pub value: f64,
 }
 
-/// Writes all numbers of a run into a folder, in the place of what was there.
+/// Writes all scalars of a run to an event file in a folder, replacing an earlier one. Returns the path of the file.
 pub fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
     fs::create_dir_all(folder).at("create", folder)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -77,7 +79,7 @@ fn text(field: u8, bytes: &[u8]) -> Vec<u8> {
     [&[key(field, 2)][..], &varint(bytes.len() as u64), bytes].concat()
 }
 
-/// The checksum that the records have: CRC-32C, turned and moved.
+/// Checksum of the record format: masked CRC-32C (rotated, plus a constant).
 fn masked(bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_are_those_of_the_standard() {
+    fn checksums_agree_with_the_rfc() {
         // RFC 3720, B.4.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn records_follow_each_other_to_the_end() {
+    fn the_file_contains_valid_records() {
         let folder = tempfile::tempdir().unwrap();
         let scalar = |step| Scalar { name: "train/loss".to_owned(), step, value: 1.5 };
         let path = write(folder.path(), &[scalar(1), scalar(300)]).unwrap();

@@ -1,4 +1,4 @@
-//! What a layer was learned from, and how much it tells: `layer.json` in the folder of a run.
+//! Statistics of a learned `surroundings` layer: `layer.json` in the folder of a run.
 
 use std::{fs, path::Path};
 
@@ -9,36 +9,36 @@ use turnwise_core::{
     files,
 };
 
-/// What was looked at, and what was found.
+/// Training data and canonical correlations of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Dialogues that were looked at.
+    /// Number of dialogues.
     pub dialogues: u64,
-    /// Their turns.
+    /// Number of turns.
     pub utterances: u64,
-    /// The tokens of those.
+    /// Number of tokens.
     pub tokens: u64,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// How much each direction tells of what is said around an utterance, from 1 (all) to 0, falling.
+    /// Canonical correlations between utterances and their context, from 0 to 1, in descending order.
     pub told: Vec<f64>,
-    /// How much the most telling direction tells of what is said elsewhere.
+    /// Random baseline: the largest correlation between utterances and unrelated contexts.
     pub by_chance: f64,
 }
 
 impl Learned {
-    /// How many directions tell more than chance does.
+    /// Number of canonical correlations above the random baseline.
     pub fn telling(&self) -> usize {
-        self.told.iter().filter(|told| **told > self.by_chance).count()
+        self.told.iter().filter(|correlation| **correlation > self.by_chance).count()
     }
 
-    /// Writes it.
+    /// Writes the statistics to a file.
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(path, (text + "\n").as_bytes())
     }
 
-    /// What stands in a file, if it is there.
+    /// Reads the statistics from a file. Returns `None` if the file does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Learned {
         serde_json::from_str(&text).map(Some).map_err(|e| Error::Corrupt {
             path: path.to_owned(),
             what: e.to_string(),
-            hint: "remove it: what was learned is learned again".to_owned(),
+            hint: "remove this file: the layer is then learned again".to_owned(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of a run step by step, as JSON lines: whatever is of a later step than the run is goes.
+//! Log of a run in JSON lines, one record per step. When a run resumes, records of later steps are removed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,13 +11,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Something that is told of a step.
+/// A log record of a step.
 pub trait OfStep: Serialize + DeserializeOwned {
-    /// Steps taken when it was told.
+    /// Number of steps taken when the record was written.
     fn step(&self) -> u64;
 }
 
-/// A file of such lines, open to be added to.
+/// A log file, open for appending.
 pub struct Lines<T> {
     path: PathBuf,
     file: File,
@@ -25,7 +25,7 @@ pub struct Lines<T> {
 }
 
 impl<T: OfStep> Lines<T> {
-    /// Opens the file of a run that has taken so many steps; what it says of later ones is dropped.
+    /// Opens the log of a run that has taken `steps` steps, and removes the records of later steps.
     pub fn open(path: &Path, steps: u64) -> Result<Self> {
         let kept: String = match path.exists() {
             false => String::new(),
@@ -36,12 +36,12 @@ impl<T: OfStep> Lines<T> {
         Ok(Lines { path: path.to_owned(), file, of: PhantomData })
     }
 
-    /// Drops all that there is.
+    /// Removes all records.
     pub fn clear(&mut self) -> Result<()> {
         self.file.set_len(0).at("empty", &self.path)
     }
 
-    /// Adds a line.
+    /// Appends a record.
     pub fn add(&mut self, line: &T) -> Result<()> {
         self.file.write_all(text(line)?.as_bytes()).at("write", &self.path)
     }
@@ -52,7 +52,7 @@ fn text<T: OfStep>(line: &T) -> Result<String> {
     Ok(text + "\n")
 }
 
-/// The lines of a file. A last one that was not written to its end is none.
+/// Reads the records of a file, up to the first incomplete line: a crash can truncate the last one.
 pub fn read<T: OfStep>(path: &Path) -> Result<Vec<T>> {
     let file = BufReader::new(fs::File::open(path).at("read", path)?);
     let mut lines = Vec::new();
@@ -70,27 +70,27 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
-    struct Said {
+    struct Entry {
         step: u64,
     }
 
-    impl OfStep for Said {
+    impl OfStep for Entry {
         fn step(&self) -> u64 {
             self.step
         }
     }
 
     #[test]
-    fn what_is_later_and_what_is_torn_goes() {
+    fn later_and_truncated_records_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.jsonl");
         let mut lines = Lines::open(&path, 0).unwrap();
-        (1..=5).for_each(|step| lines.add(&Said { step }).unwrap());
-        let torn = fs::read_to_string(&path).unwrap() + "{\"st";
-        fs::write(&path, torn).unwrap();
+        (1..=5).for_each(|step| lines.add(&Entry { step }).unwrap());
+        let truncated = fs::read_to_string(&path).unwrap() + "{\"st";
+        fs::write(&path, truncated).unwrap();
         let mut lines = Lines::open(&path, 3).unwrap();
-        lines.add(&Said { step: 4 }).unwrap();
-        let steps: Vec<u64> = read::<Said>(&path).unwrap().iter().map(|l| l.step).collect();
+        lines.add(&Entry { step: 4 }).unwrap();
+        let steps: Vec<u64> = read::<Entry>(&path).unwrap().iter().map(|l| l.step).collect();
         assert_eq!(steps, [1, 2, 3, 4]);
     }
 }

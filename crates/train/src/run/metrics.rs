@@ -1,25 +1,25 @@
-//! What a run comes to, step by step.
+//! Metrics of the training steps.
 
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
 
-/// A step.
+/// Metrics of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Steps taken, this one included.
+    /// Number of steps taken, including this one.
     pub step: u64,
-    /// What the examples cost on average, before the step.
+    /// Mean loss of the examples, before the update.
     pub loss: f64,
-    /// The learning rate.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// How long the gradient was.
+    /// Gradient norm before clipping.
     pub gradient: f64,
-    /// Examples.
+    /// Number of examples.
     pub examples: usize,
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: usize,
-    /// Seconds that the step took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 

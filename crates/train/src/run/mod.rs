@@ -1,4 +1,4 @@
-//! The folder of a run.
+//! Files in the folder of a training run.
 
 pub mod card;
 pub mod checkpoint;

@@ -1,8 +1,8 @@
-//! A file of records, each found by the place where it begins.
+//! Temporary file of records, addressed by byte offset.
 //!
-//! The file has no name any more once it is open: nobody else can change it, and whenever its process dies the system
-//! takes its room back. What is read is compared with what was written by a checksum, and is read by calls, not through
-//! a map: a disk that fails is then an error, and not the end of the process.
+//! The file is unlinked as soon as it is open: no other process can change it, and the operating system frees its space
+//! when the process ends. Each record has a checksum. The file is read by system calls, not memory-mapped, so that a disk
+//! failure is an error and does not kill the process.
 
 use std::{
     fs::{self, File},
@@ -18,15 +18,15 @@ use std::{
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// In front of a record: its length and its checksum.
+/// Size of a record header in bytes: length and checksum.
 const HEAD: usize = 8;
-/// Bytes that are written, or read one after the other, at once.
+/// Buffer size for writes and sequential reads, in bytes.
 const BLOCK: usize = 1 << 18;
 
-/// Files of one process have different names, for as long as they have any.
+/// Number of files created so far, for unique file names.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// The file.
+/// Temporary file of records.
 pub struct Spool {
     path: PathBuf,
     state: Mutex<State>,
@@ -34,74 +34,75 @@ pub struct Spool {
 
 struct State {
     file: File,
-    /// Bytes in the file.
+    /// Number of bytes in the file.
     written: u64,
-    /// Bytes behind them that are not in it yet.
+    /// Write buffer: bytes that follow the written ones.
     waiting: Vec<u8>,
 }
 
 impl Spool {
-    /// An empty one, beside what is in this folder.
+    /// Creates an empty temporary file in `folder`.
     pub fn new(folder: &Path) -> Result<Self> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        // Processes in containers may have the same number, and hardly the same moment.
+        // Processes in different containers can have the same id, so the name also contains the time.
         let moment = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
         let path = folder.join(format!(".spool-{}-{moment:x}-{number}", process::id()));
         let open = File::options().read(true).write(true).create_new(true).open(&path);
         let file = open.at("create", &path)?;
-        fs::remove_file(&path).at("take its name from", &path)?;
+        fs::remove_file(&path).at("unlink", &path)?;
         Ok(Spool { path, state: Mutex::new(State { file, written: 0, waiting: Vec::new() }) })
     }
 
-    /// Writes a record behind the others; gives the place where it begins.
+    /// Appends a record. Returns its offset.
     pub fn push(&self, record: &[u8]) -> Result<u64> {
-        let length = u32::try_from(record.len())
-            .map_err(|_| Error::data(format!("a record of {} bytes is too long", record.len())))?;
+        let length = u32::try_from(record.len()).map_err(|_| {
+            Error::data(format!("a record of {} bytes is too long: the maximum is 4 GiB", record.len()))
+        })?;
         let mut state = self.state();
-        let place = state.written + state.waiting.len() as u64;
+        let offset = state.written + state.waiting.len() as u64;
         state.waiting.extend(length.to_le_bytes());
         state.waiting.extend(crc32fast::hash(record).to_le_bytes());
         state.waiting.extend(record);
         if state.waiting.len() >= BLOCK {
             self.flush(&mut state)?;
         }
-        Ok(place)
+        Ok(offset)
     }
 
-    /// Where the next record would begin.
+    /// Offset of the next record.
     pub fn end(&self) -> u64 {
         let state = self.state();
         state.written + state.waiting.len() as u64
     }
 
-    /// The record that begins at a place.
-    pub fn read(&self, place: u64) -> Result<Vec<u8>> {
+    /// Reads the record at an offset.
+    pub fn read(&self, offset: u64) -> Result<Vec<u8>> {
         let mut head = [0; HEAD];
-        self.fill(place, &mut head)?;
+        self.fill(offset, &mut head)?;
         let (length, sum) = head_of(head);
-        // A length that is damaged is not believed.
-        if place + (HEAD + length) as u64 > self.end() {
-            return Err(self.damaged(place));
+        // The length could be corrupt.
+        if offset + (HEAD + length) as u64 > self.end() {
+            return Err(self.damaged(offset));
         }
         let mut record = vec![0; length];
-        self.fill(place + HEAD as u64, &mut record)?;
+        self.fill(offset + HEAD as u64, &mut record)?;
         match crc32fast::hash(&record) == sum {
             true => Ok(record),
-            false => Err(self.damaged(place)),
+            false => Err(self.damaged(offset)),
         }
     }
 
-    /// The records from one place to another, one after the other.
+    /// Returns a reader of the records from offset `from` to offset `to`.
     pub fn records(&self, from: u64, to: u64) -> Records<'_> {
         Records { spool: self, block: Vec::new(), at: 0, next: from, end: to }
     }
 
-    fn fill(&self, place: u64, bytes: &mut [u8]) -> Result<()> {
+    fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut state = self.state();
-        if place + bytes.len() as u64 > state.written {
+        if offset + bytes.len() as u64 > state.written {
             self.flush(&mut state)?;
         }
-        state.file.seek(SeekFrom::Start(place)).at("read", &self.path)?;
+        state.file.seek(SeekFrom::Start(offset)).at("read", &self.path)?;
         state.file.read_exact(bytes).at("read", &self.path)
     }
 
@@ -118,22 +119,21 @@ impl Spool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn damaged(&self, place: u64) -> Error {
+    fn damaged(&self, offset: u64) -> Error {
         Error::Corrupt {
             path: self.path.clone(),
-            what: format!("the record at byte {place} is not what was written"),
-            hint: "the disk gave other bytes than it took: check it, and run the same command again"
-                .to_owned(),
+            what: format!("the checksum of the record at byte {offset} does not match"),
+            hint: "the disk returned wrong data: check the disk, then run the same command again".to_owned(),
         }
     }
 
-    /// Puts other bytes in the place of what is there.
+    /// Corrupts the record at an offset.
     #[cfg(test)]
-    pub(super) fn damage(&self, place: u64) {
+    pub(super) fn damage(&self, offset: u64) {
         let mut head = [0; HEAD + 1];
-        self.fill(place, &mut head).unwrap();
+        self.fill(offset, &mut head).unwrap();
         let mut state = self.state();
-        state.file.seek(SeekFrom::Start(place + HEAD as u64)).unwrap();
+        state.file.seek(SeekFrom::Start(offset + HEAD as u64)).unwrap();
         state.file.write_all(&[!head[HEAD]]).unwrap();
     }
 }
@@ -143,40 +143,41 @@ fn head_of(head: [u8; HEAD]) -> (usize, u32) {
     (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes(sum))
 }
 
-/// Records one after the other, read by blocks.
+/// Sequential reader of records.
 pub struct Records<'s> {
     spool: &'s Spool,
     block: Vec<u8>,
-    /// How far the block has been given.
+    /// Read position in the block.
     at: usize,
-    /// The place behind the block.
+    /// Offset of the next block.
     next: u64,
     end: u64,
 }
 
 impl Records<'_> {
-    /// The next one.
+    /// Reads the next record. Returns `None` at the end.
     pub fn read_next(&mut self) -> Result<Option<Vec<u8>>> {
         if self.at == self.block.len() && self.next == self.end {
             return Ok(None);
         }
-        let place = self.next - (self.block.len() - self.at) as u64;
+        let offset = self.next - (self.block.len() - self.at) as u64;
         let mut head = [0; HEAD];
-        head.copy_from_slice(self.take(place, HEAD)?);
+        head.copy_from_slice(self.take(offset, HEAD)?);
         let (length, sum) = head_of(head);
-        let record = self.take(place, length)?.to_vec();
+        let record = self.take(offset, length)?.to_vec();
         match crc32fast::hash(&record) == sum {
             true => Ok(Some(record)),
-            false => Err(self.spool.damaged(place)),
+            false => Err(self.spool.damaged(offset)),
         }
     }
 
-    fn take(&mut self, place: u64, count: usize) -> Result<&[u8]> {
+    /// Returns the next `count` bytes. `offset` is the offset of the record, for errors.
+    fn take(&mut self, offset: u64, count: usize) -> Result<&[u8]> {
         let rest = self.block.len() - self.at;
         if rest < count {
             let more = (self.end - self.next).min(BLOCK.max(count - rest) as u64) as usize;
             if rest + more < count {
-                return Err(self.spool.damaged(place));
+                return Err(self.spool.damaged(offset));
             }
             self.block.drain(..self.at);
             self.at = 0;
@@ -198,11 +199,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
         let record = |n: usize| vec![n as u8; n * 37 % 5_000];
-        let places: Vec<u64> = (0..1_000).map(|n| spool.push(&record(n)).unwrap()).collect();
+        let offsets: Vec<u64> = (0..1_000).map(|n| spool.push(&record(n)).unwrap()).collect();
         for n in [999, 0, 500, 3, 998] {
-            assert_eq!(spool.read(places[n]).unwrap(), record(n));
+            assert_eq!(spool.read(offsets[n]).unwrap(), record(n));
         }
-        let mut records = spool.records(places[10], places[900]);
+        let mut records = spool.records(offsets[10], offsets[900]);
         for n in 10..900 {
             assert_eq!(records.read_next().unwrap(), Some(record(n)));
         }
@@ -211,15 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_an_error_and_no_other_record() {
+    fn only_the_damaged_record_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
-        let places: Vec<u64> = (0..9).map(|n| spool.push(&[n; 100]).unwrap()).collect();
-        spool.damage(places[4]);
-        let e = spool.read(places[4]).unwrap_err();
-        assert!(e.to_string().contains("is not what was written"), "{e}");
-        assert!(spool.read(places[5]).is_ok());
-        let mut records = spool.records(places[3], spool.end());
+        let offsets: Vec<u64> = (0..9).map(|n| spool.push(&[n; 100]).unwrap()).collect();
+        spool.damage(offsets[4]);
+        let e = spool.read(offsets[4]).unwrap_err();
+        assert!(e.to_string().contains("does not match"), "{e}");
+        assert!(spool.read(offsets[5]).is_ok());
+        let mut records = spool.records(offsets[3], spool.end());
         assert!(records.read_next().is_ok() && records.read_next().is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! Many things of a kind, by number: in memory, or in a file from which each is read when it is asked for.
+//! Disk-backed vector of records.
 //!
-//! Whoever asks sees no difference. In memory is the reference; a file makes a corpus as large as a disk, for no more
-//! than eight bytes of memory a thing.
+//! The records are in memory, or in a temporary file from which each record is read on access. The file needs eight bytes of
+//! memory per record, so a corpus can be larger than the memory. Both variants behave the same.
 
 mod file;
 mod record;
@@ -13,108 +13,111 @@ pub use record::Record;
 
 use turnwise_core::error::{Error, Result};
 
-/// The things.
-pub struct DiskVec<T>(Where<T>);
+/// Disk-backed vector of records.
+pub struct DiskVec<T>(Storage<T>);
 
-enum Where<T> {
+enum Storage<T> {
     Memory(Vec<T>),
-    File { spool: Spool, places: Vec<u64>, of: PhantomData<fn() -> T> },
+    File { spool: Spool, offsets: Vec<u64>, of: PhantomData<fn() -> T> },
 }
 
 impl<T> Default for DiskVec<T> {
     fn default() -> Self {
-        DiskVec(Where::Memory(Vec::new()))
+        DiskVec(Storage::Memory(Vec::new()))
     }
 }
 
 impl<T> From<Vec<T>> for DiskVec<T> {
-    fn from(things: Vec<T>) -> Self {
-        DiskVec(Where::Memory(things))
+    fn from(records: Vec<T>) -> Self {
+        DiskVec(Storage::Memory(records))
     }
 }
 
 impl<T: Record + Clone> DiskVec<T> {
-    /// None yet; they will be in a file beside what is in this folder, or in memory.
+    /// Creates an empty vector with a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(folder: Option<&Path>) -> Result<Self> {
         Ok(match folder {
             None => DiskVec::default(),
             Some(folder) => {
-                DiskVec(Where::File { spool: Spool::new(folder)?, places: Vec::new(), of: PhantomData })
+                DiskVec(Storage::File { spool: Spool::new(folder)?, offsets: Vec::new(), of: PhantomData })
             }
         })
     }
 
-    /// Adds one.
-    pub fn push(&mut self, thing: T) -> Result<()> {
+    /// Appends a record.
+    pub fn push(&mut self, record: T) -> Result<()> {
         match &mut self.0 {
-            Where::Memory(things) => things.push(thing),
-            Where::File { spool, places, .. } => places.push(spool.push(&thing.to_bytes()?)?),
+            Storage::Memory(records) => records.push(record),
+            Storage::File { spool, offsets, .. } => offsets.push(spool.push(&record.to_bytes()?)?),
         }
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Where::Memory(things) => things.len(),
-            Where::File { places, .. } => places.len(),
+            Storage::Memory(records) => records.len(),
+            Storage::File { offsets, .. } => offsets.len(),
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// Returns a record.
     pub fn get(&self, number: usize) -> Result<Cow<'_, T>> {
         match &self.0 {
-            Where::Memory(things) => things.get(number).map(Cow::Borrowed).ok_or_else(|| none(number)),
-            Where::File { .. } => T::of_bytes(&self.bytes(number)?).map(Cow::Owned),
+            Storage::Memory(records) => records.get(number).map(Cow::Borrowed).ok_or_else(|| none(number)),
+            Storage::File { .. } => T::of_bytes(&self.bytes(number)?).map(Cow::Owned),
         }
     }
 
-    /// One of them as it was written: the same bytes, wherever it is held.
+    /// Returns the serialized record. The bytes are the same in memory and on disk.
     pub fn bytes(&self, number: usize) -> Result<Vec<u8>> {
         match &self.0 {
-            Where::Memory(things) => things.get(number).ok_or_else(|| none(number))?.to_bytes(),
-            Where::File { spool, places, .. } => spool.read(*places.get(number).ok_or_else(|| none(number))?),
+            Storage::Memory(records) => records.get(number).ok_or_else(|| none(number))?.to_bytes(),
+            Storage::File { spool, offsets, .. } => {
+                spool.read(*offsets.get(number).ok_or_else(|| none(number))?)
+            }
         }
     }
 
-    /// All of them, one after the other.
+    /// Iterates over all records.
     pub fn iter(&self) -> impl Iterator<Item = Result<Cow<'_, T>>> {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// Leaves those of which is said so, a word for each.
+    /// Removes the records whose entry in `kept` is false or missing.
     pub fn retain(&mut self, kept: &[bool]) {
         let mut kept = kept.iter();
         let mut next = || kept.next().copied().unwrap_or(false);
         match &mut self.0 {
-            Where::Memory(things) => things.retain(|_| next()),
-            Where::File { places, .. } => places.retain(|_| next()),
+            Storage::Memory(records) => records.retain(|_| next()),
+            Storage::File { offsets, .. } => offsets.retain(|_| next()),
         }
     }
 }
 
 fn none(number: usize) -> Error {
-    Error::Internal(format!("nothing is held under the number {number}"))
+    Error::Internal(format!("there is no record with number {number}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Said;
+    use crate::data::TurnTokens;
 
     #[test]
-    fn a_file_holds_what_memory_does() {
+    fn file_and_memory_hold_the_same_records() {
         let folder = tempfile::tempdir().unwrap();
-        let said = |n: u32, t: u32| Said { speaker: t % 2, part: t, ids: (0..n % 7).collect() };
-        let things: Vec<Vec<Said>> = (0..50).map(|n| (0..n % 5).map(|t| said(n, t)).collect()).collect();
-        let mut memory = DiskVec::from(things.clone());
+        let turn = |n: u32, t: u32| TurnTokens { speaker: t % 2, role: t, ids: (0..n % 7).collect() };
+        let records: Vec<Vec<TurnTokens>> =
+            (0..50).map(|n| (0..n % 5).map(|t| turn(n, t)).collect()).collect();
+        let mut memory = DiskVec::from(records.clone());
         let mut file = DiskVec::new(Some(folder.path())).unwrap();
-        things.into_iter().for_each(|thing| file.push(thing).unwrap());
+        records.into_iter().for_each(|record| file.push(record).unwrap());
         let kept: Vec<bool> = (0..50).map(|n| n % 3 > 0).collect();
         memory.retain(&kept);
         file.retain(&kept);

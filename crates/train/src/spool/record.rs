@@ -1,15 +1,15 @@
-//! What is held, as bytes.
+//! Serialization of records.
 
-use crate::data::Said;
+use crate::data::TurnTokens;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// Something that can be written and read back.
+/// A type that can be stored in a [`DiskVec`](super::DiskVec).
 pub trait Record: Sized {
-    /// As bytes.
+    /// Serializes the record.
     fn to_bytes(&self) -> Result<Vec<u8>>;
 
-    /// Of bytes that it was once.
+    /// Deserializes a record.
     fn of_bytes(bytes: &[u8]) -> Result<Self>;
 }
 
@@ -23,14 +23,14 @@ impl Record for Dialogue {
     }
 }
 
-/// Numbers of 32 bits: of each turn its speaker, its part, how many tokens it has, and these.
-impl Record for Vec<Said> {
+/// Little-endian u32 numbers: for each turn, the speaker, the role, the number of tokens and the token ids.
+impl Record for Vec<TurnTokens> {
     fn to_bytes(&self) -> Result<Vec<u8>> {
-        let numbers = self.iter().map(|said| 3 + said.ids.len()).sum::<usize>();
+        let numbers = self.iter().map(|turn| 3 + turn.ids.len()).sum::<usize>();
         let mut bytes = Vec::with_capacity(4 * numbers);
-        for said in self {
-            let head = [said.speaker, said.part, said.ids.len() as u32];
-            head.iter().chain(&said.ids).for_each(|number| bytes.extend(number.to_le_bytes()));
+        for turn in self {
+            let head = [turn.speaker, turn.role, turn.ids.len() as u32];
+            head.iter().chain(&turn.ids).for_each(|number| bytes.extend(number.to_le_bytes()));
         }
         Ok(bytes)
     }
@@ -39,17 +39,19 @@ impl Record for Vec<Said> {
         let mut numbers = bytes.as_chunks::<4>().0.iter().map(|number| u32::from_le_bytes(*number));
         let mut turns = Vec::new();
         while let Some(speaker) = numbers.next() {
-            let (Some(part), Some(length)) = (numbers.next(), numbers.next()) else { return Err(cut()) };
+            let (Some(role), Some(length)) = (numbers.next(), numbers.next()) else {
+                return Err(truncated());
+            };
             let ids: Vec<u32> = numbers.by_ref().take(length as usize).collect();
             if ids.len() != length as usize {
-                return Err(cut());
+                return Err(truncated());
             }
-            turns.push(Said { speaker, part, ids });
+            turns.push(TurnTokens { speaker, role, ids });
         }
         Ok(turns)
     }
 }
 
-fn cut() -> Error {
-    Error::Internal("a dialogue as tokens that ends within a turn".to_owned())
+fn truncated() -> Error {
+    Error::Internal("a tokenized dialogue is truncated".to_owned())
 }

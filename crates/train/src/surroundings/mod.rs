@@ -1,19 +1,17 @@
-//! What an utterance is for shows in what is said around it: a linear layer, learned from dialogues without a step of
-//! gradients, under which utterances are the more alike the more alike their surroundings are.
+//! Surroundings: a linear layer, learned in closed form, that gives similar vectors to utterances with similar contexts.
 //!
-//! Of every turn its vector `x` is put beside the mean `y` of the vectors of the turns next to it. What `x` tells of `y`, by a
-//! linear map and with the directions of `y` made equally long, is `Sy^-½ Syx Sx^-1 x`, with the covariances drawn half of
-//! the way to the identity. Two utterances are to be alike by what they are and by what they tell: the layer is
+//! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector of its
+//! context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are shrunk halfway
+//! towards the identity. The layer combines the original vector with this prediction:
 //!
-//! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, of `x - mean`,
+//! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
-//! where `t` makes both parts equally long over all utterances. The dot product of two vectors behind it is that of the vectors before
-//! it, and that of what they tell, by these shares. What two vectors share that has nothing to do with the dialogue, such as the length
-//! of a sentence, tells nothing of other turns, and counts less.
+//! `t` scales the prediction to the mean squared length of the original vectors. The dot product after the layer is thus a
+//! weighted sum of two dot products: of the original vectors and of their predictions. Properties that do not predict the
+//! context, such as the length of a sentence, get a lower weight.
 //!
-//! How much is told is found on the way: the correlations of canonical correlation analysis are the singular values of
-//! `Sx^-½ Sxy Sy^-½`, and those of what chance tells are the same with the turns around another utterance. Only sums are kept,
-//! so that a corpus may be of any length.
+//! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The same with the
+//! contexts of other utterances gives the random baseline. Only sums are stored, so the corpus can have any size.
 
 #[cfg(test)]
 mod tests;
@@ -22,32 +20,37 @@ use super::scatter;
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Vectors, statics::eigen};
 
-/// How far covariances are drawn towards the identity.
+/// Weight of the identity in the shrunk covariances.
 const SHRINKAGE: f64 = 0.5;
 
-/// Utterances beside what is said around them, at least, for something to be learned.
-const LEAST: f64 = 200.0;
+/// Minimum number of utterances with a context.
+const MIN_PAIRS: f64 = 200.0;
 
-/// Rounds in which the greatest of what chance tells is found.
-const ROUNDS: usize = 300;
+/// Number of power iterations for the largest singular value.
+const ITERATIONS: usize = 300;
 
-/// Sums over the utterances of one corpus, and what is said around them.
+/// Sums over the utterances of one corpus and their contexts.
 pub struct Sums {
     dim: usize,
     context: usize,
-    /// Utterances with something around them.
+    /// Number of utterances with a context.
     pairs: f64,
+    /// Sum of the utterance vectors.
     own: Vec<f64>,
+    /// Sum of the context vectors.
     around: Vec<f64>,
+    /// Products of utterance vectors with themselves.
     own_own: Vec<f64>,
+    /// Products of context vectors with themselves.
     around_around: Vec<f64>,
+    /// Products of utterance vectors with their context vectors.
     own_around: Vec<f64>,
-    /// With what is said around another.
+    /// Products of utterance vectors with context vectors of other utterances.
     own_elsewhere: Vec<f64>,
 }
 
 impl Sums {
-    /// Of vectors of that width; so many turns before and after one are around it.
+    /// Creates empty sums for vectors with `dim` dimensions and `context` context turns on each side.
     pub fn new(dim: usize, context: usize) -> Self {
         let (vector, matrix) = (vec![0.0; dim], vec![0.0; dim * dim]);
         Sums {
@@ -63,9 +66,9 @@ impl Sums {
         }
     }
 
-    /// Adds dialogues: the vectors of their turns one after the other, and how many turns each has.
+    /// Adds dialogues: the vectors of all their turns, and the number of turns of each dialogue.
     pub fn add(&mut self, vectors: &Vectors, turns: &[usize]) {
-        let (own, mut around) = self.beside(vectors, turns);
+        let (own, mut around) = self.pairs_of(vectors, turns);
         let pairs = own.len() / self.dim.max(1);
         if pairs == 0 {
             return;
@@ -76,16 +79,16 @@ impl Sums {
                 sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += f64::from(*number));
             }
         }
-        add(&mut self.own_own, &scatter::within(&own, self.dim));
-        add(&mut self.around_around, &scatter::within(&around, self.dim));
-        add(&mut self.own_around, &scatter::between(&own, &around, self.dim));
-        // Half of all further on: another dialogue, where there are several.
+        add(&mut self.own_own, &scatter::gram(&own, self.dim));
+        add(&mut self.around_around, &scatter::gram(&around, self.dim));
+        add(&mut self.own_around, &scatter::cross_product(&own, &around, self.dim));
+        // Shift the contexts by half of the block: with several dialogues, each is then from a different dialogue.
         around.rotate_left(pairs / 2 * self.dim);
-        add(&mut self.own_elsewhere, &scatter::between(&own, &around, self.dim));
+        add(&mut self.own_elsewhere, &scatter::cross_product(&own, &around, self.dim));
     }
 
-    /// The vectors of the turns that have something around them, and the means of what they have.
-    fn beside(&self, vectors: &Vectors, turns: &[usize]) -> (Vec<f32>, Vec<f32>) {
+    /// Returns the vectors of all turns that have a context, and the mean vectors of their contexts.
+    fn pairs_of(&self, vectors: &Vectors, turns: &[usize]) -> (Vec<f32>, Vec<f32>) {
         let (mut own, mut around) = (Vec::new(), Vec::new());
         let mut begin = 0;
         for count in turns {
@@ -110,61 +113,60 @@ fn add(sums: &mut [f64], more: &[f64]) {
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-/// What was learned.
+/// Learned layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// A row an output.
+    /// Weight matrix, one row per output.
     pub weight: Vec<f32>,
-    /// A number an output.
+    /// Bias, one number per output.
     pub bias: Vec<f32>,
-    /// How much each canonical direction tells of what is said around, from 1 (all) to 0, falling.
+    /// Canonical correlations between utterances and their contexts, from 0 to 1, in descending order.
     pub told: Vec<f64>,
-    /// How much the most telling direction tells of what is said elsewhere.
+    /// Random baseline: the largest correlation between utterances and unrelated contexts.
     pub by_chance: f64,
 }
 
-/// Learns the layer from corpora, each about its own mean: what is common to one is not what its dialogues tell. What
-/// utterances tell counts `strength`, what they are the rest.
+/// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no effect.
+///
+/// `strength` is the weight of the context prediction, from 0 to 1. The rest is the weight of the original vectors.
 pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let dim = corpora.first().map_or(0, |sums| sums.dim);
     let pairs: f64 = corpora.iter().map(|sums| sums.pairs).sum();
-    if pairs < LEAST {
-        return Err(Error::data(format!(
-            "too few utterances with others around them to learn from: {pairs}"
-        ))
-        .with_hint(format!(
-            "it takes {LEAST} at least, in dialogues of more than one turn, and goes well with some thousands"
+    if pairs < MIN_PAIRS {
+        return Err(Error::data(format!("too few utterances with context turns: {pairs}")).with_hint(format!(
+            "at least {MIN_PAIRS} are needed, in dialogues with several turns; use a few thousand for good results"
         )));
     }
-    let whole = |matrix: fn(&Sums) -> &[f64], left: fn(&Sums) -> &[f64], right: fn(&Sums) -> &[f64]| {
-        let mut joined = vec![0.0; dim * dim];
+    // Covariance over all corpora, each centered on its own means.
+    let covariance = |matrix: fn(&Sums) -> &[f64], left: fn(&Sums) -> &[f64], right: fn(&Sums) -> &[f64]| {
+        let mut total = vec![0.0; dim * dim];
         for sums in corpora.iter().filter(|sums| sums.pairs > 0.0) {
             let (left, right) = (left(sums), right(sums));
-            for (at, (joined, sum)) in joined.iter_mut().zip(matrix(sums)).enumerate() {
-                *joined += (sum - left[at / dim] * right[at % dim] / sums.pairs) / pairs;
+            for (at, (total, sum)) in total.iter_mut().zip(matrix(sums)).enumerate() {
+                *total += (sum - left[at / dim] * right[at % dim] / sums.pairs) / pairs;
             }
         }
-        joined
+        total
     };
-    let spread = whole(|s| &s.own_own, |s| &s.own, |s| &s.own);
-    let own = drawn(spread.clone(), dim);
-    let around = drawn(whole(|s| &s.around_around, |s| &s.around, |s| &s.around), dim);
+    let own_covariance = covariance(|s| &s.own_own, |s| &s.own, |s| &s.own);
+    let own = shrunk(own_covariance.clone(), dim);
+    let around = shrunk(covariance(|s| &s.around_around, |s| &s.around, |s| &s.around), dim);
     let (own, around) = (scatter::inverse_root(own, dim), scatter::inverse_root(around, dim));
     let whitened = |cross: Vec<f64>| scatter::times(&scatter::times(&own, &cross, dim), &around, dim);
-    let cross = whitened(whole(|s| &s.own_around, |s| &s.own, |s| &s.around));
-    let elsewhere = whitened(whole(|s| &s.own_elsewhere, |s| &s.own, |s| &s.around));
-    let told_of = scatter::times(&cross, &scatter::transposed(&cross, dim), dim);
-    let found = eigen::symmetric(told_of.clone(), dim);
-    let told: Vec<f64> = found.values.iter().map(|value| value.max(0.0).sqrt()).collect();
-    let by_chance = greatest(&elsewhere, dim);
-    if told.first().is_none_or(|most| *most <= by_chance) {
-        return Err(Error::data("what is said around utterances tells nothing of them in these dialogues")
+    let cross = whitened(covariance(|s| &s.own_around, |s| &s.own, |s| &s.around));
+    let elsewhere = whitened(covariance(|s| &s.own_elsewhere, |s| &s.own, |s| &s.around));
+    let squared = scatter::times(&cross, &scatter::transposed(&cross, dim), dim);
+    let eigen = eigen::symmetric(squared.clone(), dim);
+    let told: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0).sqrt()).collect();
+    let by_chance = largest_singular_value(&elsewhere, dim);
+    if told.first().is_none_or(|largest| *largest <= by_chance) {
+        return Err(Error::data("utterances do not predict their context turns in these dialogues")
             .with_hint(
-                "are their turns in order, and more than one each? `turnwise corpus show` shows them",
+                "check that the turns are in order and that dialogues have several turns: `turnwise corpus show`",
             ));
     }
-    let telling = scatter::times(&scatter::times(&own, &told_of, dim), &own, dim);
-    let weight = scatter::root(mixed(telling, &spread, dim, strength), dim);
+    let metric = scatter::times(&scatter::times(&own, &squared, dim), &own, dim);
+    let weight = scatter::root(mixed(metric, &own_covariance, dim, strength), dim);
     let mean: Vec<f64> =
         (0..dim).map(|at| corpora.iter().map(|sums| sums.own[at]).sum::<f64>() / pairs).collect();
     let bias =
@@ -173,10 +175,11 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight: weight.into_iter().map(|number| number as f32).collect(), bias, told, by_chance })
 }
 
-/// The identity and a metric by their shares, equally long over vectors that are spread so.
-fn mixed(mut metric: Vec<f64>, spread: &[f64], dim: usize, share: f64) -> Vec<f64> {
-    let before = scatter::mean_variance(spread, dim);
-    let after = scatter::mean_variance(&scatter::times(&metric, spread, dim), dim).max(1e-12);
+/// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep their
+/// mean squared length.
+fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
+    let before = scatter::mean_variance(covariance, dim);
+    let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
     for (at, number) in metric.iter_mut().enumerate() {
         let one = if at % (dim + 1) == 0 { 1.0 } else { 0.0 };
         *number = (1.0 - share) * one + share * *number * before / after;
@@ -184,28 +187,28 @@ fn mixed(mut metric: Vec<f64>, spread: &[f64], dim: usize, share: f64) -> Vec<f6
     metric
 }
 
-/// A covariance about its mean variance, drawn towards the identity.
-fn drawn(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
-    // What says the same everywhere has none.
+/// Shrinks a covariance matrix towards its mean variance times the identity.
+fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
+    // Identical vectors have no variance: avoid a division by zero.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);
     for (at, number) in covariance.iter_mut().enumerate() {
         let own = if at % (dim + 1) == 0 { SHRINKAGE } else { 0.0 };
         *number = (1.0 - SHRINKAGE) * *number / scale + own;
     }
-    // Its scale is given back: how much one tells of the other does not hang on it.
+    // Restore the scale. The canonical correlations do not depend on it.
     covariance.iter_mut().for_each(|number| *number *= scale / (1.0 - SHRINKAGE));
     covariance
 }
 
-/// The greatest singular value of a matrix.
-fn greatest(matrix: &[f64], dim: usize) -> f64 {
+/// Largest singular value of a matrix, by power iteration.
+fn largest_singular_value(matrix: &[f64], dim: usize) -> f64 {
     let columns = scatter::transposed(matrix, dim);
     let dot = |rows: &[f64], vector: &[f64]| -> Vec<f64> {
         rows.chunks_exact(dim).map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
     };
     let mut vector: Vec<f64> = (0..dim).map(|n| 1.0 + (n as f64).sin()).collect();
     let mut length = 0.0;
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         vector = dot(&columns, &dot(matrix, &vector));
         length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
         if length == 0.0 {

@@ -1,4 +1,4 @@
-//! Utterances whose purposes follow each other as the test alone knows.
+//! Synthetic dialogues with known dialogue acts ("purposes") that follow each other in a fixed order.
 
 use super::*;
 use turnwise_core::random::Random;
@@ -6,8 +6,9 @@ use turnwise_core::random::Random;
 const DIM: usize = 12;
 const PURPOSES: usize = 5;
 
-/// Dialogues whose turns' purposes come one after the other, each with a direction of its own; and louder directions that
-/// tell nothing. Gives vectors, turns and purposes.
+/// Synthetic dialogues: vectors, turns per dialogue and purposes.
+///
+/// Each purpose has its own dimension. The other dimensions are noise with a larger variance.
 fn dialogues(count: usize, seed: u64, in_order: bool) -> (Vectors, Vec<usize>, Vec<usize>) {
     let mut random = Random::new(seed, 0);
     let (mut vectors, mut turns, mut purposes) = (Vectors::new(DIM), Vec::new(), Vec::new());
@@ -18,7 +19,7 @@ fn dialogues(count: usize, seed: u64, in_order: bool) -> (Vectors, Vec<usize>, V
             let purpose = if in_order { (first + turn) % PURPOSES } else { random.below(PURPOSES) };
             let mut row: Vec<f32> = (0..DIM).map(|_| random.unit() as f32 - 0.5).collect();
             row[purpose] += 0.6;
-            row[PURPOSES..].iter_mut().for_each(|loud| *loud *= 3.0);
+            row[PURPOSES..].iter_mut().for_each(|noise| *noise *= 3.0);
             vectors.push(&row);
             purposes.push(purpose);
         }
@@ -43,7 +44,7 @@ fn applied(layer: &Layer, vectors: &Vectors) -> Vectors {
     out
 }
 
-/// The part of the nearest by cosine that have the same purpose.
+/// Share of vectors whose nearest neighbor by cosine has the same purpose.
 fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     let mut unit = vectors.clone();
     unit.normalize();
@@ -55,25 +56,25 @@ fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     right as f64 / unit.len() as f64
 }
 
-/// How many directions tell more than chance does.
+/// Number of canonical correlations above the random baseline.
 fn telling(layer: &Layer) -> usize {
-    layer.told.iter().filter(|told| **told > layer.by_chance).count()
+    layer.told.iter().filter(|correlation| **correlation > layer.by_chance).count()
 }
 
 #[test]
-fn utterances_with_like_surroundings_come_together() {
+fn utterances_with_similar_contexts_get_similar_vectors() {
     let seen = sums(&dialogues(3_000, 1, true));
     let layer = learn(std::slice::from_ref(&seen), 0.5).unwrap();
     let unseen = dialogues(100, 2, true);
     let (before, after) =
         (precision(&unseen.0, &unseen.2), precision(&applied(&layer, &unseen.0), &unseen.2));
     assert!(after > before + 0.1, "{before} {after}");
-    // As many directions tell something as there are purposes, but for their mean.
+    // Centering removes one dimension.
     assert_eq!(telling(&layer), PURPOSES - 1, "{:?} {}", layer.told, layer.by_chance);
 }
 
 #[test]
-fn behind_the_layer_products_are_those_of_what_utterances_are_and_of_what_they_tell() {
+fn dot_products_after_the_layer_are_a_weighted_sum() {
     let all = dialogues(600, 3, true);
     let at = |strength: f64| applied(&learn(&[sums(&all)], strength).unwrap(), &all.0);
     let [none, half, whole] = [0.0, 0.5, 1.0].map(at);
@@ -89,32 +90,32 @@ fn behind_the_layer_products_are_those_of_what_utterances_are_and_of_what_they_t
     for column in 0..DIM {
         let mean = |of: &Vectors| of.rows().map(|row| f64::from(row[column])).sum::<f64>() / of.len() as f64;
         assert!(mean(&half).abs() < 1e-3);
-        // Without strength it is what it was, but for the mean.
+        // With strength 0, the layer only subtracts the mean.
         let moved = none.row(7)[column] - all.0.row(7)[column] + mean(&all.0) as f32;
         assert!(moved.abs() < 1e-3, "{column}: {moved}");
     }
-    // With all its strength what tells something counts many times as much beside what tells nothing.
+    // With strength 1, the predictive dimensions get a much higher weight than the noise.
     let energy = |of: &Vectors, columns: std::ops::Range<usize>| -> f64 {
         columns.map(|n| of.rows().map(|row| f64::from(row[n]).powi(2)).sum::<f64>()).sum()
     };
-    let telling = |of: &Vectors| energy(of, 0..PURPOSES) / energy(of, PURPOSES..DIM);
-    assert!(telling(&whole) > 10.0 * telling(&none), "{} {}", telling(&whole), telling(&none));
+    let ratio = |of: &Vectors| energy(of, 0..PURPOSES) / energy(of, PURPOSES..DIM);
+    assert!(ratio(&whole) > 10.0 * ratio(&none), "{} {}", ratio(&whole), ratio(&none));
 }
 
 #[test]
-fn the_map_is_the_one_that_predicts_what_is_around() {
-    // By the normal equations, one direction after the other: no decomposition has a part in it.
+fn the_layer_equals_the_normal_equations() {
+    // Solve the normal equations directly, without a matrix decomposition.
     let all = dialogues(400, 8, true);
     let seen = sums(&all);
-    let (own, around) = seen.beside(&all.0, &all.1);
+    let (own, around) = seen.pairs_of(&all.0, &all.1);
     let count = own.len() / DIM;
-    let centred = |rows: &[f32]| -> Vec<f64> {
+    let centered = |rows: &[f32]| -> Vec<f64> {
         let mean =
             |c: usize| rows.iter().skip(c).step_by(DIM).map(|v| f64::from(*v)).sum::<f64>() / count as f64;
         let means: Vec<f64> = (0..DIM).map(mean).collect();
         rows.iter().enumerate().map(|(at, v)| f64::from(*v) - means[at % DIM]).collect()
     };
-    let (x, y) = (centred(&own), centred(&around));
+    let (x, y) = (centered(&own), centered(&around));
     let covariance = |a: &[f64], b: &[f64]| -> Vec<f64> {
         let at = |i: usize, j: usize| {
             (0..count).map(|n| a[n * DIM + i] * b[n * DIM + j]).sum::<f64>() / count as f64
@@ -138,7 +139,7 @@ fn the_map_is_the_one_that_predicts_what_is_around() {
     let layer = learn(&[seen], 1.0).unwrap();
     let weight: Vec<f64> = layer.weight.iter().map(|v| f64::from(*v)).collect();
     let found = by(&weight, &by(&weight, &z));
-    // But for its length, which is that of the vectors before it.
+    // Equal up to a scale factor: the layer keeps the mean length of the vectors.
     let scale = found.iter().zip(&expected).map(|(a, b)| a * b).sum::<f64>()
         / expected.iter().map(|v| v * v).sum::<f64>();
     let wrong = found.iter().zip(&expected).map(|(a, b)| (a - scale * b).abs()).fold(0.0, f64::max);
@@ -162,16 +163,16 @@ fn solve(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn what_is_around_a_turn_is_the_mean_of_its_neighbours() {
+fn the_context_vector_is_the_mean_of_the_neighboring_turns() {
     let mut vectors = Vectors::new(1);
     [1.0, 2.0, 4.0, 10.0, 20.0, 7.0].iter().for_each(|v| vectors.push(&[*v]));
-    let beside = |context| Sums::new(1, context).beside(&vectors, &[3, 2, 1]);
-    assert_eq!(beside(1), (vec![1.0, 2.0, 4.0, 10.0, 20.0], vec![2.0, 2.5, 2.0, 20.0, 10.0]));
-    assert_eq!(beside(2).1, [3.0, 2.5, 1.5, 20.0, 10.0]);
+    let pairs = |context| Sums::new(1, context).pairs_of(&vectors, &[3, 2, 1]);
+    assert_eq!(pairs(1), (vec![1.0, 2.0, 4.0, 10.0, 20.0], vec![2.0, 2.5, 2.0, 20.0, 10.0]));
+    assert_eq!(pairs(2).1, [3.0, 2.5, 1.5, 20.0, 10.0]);
 }
 
 #[test]
-fn how_dialogues_are_added_makes_no_difference_and_each_corpus_has_its_own_mean() {
+fn sums_do_not_depend_on_blocks_and_each_corpus_has_its_own_mean() {
     let all = dialogues(300, 4, true);
     let mut by_one = Sums::new(DIM, 1);
     let mut begin = 0;
@@ -184,7 +185,7 @@ fn how_dialogues_are_added_makes_no_difference_and_each_corpus_has_its_own_mean(
     let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-2);
     let whole = sums(&all);
     assert!(near(&whole.own_around, &by_one.own_around) && whole.pairs == by_one.pairs);
-    // Another corpus that lies elsewhere changes no direction.
+    // A second corpus with a different mean does not change the correlations.
     let mut shifted = all.clone();
     let mut moved = Vectors::new(DIM);
     shifted.0.rows().for_each(|row| moved.push(&row.iter().map(|v| v + 3.0).collect::<Vec<f32>>()));
@@ -195,15 +196,15 @@ fn how_dialogues_are_added_makes_no_difference_and_each_corpus_has_its_own_mean(
 }
 
 #[test]
-fn what_tells_nothing_is_refused() {
+fn uninformative_data_is_an_error() {
     let e = learn(&[sums(&dialogues(20, 5, true))], 0.5).unwrap_err();
     assert!(e.to_string().contains("too few utterances"), "{e}");
     let e = learn(&[sums(&dialogues(400, 5, false))], 0.5);
-    // DropoutConfig may tell a little more here than there; then few directions do.
+    // In random order, a few correlations can exceed the baseline by chance.
     assert!(e.is_err() || e.is_ok_and(|layer| telling(&layer) <= 2));
     let mut same = Sums::new(DIM, 1);
     let mut vectors = Vectors::new(DIM);
     (0..400).for_each(|_| vectors.push(&[0.5; DIM]));
     same.add(&vectors, &[2; 200]);
-    assert!(learn(&[same], 0.5).unwrap_err().to_string().contains("tells nothing"));
+    assert!(learn(&[same], 0.5).unwrap_err().to_string().contains("do not predict"));
 }

@@ -1,11 +1,12 @@
-//! How like each other dialogues are, learned from the dialogues alone: what an encoder can be taught without labels.
+//! Teacher: similarities of dialogues, learned without labels, which an encoder can be trained on.
 //!
-//! Two views are joined: the vectors of the encoder as it is, and a few topics of the words (TF-IDF and SVD). Dialogues
-//! that are among each other's nearest in both together are taken to be about the same; what still differs between them
-//! is what the encoder sees and should not (names, numbers, turns of phrase). A linear map makes those directions short
-//! (within-class whitening, shrunk towards the identity), and the main axes of what is left are how an encoder should see
-//! dialogues. Cosines there are the teacher, and beside them those of the words, the more the better the words are found
-//! to tell topics: an encoder that learns from both sees more than either.
+//! It combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words (TF-IDF and
+//! SVD). Mutual nearest neighbors in the combined view are assumed to have the same topic. Differences between them (names,
+//! numbers, phrasing) are noise that the encoder should ignore.
+//!
+//! Within-class whitening, shrunk towards the identity, reduces these directions. The principal axes of the result are the
+//! teacher's view. Its similarities are cosines in this view, plus those of the words. The weight of the words depends on
+//! how well the two views agree.
 
 mod head;
 
@@ -16,14 +17,14 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// How a teacher is made.
+/// Settings of a teacher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Nearest dialogues that are looked at.
+    /// Number of nearest neighbors.
     pub neighbours: usize,
-    /// How far the map is drawn towards the identity.
+    /// Shrinkage of the whitening towards the identity, from 0 to 1.
     pub shrinkage: f64,
-    /// Axes that are kept.
+    /// Number of principal axes.
     pub axes: usize,
 }
 
@@ -33,7 +34,7 @@ impl Default for Settings {
     }
 }
 
-/// Dialogues by their number, as a teacher sees them.
+/// Similarities and neighbors of dialogues.
 pub struct Teacher {
     vectors: Vectors,
     neighbours: Vec<Vec<u32>>,
@@ -41,97 +42,102 @@ pub struct Teacher {
 }
 
 impl Teacher {
-    /// Learns from the vectors of dialogues: what they mean to the encoder, and by their words (both with a row a
-    /// dialogue; of any length, centred here).
+    /// Learns from two views of the dialogues: encoder vectors and word-based vectors.
+    ///
+    /// Both have one row per dialogue. They are normalized and centered here.
     pub fn learn(meaning: &Vectors, words: &Vectors, settings: Settings) -> Result<Self> {
         if meaning.len() != words.len() {
-            return Err(Error::Internal("two views of different dialogues".to_owned()));
+            return Err(Error::Internal("the two views have different numbers of dialogues".to_owned()));
         }
         if meaning.len() < 4 * settings.neighbours {
             let (count, least) = (meaning.len(), 4 * settings.neighbours);
-            return Err(Error::data(format!("too few dialogues to learn which are alike: {count}"))
-                .with_hint(format!("it takes {least} at least, and goes well with a thousand")));
+            return Err(Error::data(format!("too few dialogues to train a teacher: {count}"))
+                .with_hint(format!("at least {least} are needed; use about a thousand for good results")));
         }
-        let (meaning, words) = (centred(meaning), centred(words));
+        let (meaning, words) = (centered(meaning), centered(words));
         let weight = agreement(&meaning, &words, settings.neighbours);
         let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbours);
         if pairs.iter().all(Vec::is_empty) {
-            return Err(Error::data("no two dialogues are alike: nothing can be learned from them"));
+            return Err(Error::data("a teacher cannot be trained: no two dialogues are similar"));
         }
         let head = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
-        let vectors = joined(&centred(&head.apply(&meaning)), &words, said_by_words(weight));
+        let vectors = joined(&centered(&head.apply(&meaning)), &words, word_weight(weight));
         let neighbours = neighbors::mutual(&vectors, settings.neighbours);
         Ok(Teacher { vectors, neighbours, weight })
     }
 
-    /// How many dialogues it knows.
+    /// Number of dialogues.
     pub fn len(&self) -> usize {
         self.vectors.len()
     }
 
-    /// Whether it knows none.
+    /// Returns true if there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.vectors.is_empty()
     }
 
-    /// What words count in finding out which are alike, from 0 to 1.
+    /// Agreement of the two views, from 0 to 1. It is the weight of the words in the search for similar dialogues.
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// Those that are among each other's nearest.
+    /// Mutual nearest neighbors of a dialogue.
     pub fn neighbours(&self, dialogue: usize) -> &[u32] {
         &self.neighbours[dialogue]
     }
 
-    /// The cosine of two dialogues.
+    /// Cosine similarity of two dialogues.
     pub fn likeness(&self, a: usize, b: usize) -> f32 {
         self.vectors.row(a).iter().zip(self.vectors.row(b)).map(|(a, b)| a * b).sum()
     }
 }
 
-/// What words count: the part of the pairs that are near by their words that are near by meaning, too, where chance would
-/// have one in eighty. Where the words of a corpus do not tell its topics, they agree with nothing.
+/// Agreement of the two views: the share of mutual neighbors by words that are also similar by encoder vectors.
+///
+/// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if the
+/// words of a corpus do not reflect its topics.
 fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
     let pairs = neighbors::mutual(words, neighbours);
     let (mut near, mut all) = (0usize, 0usize);
-    let most = (meaning.len() / 80).max(1);
+    let nearest = (meaning.len() / 80).max(1);
     neighbors::rows(meaning, &mut |n, scores| {
         if pairs[n].is_empty() {
             return;
         }
         let mut others: Vec<f32> = scores.to_vec();
         others[n] = f32::NEG_INFINITY;
-        let (_, least, _) = others.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a));
-        let least = *least;
+        let (_, threshold, _) = others.select_nth_unstable_by(nearest - 1, |a, b| b.total_cmp(a));
+        let threshold = *threshold;
         all += pairs[n].len();
-        near += pairs[n].iter().filter(|other| scores[**other as usize] >= least).count();
+        near += pairs[n].iter().filter(|other| scores[**other as usize] >= threshold).count();
     });
     if all == 0 { 0.0 } else { near as f64 / all as f64 }
 }
 
-/// What words count in the teaching: nothing where they hardly agree with meaning, all from 0.55 on, where they tell topics
-/// that the encoder, which keeps what it knew, lacks. Found by trials on two corpora (0.58 and 0.32): `docs/training.md`.
-fn said_by_words(weight: f64) -> f64 {
+/// Weight of the words in the teacher's similarities: 0 up to an agreement of 0.3, then rising to 1 at 0.55.
+///
+/// With a high agreement, the words add topics that the encoder does not know. The limits were tuned on two corpora, with
+/// agreements of 0.58 and 0.32: see `docs/training.md`.
+fn word_weight(weight: f64) -> f64 {
     (4.0 * (weight - 0.3)).clamp(0.0, 1.0)
 }
 
-/// Rows of length 1 whose mean is nothing, made of length 1 again.
-fn centred(vectors: &Vectors) -> Vectors {
-    let mut made = vectors.clone();
-    made.normalize();
-    let mut mean = vec![0f64; made.dim()];
-    made.rows().for_each(|row| mean.iter_mut().zip(row).for_each(|(m, v)| *m += f64::from(*v)));
-    let count = made.len().max(1) as f64;
-    for n in 0..made.len() {
-        let row = made.row_mut(n);
+/// Normalizes the rows, subtracts their mean and normalizes them again.
+fn centered(vectors: &Vectors) -> Vectors {
+    let mut out = vectors.clone();
+    out.normalize();
+    let mut mean = vec![0f64; out.dim()];
+    out.rows().for_each(|row| mean.iter_mut().zip(row).for_each(|(m, v)| *m += f64::from(*v)));
+    let count = out.len().max(1) as f64;
+    for n in 0..out.len() {
+        let row = out.row_mut(n);
         row.iter_mut().zip(&mean).for_each(|(v, m)| *v -= (m / count) as f32);
         normalize(row);
     }
-    made
+    out
 }
 
-/// Vectors whose products are the weighted sum of those of both views.
+/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views.
 fn joined(meaning: &Vectors, words: &Vectors, weight: f64) -> Vectors {
     let mut both = Vectors::new(meaning.dim() + words.dim());
     let (of_meaning, of_words) = ((1.0 - weight).sqrt() as f32, weight.sqrt() as f32);

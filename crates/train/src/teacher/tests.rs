@@ -1,12 +1,14 @@
-//! Teachers of dialogues whose topics are known to the test alone.
+//! Teachers of synthetic dialogues with known topics.
 
 use super::*;
 use turnwise_core::random::Random;
 
 const TOPICS: usize = 50;
 
-/// Vectors that are the topic's, with noise that is louder in some directions than all that tells; and words, with less.
-fn views(count: usize, telling: f64) -> (Vectors, Vectors) {
+/// Two views of `count` dialogues: encoder vectors with strong noise in some dimensions, and word vectors with less noise.
+///
+/// `signal` scales the topics in the word vectors.
+fn views(count: usize, signal: f64) -> (Vectors, Vectors) {
     let mut random = Random::new(3, 0);
     let mut noise = move || (0..4).map(|_| random.unit() - 0.5).sum::<f64>();
     let mut topics =
@@ -17,15 +19,15 @@ fn views(count: usize, telling: f64) -> (Vectors, Vectors) {
     let (mut meaning, mut words) = (Vectors::new(30), Vectors::new(12));
     for n in 0..count {
         let own = of_meaning[n % TOPICS].iter().map(|t| t + 0.4 * noise()).collect::<Vec<f64>>();
-        let loud = (0..6).map(|_| 1.5 * noise());
-        meaning.push(&own.into_iter().chain(loud).map(|v| v as f32).collect::<Vec<f32>>());
-        let own = of_words[n % TOPICS].iter().map(|t| (telling * t + 0.3 * noise()) as f32);
+        let strong_noise = (0..6).map(|_| 1.5 * noise());
+        meaning.push(&own.into_iter().chain(strong_noise).map(|v| v as f32).collect::<Vec<f32>>());
+        let own = of_words[n % TOPICS].iter().map(|t| (signal * t + 0.3 * noise()) as f32);
         words.push(&own.collect::<Vec<f32>>());
     }
     (meaning, words)
 }
 
-/// The part of the ten nearest that are of the same topic.
+/// Share of the ten nearest neighbors that have the same topic.
 fn precision(vectors: &Vectors) -> f64 {
     let mut right = 0;
     neighbors::rows(vectors, &mut |n, scores| {
@@ -37,10 +39,10 @@ fn precision(vectors: &Vectors) -> f64 {
 }
 
 #[test]
-fn a_teacher_sees_topics_better_than_what_it_was_made_of() {
+fn the_teacher_separates_topics_better_than_the_encoder() {
     let (meaning, words) = views(600, 1.0);
     let teacher = Teacher::learn(&meaning, &words, Settings { axes: 24, ..Settings::default() }).unwrap();
-    let (before, after) = (precision(&centred(&meaning)), precision(&teacher.vectors));
+    let (before, after) = (precision(&centered(&meaning)), precision(&teacher.vectors));
     assert!(after > before + 0.05 && after > 0.9, "{before} {after}");
     let same =
         (0..600).flat_map(|n| teacher.neighbours(n).iter().map(move |o| n % TOPICS == *o as usize % TOPICS));
@@ -50,18 +52,18 @@ fn a_teacher_sees_topics_better_than_what_it_was_made_of() {
 }
 
 #[test]
-fn words_that_tell_nothing_count_little() {
-    let weight = |telling| {
-        let (meaning, words) = views(600, telling);
+fn words_without_signal_have_a_low_weight() {
+    let weight = |signal| {
+        let (meaning, words) = views(600, signal);
         Teacher::learn(&meaning, &words, Settings::default()).unwrap().weight()
     };
     assert!(weight(0.0) < 0.1 && weight(1.0) > weight(0.0) + 0.1, "{} {}", weight(0.0), weight(1.0));
 }
 
 #[test]
-fn neighbours_are_mutual_and_never_oneself() {
+fn neighbors_are_mutual_and_exclude_the_dialogue_itself() {
     let (meaning, _) = views(300, 1.0);
-    let lists = neighbors::mutual(&centred(&meaning), 5);
+    let lists = neighbors::mutual(&centered(&meaning), 5);
     for (n, list) in lists.iter().enumerate() {
         assert!(list.len() <= 5 && !list.contains(&(n as u32)));
         assert!(list.iter().all(|o| lists[*o as usize].contains(&(n as u32))));
@@ -69,8 +71,8 @@ fn neighbours_are_mutual_and_never_oneself() {
 }
 
 #[test]
-fn too_few_dialogues_are_told() {
+fn too_few_dialogues_are_an_error() {
     let (meaning, words) = views(20, 1.0);
     let error = Teacher::learn(&meaning, &words, Settings::default()).err().unwrap();
-    assert!(error.to_string().contains("are alike: 20"), "{error}");
+    assert!(error.to_string().contains("to train a teacher: 20"), "{error}");
 }

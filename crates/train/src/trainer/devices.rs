@@ -1,9 +1,10 @@
-//! One step on several devices.
+//! Data parallelism: one step on several devices.
 //!
-//! Each device has the encoder, and computes the hidden states of some of the sequences. They come together on the first,
-//! where they are compared with each other and what they cost is computed, as of any step; what the cost asks of each
-//! state goes back to the device that it came from, and the gradients come from there. So no objective knows of devices,
-//! and examples that are compared with each other still are, however many devices they were computed on.
+//! Each device has a copy of the encoder and computes the hidden states of some sequences. The first device gathers the
+//! states and computes the loss over the whole batch. The gradients of the states then return to their devices for the
+//! backward pass, and the first device adds up the parameter gradients.
+//!
+//! Objectives therefore need no code for devices, and in-batch negatives come from all devices.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -19,17 +20,17 @@ use turnwise_core::{
     random::mixed,
 };
 
-/// The same encoder on each device.
+/// Copies of the encoder on several devices.
 pub(super) struct Devices<'a> {
-    /// Where the parameters are changed.
+    /// The encoder whose parameters the optimizer updates.
     pub(super) first: &'a Trainable,
-    /// What follows it.
+    /// Copies, which get the parameters of the first.
     pub(super) others: &'a [Trainable],
 }
 
 impl Devices<'_> {
-    /// Gives the others the parameters of the first.
-    pub(super) fn follow(&self) -> Result<()> {
+    /// Copies the parameters of the first device to the others.
+    pub(super) fn synchronize(&self) -> Result<()> {
         for other in self.others {
             for (from, to) in self.first.parameters().iter().zip(other.parameters()) {
                 let copy = || to.var.set(&from.var.to_device(other.device())?);
@@ -39,55 +40,56 @@ impl Devices<'_> {
         Ok(())
     }
 
-    /// The states of sequences on the first device.
-    pub(super) fn states(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
-        let own = self.on_each(self.shares(packed, chance), |model, share: Share| {
-            model.states(&share.packed, share.chance.as_ref())
+    /// Computes the hidden states of sequences and gathers them on the first device.
+    pub(super) fn states(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
+        let own = self.on_each(self.shares(packed, dropout), |model, share: Share| {
+            model.states(&share.packed, share.dropout.as_ref())
         });
         self.gathered(own?.iter())
     }
 
-    /// What `cost` makes of the states, and the gradients of `parameters`: those of the encoder, and those that `cost` has
-    /// beside.
-    pub(super) fn back(
+    /// Computes the loss and the gradients of `parameters`: those of the encoder and those of the objective's layers.
+    ///
+    /// `loss` maps the hidden states to the loss.
+    pub(super) fn backward(
         &self,
         packed: &Packed,
-        chance: Option<&DropoutConfig>,
+        dropout: Option<&DropoutConfig>,
         parameters: &[Parameter],
-        cost: impl Fn(&Tensor) -> Candle<Tensor>,
+        loss: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
-        let shares = self.shares(packed, chance);
+        let shares = self.shares(packed, dropout);
         let passes = self.on_each(shares.iter().collect(), |model, share: &Share| {
-            model.run(&share.packed, share.chance.as_ref())
+            model.run(&share.packed, share.dropout.as_ref())
         })?;
         let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
-        let asked = || {
+        let differentiate = || {
             let states = Var::from_tensor(&states)?;
-            let cost = cost(&states)?;
-            let mut store = cost.backward()?;
+            let loss = loss(&states)?;
+            let mut store = loss.backward()?;
             let of_states = store.remove(&states).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
-            let value = f64::from(cost.to_scalar::<f32>()?);
+            let value = f64::from(loss.to_scalar::<f32>()?);
             Ok((value, of_states, Gradients::take(&mut store, parameters)))
         };
-        let (value, of_states, mut gradients) = asked().map_err(device::error)?;
+        let (value, of_states, mut gradients) = differentiate().map_err(device::error)?;
         let passes = passes.into_iter().zip(&shares).collect();
         for own in self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
-            let asked = of_states.narrow(0, share.rows.start, share.rows.len());
-            let asked = asked.and_then(|asked| asked.to_device(model.device())).map_err(device::error)?;
-            model.back(pass, &asked)?.on(self.first.device()).map_err(device::error)
+            let own = of_states.narrow(0, share.rows.start, share.rows.len());
+            let own = own.and_then(|own| own.to_device(model.device())).map_err(device::error)?;
+            model.backward(pass, &own)?.on(self.first.device()).map_err(device::error)
         })? {
-            // The first parameters are the encoder's; what stands behind them has no part in the states.
+            // The encoder's parameters come first. The states do not depend on the objective's parameters.
             gradients.add(own)?;
         }
         Ok((value, gradients))
     }
 
-    /// What each device computes.
-    fn shares<'p>(&self, packed: &'p Packed, chance: Option<&DropoutConfig>) -> Vec<Share<'p>> {
-        let ranges = cut(packed, 1 + self.others.len());
+    /// Splits a batch into the shares of the devices.
+    fn shares<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Vec<Share<'p>> {
+        let ranges = split(packed, 1 + self.others.len());
         let share = |range: Range<usize>| Share {
             rows: packed.starts[range.start]..packed.starts[range.end],
-            chance: chance.map(|c| match range.start {
+            dropout: dropout.map(|c| match range.start {
                 0 => *c,
                 first => DropoutConfig { key: mixed(c.key, first as u64), ..*c },
             }),
@@ -100,15 +102,15 @@ impl Devices<'_> {
     }
 
     fn gathered<'t>(&self, states: impl Iterator<Item = &'t Tensor>) -> Result<Tensor> {
-        let there = states.map(|states| states.to_device(self.first.device()));
-        let gather = || match there.collect::<Candle<Vec<Tensor>>>()?.as_slice() {
+        let moved = states.map(|states| states.to_device(self.first.device()));
+        let gather = || match moved.collect::<Candle<Vec<Tensor>>>()?.as_slice() {
             [all] => Ok(all.clone()),
             some => Tensor::cat(some, 0),
         };
         gather().map_err(device::error)
     }
 
-    /// Does something with each device's share at the same time.
+    /// Calls `f` with each device's share, in parallel.
     fn on_each<T: Send, R: Send>(
         &self,
         shares: Vec<T>,
@@ -123,29 +125,31 @@ impl Devices<'_> {
             let running: Vec<_> =
                 work.into_iter().map(|(model, share)| scope.spawn(move || f(model, share))).collect();
             let done = running.into_iter().map(|thread| {
-                thread.join().map_err(|_| Error::Internal("a device's thread ended early".to_owned()))?
+                thread.join().map_err(|_| Error::Internal("the thread of a device panicked".to_owned()))?
             });
             done.collect()
         })
     }
 }
 
-/// What one device computes.
+/// Share of a device in a batch.
 struct Share<'p> {
     packed: Cow<'p, Packed>,
-    /// Of the rows of all, its own.
+    /// Its rows among the rows of the whole batch.
     rows: Range<usize>,
-    chance: Option<DropoutConfig>,
+    dropout: Option<DropoutConfig>,
 }
 
-/// Cuts sequences into parts of about as many tokens, one for each device; fewer, where there are fewer sequences.
-fn cut(packed: &Packed, devices: usize) -> Vec<Range<usize>> {
+/// Splits sequences into one range per device, with about the same number of tokens.
+///
+/// There are fewer ranges if there are fewer sequences than devices.
+fn split(packed: &Packed, devices: usize) -> Vec<Range<usize>> {
     let (count, tokens) = (packed.sequences.len(), packed.tokens());
     let devices = devices.min(count).max(1);
     let mut begin = 0;
     (1..=devices)
         .map(|n| {
-            // Everyone has a sequence, and leaves one to each that comes after.
+            // Each device gets at least one sequence.
             let wanted = packed.starts.partition_point(|start| *start < tokens * n / devices);
             let end = wanted.clamp(begin + 1, count - (devices - n));
             let range = begin..if n == devices { count } else { end };
@@ -161,12 +165,12 @@ mod tests {
     use turnwise_encoder::Sequence;
 
     #[test]
-    fn everyone_has_about_as_many_tokens() {
+    fn all_devices_have_about_the_same_number_of_tokens() {
         let packed =
             |lengths: &[usize]| Packed::new(lengths.iter().map(|n| Sequence::new(vec![1; *n])).collect());
-        assert_eq!(cut(&packed(&[4, 4, 4, 4]), 2), [0..2, 2..4]);
-        assert_eq!(cut(&packed(&[20, 1, 1, 1]), 2), [0..1, 1..4]);
-        assert_eq!(cut(&packed(&[1, 1, 1, 20]), 3), [0..2, 2..3, 3..4]);
-        assert_eq!(cut(&packed(&[3, 3]), 5), [0..1, 1..2]);
+        assert_eq!(split(&packed(&[4, 4, 4, 4]), 2), [0..2, 2..4]);
+        assert_eq!(split(&packed(&[20, 1, 1, 1]), 2), [0..1, 1..4]);
+        assert_eq!(split(&packed(&[1, 1, 1, 20]), 3), [0..2, 2..3, 3..4]);
+        assert_eq!(split(&packed(&[3, 3]), 5), [0..1, 1..2]);
     }
 }

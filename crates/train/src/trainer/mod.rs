@@ -1,4 +1,4 @@
-//! One step after the other.
+//! Training loop: computes the steps of a run.
 
 mod devices;
 
@@ -21,45 +21,45 @@ use turnwise_core::{
     random::mixed,
 };
 
-/// How a run goes.
+/// Settings of the training loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Examples a step.
+    /// Batch size: number of examples per step.
     pub batch: usize,
-    /// Parts that a step's examples are computed in, one after the other: less memory, the same step.
+    /// Number of micro-batches per step. More of them need less memory and give the same gradients.
     pub parts: usize,
-    /// The learning rate.
+    /// Peak learning rate.
     pub rate: f64,
-    /// How it goes.
+    /// Learning rate schedule.
     pub schedule: Schedule,
-    /// The optimiser.
+    /// Optimizer settings.
     pub optimizer: optimizer::Settings,
-    /// Gradients that are longer are made as long.
+    /// Maximum gradient norm; `None` disables clipping.
     pub clip: Option<f64>,
-    /// How much of hidden states and of attention is dropped.
+    /// Dropout probability of hidden states and attention weights.
     pub dropout: f32,
-    /// Of everything that looks like chance.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stepped {
-    /// Steps taken, this one included.
+    /// Number of steps taken, including this one.
     pub step: u64,
-    /// What the examples cost on average, before the step.
+    /// Mean loss of the examples, before the update.
     pub loss: f64,
-    /// The learning rate of the step.
+    /// Learning rate of the step.
     pub rate: f64,
-    /// How long the gradient was.
+    /// Gradient norm before clipping.
     pub norm: f64,
-    /// Examples.
+    /// Number of examples.
     pub examples: usize,
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: usize,
 }
 
-/// A run.
+/// Trainer of a model on one objective.
 pub struct Trainer<'a> {
     devices: Devices<'a>,
     objective: &'a dyn Objective,
@@ -71,7 +71,7 @@ pub struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// Begins.
+    /// Creates a trainer at step 0. Returns an error if the data has no examples for the objective.
     pub fn new(
         model: &'a Trainable,
         objective: &'a dyn Objective,
@@ -80,15 +80,15 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self> {
         let examples = objective.examples(data)?;
         if examples.is_empty() {
-            return Err(Error::data(format!("the data hold no example for {}", objective.name())).with_hint(
-                "it needs dialogues of several turns; `turnwise corpus stats` shows what there is",
+            return Err(Error::data(format!("the data has no examples for {}", objective.name())).with_hint(
+                "dialogues with several turns are needed; `turnwise corpus stats` shows the lengths of the dialogues",
             ));
         }
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
         let order = Order::new(examples, plan.seed);
-        let order = match objective.apart() && data.corpora() > 1 {
-            true => order.apart(plan.batch, |place| data.corpus(place.dialogue) as u32),
+        let order = match objective.one_corpus() && data.corpora() > 1 {
+            true => order.by_corpus(plan.batch, |location| data.corpus(location.dialogue) as u32),
             false => order,
         };
         Ok(Trainer {
@@ -102,43 +102,45 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Computes the states of sequences with these as well: the same encoder on other devices.
+    /// Adds copies of the encoder on other devices, which compute a share of each batch.
     pub fn beside(mut self, others: &'a [Trainable]) -> Self {
         self.devices.others = others;
         self
     }
 
-    /// What is trained: the encoder's parameters, then the objective's own.
+    /// Trained parameters: first those of the encoder, then those of the objective.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// The optimiser.
+    /// The optimizer.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
 
-    /// Goes on where a run was after so many steps.
+    /// Restores the optimizer state of a run after `steps` steps.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         self.optimizer.restore(steps, state)
     }
 
-    /// Examples an epoch.
+    /// Number of examples per epoch.
     pub fn examples(&self) -> usize {
         self.order.len()
     }
 
-    /// Takes a step. The first looks at every parameter's gradient; one that is not finite ends the run before anything
-    /// is changed, in any step.
+    /// Runs one training step.
+    ///
+    /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the step
+    /// returns an error and changes no parameter.
     pub fn step(&mut self) -> Result<Stepped> {
         let step = self.optimizer.steps();
-        self.devices.follow()?;
+        self.devices.synchronize()?;
         let Plan { batch, parts, rate, .. } = self.plan;
         let parts = parts.clamp(1, batch.max(1));
         let key = mixed(self.plan.seed, step);
-        let (loss, tokens, gradients) = match parts > 1 && self.objective.whole() {
+        let (loss, tokens, gradients) = match parts > 1 && self.objective.in_batch() {
             true => self.cached(step, parts, key)?,
-            false => self.in_parts(step, parts, key)?,
+            false => self.accumulated(step, parts, key)?,
         };
         if step == 0 {
             gradients.audit(&self.parameters)?;
@@ -156,21 +158,21 @@ impl<'a> Trainer<'a> {
         Ok(Stepped { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
-    /// The examples of the next step as they would be computed, for people: what of the data they are, their tokens, and what
-    /// of those is what.
+    /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their structure.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
-        let places: Vec<[u32; 2]> = examples.iter().map(|(p, _)| [p.dialogue, p.turn]).collect();
+        let locations: Vec<[u32; 2]> = examples.iter().map(|(p, _)| [p.dialogue, p.turn]).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
         let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
         Ok(serde_json::json!({
-            "step": step + 1, "examples": places, "sequences": sequences, "shape": prepared.shape(),
+            "step": step + 1, "examples": locations, "sequences": sequences, "shape": prepared.shape(),
         }))
     }
 
-    /// The examples of a step, part by part: what they cost, their tokens, their gradients.
-    fn in_parts(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
+    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the number of tokens and the
+    /// gradients.
+    fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
         let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
         for part in 0..parts {
@@ -179,76 +181,80 @@ impl<'a> Trainer<'a> {
             let mut examples: Vec<_> = range.map(|n| self.order.at(first + n as u64)).collect();
             let prepared = self.objective.prepare(self.data, &mut examples)?;
             tokens += prepared.packed().tokens();
-            // What a part counts in the mean of the step.
+            // Weight of the micro-batch in the mean over the step.
             let share = prepared.count() as f64 / batch as f64;
-            let chance = self.chance(mixed(key, part as u64));
-            let (cost, own) =
-                self.devices.back(prepared.packed(), chance.as_ref(), &self.parameters, |states| {
+            let dropout = self.dropout(mixed(key, part as u64));
+            let (part_loss, own) =
+                self.devices.backward(prepared.packed(), dropout.as_ref(), &self.parameters, |states| {
                     prepared.loss(states)? * share
                 })?;
-            loss += cost;
+            loss += part_loss;
             match &mut gradients {
                 None => gradients = Some(own),
                 Some(sum) => sum.add(own)?,
             }
         }
-        let gradients = gradients.ok_or_else(|| Error::Internal("a step without examples".to_owned()))?;
+        let gradients = gradients.ok_or_else(|| Error::Internal("the step has no examples".to_owned()))?;
         Ok((loss, tokens, gradients))
     }
 
-    /// The same where examples are compared with each other (GradCache): the means of all sequences are computed part by
-    /// part and kept without their graph; what the loss asks of each mean is then taken back through its part, computed
-    /// again. The memory is that of a part, the gradients are those of the whole.
+    /// Computes a step with in-batch negatives in micro-batches (GradCache).
+    ///
+    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss gives
+    /// the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates them. The memory
+    /// is that of one micro-batch; the gradients are those of the whole batch.
     fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch as u64;
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
         let pooled_loss = prepared.pooled_loss().ok_or_else(|| {
-            Error::input(format!("the examples of {} cannot be computed in parts", self.objective.name()))
-                .with_hint("leave --parts out")
+            Error::input(format!("{} does not support --parts above 1", self.objective.name()))
+                .with_hint("omit --parts")
         })?;
         let share = prepared.count() as f64 / batch as f64;
         let sequences = &prepared.packed().sequences;
         let count = sequences.len();
-        let cut: Vec<Packed> = (0..parts)
+        let micro_batches: Vec<Packed> = (0..parts)
             .map(|part| Packed::new(sequences[count * part / parts..count * (part + 1) / parts].to_vec()))
             .filter(|packed| !packed.sequences.is_empty())
             .collect();
-        let chance = |part: usize| self.chance(mixed(key, part as u64));
-        let kept = cut.iter().enumerate().map(|(part, packed)| {
-            let states = self.devices.states(packed, chance(part).as_ref())?;
+        let dropout = |part: usize| self.dropout(mixed(key, part as u64));
+        let embeddings = micro_batches.iter().enumerate().map(|(part, packed)| {
+            let states = self.devices.states(packed, dropout(part).as_ref())?;
             Ok(means(&states, packed).map_err(device::error)?.detach())
         });
-        let kept = kept.collect::<Result<Vec<Tensor>>>()?;
-        let asked = || -> candle_core::Result<_> {
-            let all = Var::from_tensor(&Tensor::cat(&kept, 0)?)?;
+        let embeddings = embeddings.collect::<Result<Vec<Tensor>>>()?;
+        let differentiate = || -> candle_core::Result<_> {
+            let all = Var::from_tensor(&Tensor::cat(&embeddings, 0)?)?;
             let loss: Tensor = (pooled_loss.loss_of(&all)? * share)?;
             let mut store = loss.backward()?;
             let of_means = store.remove(&all).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
             Ok((f64::from(loss.to_scalar::<f32>()?), of_means, Gradients::take(&mut store, &self.parameters)))
         };
-        let (loss, of_means, mut gradients) = asked().map_err(device::error)?;
+        let (loss, of_means, mut gradients) = differentiate().map_err(device::error)?;
         let mut row = 0;
-        for (part, packed) in cut.iter().enumerate() {
+        for (part, packed) in micro_batches.iter().enumerate() {
             let rows = packed.sequences.len();
-            let (_, own) = self.devices.back(packed, chance(part).as_ref(), &self.parameters, |states| {
-                (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
-            })?;
+            let (_, own) =
+                self.devices.backward(packed, dropout(part).as_ref(), &self.parameters, |states| {
+                    (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
+                })?;
             gradients.add(own)?;
             row += rows;
         }
         Ok((loss, prepared.packed().tokens(), gradients))
     }
 
-    fn chance(&self, key: u64) -> Option<DropoutConfig> {
-        let dropout = self.plan.dropout;
-        (dropout > 0.0).then_some(DropoutConfig { hidden: dropout, attention: dropout, key })
+    /// Dropout configuration for a seed.
+    fn dropout(&self, key: u64) -> Option<DropoutConfig> {
+        let probability = self.plan.dropout;
+        (probability > 0.0).then_some(DropoutConfig { hidden: probability, attention: probability, key })
     }
 }
 
 fn not_finite(step: u64, loss: f64) -> Error {
-    Error::data(format!("step {} was not taken: its loss is {loss}, or its gradient is not finite", step + 1))
-        .with_hint("try a smaller learning rate; the weights are those of the step before")
+    Error::data(format!("stopped before step {}: the loss ({loss}) or the gradient is not finite", step + 1))
+        .with_hint("try a lower learning rate; the weights of the previous step are unchanged")
 }
 
 #[cfg(test)]

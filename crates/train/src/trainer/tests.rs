@@ -1,10 +1,10 @@
-//! Whole runs on a small network.
+//! Complete runs with a small network.
 
 use candle_core::{DType, Device};
 
 use super::*;
 use crate::{
-    data::Said,
+    data::TurnTokens,
     model::Freezing,
     objectives::{Dial2vec, DialogueCse, Matching, NextTurn, Places, Relevance, SimCse, Turns, Words},
     schedule,
@@ -15,18 +15,18 @@ fn network() -> Network {
     Network::random(small_shape(), 2, 60, 64, 3)
 }
 
-/// Dialogues about one of ten things each, so that there is something to be learned.
+/// Dialogues about ten topics, so that the objectives can learn something.
 fn data() -> TrainingSet {
     data_in(None)
 }
 
 fn data_in(folder: Option<&std::path::Path>) -> TrainingSet {
-    let said = |dialogue: u32, turn: u32| Said {
+    let turn = |dialogue: u32, turn: u32| TurnTokens {
         speaker: turn % 2,
-        part: turn % 2,
+        role: turn % 2,
         ids: (0..4).map(|i| 10 + (dialogue % 10) * 5 + (dialogue * 3 + turn * 2 + i * 7) % 5).collect(),
     };
-    let dialogues = (0..30).map(|d| (0..5).map(|t| said(d, t)).collect()).collect();
+    let dialogues = (0..30).map(|d| (0..5).map(|t| turn(d, t)).collect()).collect();
     TrainingSet::of(dialogues, vec![1], vec![2], folder)
 }
 
@@ -66,7 +66,7 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
 }
 
 #[test]
-fn every_objective_learns() {
+fn the_loss_of_every_objective_decreases() {
     let data = data();
     for objective in objectives(&data) {
         let model = trainable(0);
@@ -81,7 +81,7 @@ fn every_objective_learns() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_the_run_that_was_not_interrupted() {
+fn a_resumed_run_equals_an_uninterrupted_run() {
     let data = data();
     for objective in objectives(&data) {
         let numbers = |trainer: &Trainer| -> Vec<Vec<f32>> {
@@ -96,27 +96,27 @@ fn a_run_that_goes_on_is_the_run_that_was_not_interrupted() {
         let (middle, state) = (numbers(&whole), whole.optimizer().state().unwrap());
         let rest: Vec<Stepped> = (0..6).map(|_| whole.step().unwrap()).collect();
         let end = numbers(&whole);
-        // The objective's own parameters are shared with the first run: they are set as well.
+        // Both runs share the objective's own parameters, so these are reset, too.
         let model = trainable(1);
         let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
         again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
         again.restore(6, state).unwrap();
-        let gone_on: Vec<Stepped> = (0..6).map(|_| again.step().unwrap()).collect();
-        assert_eq!(gone_on, rest, "{}", objective.name());
+        let resumed: Vec<Stepped> = (0..6).map(|_| again.step().unwrap()).collect();
+        assert_eq!(resumed, rest, "{}", objective.name());
         assert_eq!(numbers(&again), end, "{}", objective.name());
         objective.heads().iter().zip(heads).for_each(|(h, numbers)| h.set(numbers).unwrap());
     }
 }
 
 #[test]
-fn parts_and_devices_make_the_same_step() {
+fn parts_and_devices_do_not_change_the_step() {
     let data = data();
     for objective in objectives(&data) {
         let before: Vec<Vec<f32>> = objective.heads().iter().map(|h| h.numbers().unwrap()).collect();
         let run = |parts, devices: usize| {
             objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
             let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
-            // Sums are made in other orders: where a gradient is next to nothing, that must not decide a step's direction.
+            // The sums have a different order. A large epsilon keeps rounding errors of tiny gradients out of the update.
             let mut plan = plan(0.0, parts);
             plan.optimizer.epsilon = 1e-3;
             let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
@@ -142,7 +142,7 @@ fn parts_and_devices_make_the_same_step() {
 }
 
 #[test]
-fn nothing_is_changed_by_a_step_that_cannot_be_computed() {
+fn a_step_with_a_loss_that_is_not_finite_changes_nothing() {
     let data = data();
     let mut objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
     objective.temperature = 1e-42;
@@ -154,14 +154,14 @@ fn nothing_is_changed_by_a_step_that_cannot_be_computed() {
 }
 
 #[test]
-fn data_without_examples_are_named() {
+fn data_without_examples_is_an_error() {
     let data = TrainingSet::of(vec![], vec![1], vec![2], None);
     let model = trainable(0);
     let error = Trainer::new(&model, &SimCse::default(), &data, plan(0.0, 1)).err().unwrap();
     assert!(error.to_string().contains("simcse"), "{error}");
 }
 
-/// Losses to the bit, and what was learned.
+/// Returns the bits of the losses and the final parameters.
 fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>>) {
     let model = trainable(1);
     let mut trainer = Trainer::new(&model, objective, data, plan(0.1, 1)).unwrap();
@@ -170,7 +170,7 @@ fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>
 }
 
 #[test]
-fn what_is_learned_from_a_file_is_what_is_learned_from_memory() {
+fn training_from_a_file_equals_training_from_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (memory, file) = (data(), data_in(Some(folder.path())));
     for (of_memory, of_file) in objectives(&memory).into_iter().zip(objectives(&file)) {

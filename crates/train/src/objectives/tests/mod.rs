@@ -1,4 +1,5 @@
-//! Each objective against its formula written out, tokens by tokens, in 64 bits; and its gradient against differences.
+//! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its gradient
+//! with finite differences.
 
 mod places;
 mod rivals;
@@ -7,7 +8,7 @@ use candle_core::{DType, Device, Tensor, Var};
 
 use super::*;
 use crate::{
-    data::Said,
+    data::TurnTokens,
     ops::tests::numbers,
     teacher::{self, Teacher},
 };
@@ -19,15 +20,15 @@ fn data() -> TrainingSet {
     of(dialogues())
 }
 
-fn of(dialogues: Vec<Vec<Said>>) -> TrainingSet {
+fn of(dialogues: Vec<Vec<TurnTokens>>) -> TrainingSet {
     TrainingSet::of(dialogues, vec![1], vec![2], None)
 }
 
-fn dialogues() -> Vec<Vec<Said>> {
-    let dialogue = |seed: u32, turns: u32| -> Vec<Said> {
-        let turn = |t: u32| Said {
+fn dialogues() -> Vec<Vec<TurnTokens>> {
+    let dialogue = |seed: u32, turns: u32| -> Vec<TurnTokens> {
+        let turn = |t: u32| TurnTokens {
             speaker: t % 2,
-            part: t % 2,
+            role: t % 2,
             ids: (0..1 + (seed * 3 + t * 5) % 4).map(|i| 10 + (seed * 31 + t * 7 + i) % 40).collect(),
         };
         (0..turns).map(turn).collect()
@@ -35,9 +36,9 @@ fn dialogues() -> Vec<Vec<Said>> {
     (0..6).map(|n| dialogue(n, 3 + n)).collect()
 }
 
-fn examples(objective: &dyn Objective, data: &TrainingSet, places: &[usize]) -> Vec<(Place, Random)> {
+fn examples(objective: &dyn Objective, data: &TrainingSet, locations: &[usize]) -> Vec<(Location, Random)> {
     let all = objective.examples(data).unwrap();
-    places.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
+    locations.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
 }
 
 fn rows(states: &Tensor) -> Vec<Vec<f64>> {
@@ -63,7 +64,7 @@ fn mean<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     sum.iter().map(|s| s / count).collect()
 }
 
-/// `left · rightᵀ · right`, each score through `f(i, j)`.
+/// `f(left · rightᵀ) · right`, with `f(i, j, score)` applied to each score.
 fn matched(left: &[Vec<f64>], right: &[Vec<f64>], f: impl Fn(usize, usize, f64) -> f64) -> Vec<Vec<f64>> {
     let of = |i: usize| {
         let mut sum = vec![0.0; WIDTH];
@@ -76,18 +77,18 @@ fn matched(left: &[Vec<f64>], right: &[Vec<f64>], f: impl Fn(usize, usize, f64) 
     (0..left.len()).map(of).collect()
 }
 
-fn nt_xent(likenesses: &[f64], temperature: f64) -> f64 {
-    let sum: f64 = likenesses.iter().map(|l| (l / temperature).exp()).sum();
-    -((likenesses[0] / temperature).exp() / sum).ln()
+fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
+    let sum: f64 = similarities.iter().map(|l| (l / temperature).exp()).sum();
+    -((similarities[0] / temperature).exp() / sum).ln()
 }
 
-/// The loss, after its gradient was compared with differences.
+/// Returns the loss and the states, after a comparison of the gradient with finite differences.
 fn checked(prepared: &dyn Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed().tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
     let loss = prepared.loss(&states).unwrap();
     let gradients = loss.backward().unwrap();
-    // In 64 bits, where a small step can be told.
+    // In f64, so that a small step is not lost to rounding.
     let at =
         |t: &Tensor| prepared.loss(&t.to_dtype(DType::F64).unwrap()).unwrap().to_scalar::<f64>().unwrap();
     let compared = |var: &Var, set: &dyn Fn(&Tensor) -> f64, step: f64| {
@@ -106,7 +107,7 @@ fn checked(prepared: &dyn Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>)
     };
     compared(&states, &at, 1e-6);
     for head in heads {
-        // A variable is f32: a step that it can tell.
+        // Variables are f32, so they need a larger step.
         let before = head.numbers().unwrap();
         let set = |t: &Tensor| {
             head.var.set(&t.to_dtype(DType::F32).unwrap()).unwrap();
@@ -119,7 +120,7 @@ fn checked(prepared: &dyn Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>)
 }
 
 #[test]
-fn dialoguecse_is_its_formula() {
+fn dialoguecse_equals_its_formula() {
     let data = data();
     for turns in [Turns::Mean, Turns::Weighted] {
         let mut objective = DialogueCse::new(turns, WIDTH, 7, &Device::Cpu).unwrap();
@@ -130,9 +131,9 @@ fn dialoguecse_is_its_formula() {
         let of = |n: usize| states[packed.rows(n)].to_vec();
         let (mut sequence, mut sum) = (0, 0.0);
         for n in [0, 5, 11] {
-            let place = objective.examples(&data).unwrap()[n];
-            let contexts = 3.min(data.dialogue(place.dialogue).unwrap().len() - 1);
-            let likenesses: Vec<f64> = (0..3)
+            let location = objective.examples(&data).unwrap()[n];
+            let contexts = 3.min(data.dialogue(location.dialogue).unwrap().len() - 1);
+            let similarities: Vec<f64> = (0..3)
                 .map(|candidate| {
                     let response = of(sequence + contexts + candidate);
                     let refined: Vec<Vec<f64>> = (0..contexts)
@@ -149,7 +150,7 @@ fn dialoguecse_is_its_formula() {
                     cosine(&mean(&response), &seen)
                 })
                 .collect();
-            sum += nt_xent(&likenesses, 0.1);
+            sum += nt_xent(&similarities, 0.1);
             sequence += contexts + 3;
         }
         assert_eq!(sequence, packed.sequences.len());
@@ -157,7 +158,7 @@ fn dialoguecse_is_its_formula() {
     }
 }
 
-/// What the turns count.
+/// Weights of the context turns.
 fn weights(refined: &[Vec<f64>], heads: &[Parameter]) -> Vec<f64> {
     let [inner, bias, outer] = heads else { return vec![1.0 / refined.len() as f64; refined.len()] };
     let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
@@ -173,7 +174,7 @@ fn weights(refined: &[Vec<f64>], heads: &[Parameter]) -> Vec<f64> {
 }
 
 #[test]
-fn dial2vec_is_its_formula() {
+fn dial2vec_equals_its_formula() {
     let data = data();
     for (window, as_coded, max_tokens) in [(10, false, 512), (1, false, 512), (10, true, 512), (2, false, 14)]
     {
@@ -185,18 +186,18 @@ fn dial2vec_is_its_formula() {
             .iter()
             .map(|(_, random)| if as_coded { 0 } else { random.clone().below(2) as u32 })
             .collect();
-        let dialogues: Vec<Vec<Said>> =
+        let dialogues: Vec<Vec<TurnTokens>> =
             examples.iter().map(|(p, _)| data.dialogue(p.dialogue).unwrap().into_owned()).collect();
         let prepared = objective.prepare(&data, &mut examples).unwrap();
         let (loss, states) = checked(prepared.as_ref(), &[]);
         let packed = prepared.packed();
         let mut sum = 0.0;
         for (n, dialogue) in dialogues.iter().enumerate() {
-            let mut likenesses = [Vec::new(), Vec::new()];
+            let mut similarities = [Vec::new(), Vec::new()];
             for sample in 0..3 {
                 let sequence = &packed.sequences[3 * n + sample];
                 let states = &states[packed.rows(3 * n + sample)];
-                // Which turn a token is of: separators end turns.
+                // Turn of each token: a separator ends a turn.
                 let mut turn = 0;
                 let turns: Vec<usize> = sequence.ids[1..]
                     .iter()
@@ -215,10 +216,10 @@ fn dial2vec_is_its_formula() {
                     let seen = matched(&other, &own, |i, j, c| {
                         if other_turns[i].abs_diff(own_turns[j]) > window { 0.0 } else { c }
                     });
-                    likenesses[usize::from(side)].push(cosine(&mean(&own), &mean(&seen)));
+                    similarities[usize::from(side)].push(cosine(&mean(&own), &mean(&seen)));
                 }
             }
-            sum += likenesses.iter().map(|l| nt_xent(l, 0.2)).sum::<f64>();
+            sum += similarities.iter().map(|l| nt_xent(l, 0.2)).sum::<f64>();
         }
         let expected = sum / 2.0 * if as_coded { 1.0 / 3.0 } else { 1.0 };
         assert!((loss - expected).abs() < 2e-4 * loss.abs().max(1.0), "{window}: {loss} {expected}");
@@ -226,7 +227,7 @@ fn dial2vec_is_its_formula() {
 }
 
 #[test]
-fn the_other_speaker_says_what_was_said_in_that_part() {
+fn negative_turns_come_from_the_same_role() {
     let data = data();
     let objective = Dial2vec::new(&data).unwrap();
     let mut examples = examples(&objective, &data, &[4]);
@@ -235,11 +236,11 @@ fn the_other_speaker_says_what_was_said_in_that_part() {
     let prepared = objective.prepare(&data, &mut examples).unwrap();
     for sequence in &prepared.packed().sequences[1..] {
         let turns: Vec<&[u32]> = sequence.ids[1..].split(|id| *id == 2).take(dialogue.len()).collect();
-        for (said, ids) in dialogue.iter().zip(turns) {
-            match said.speaker == kept {
-                true => assert_eq!(said.ids, ids),
+        for (turn, ids) in dialogue.iter().zip(turns) {
+            match turn.speaker == kept {
+                true => assert_eq!(turn.ids, ids),
                 false => {
-                    assert!(dialogues().iter().flatten().any(|s| s.part == said.part && s.ids == ids))
+                    assert!(dialogues().iter().flatten().any(|t| t.role == turn.role && t.ids == ids))
                 }
             }
         }
@@ -247,7 +248,7 @@ fn the_other_speaker_says_what_was_said_in_that_part() {
 }
 
 #[test]
-fn simcse_is_its_formula_and_leaves_out_what_is_said_twice() {
+fn simcse_equals_its_formula_and_ignores_duplicates() {
     let mut dialogues = dialogues();
     dialogues[0][1] = dialogues[0][0].clone();
     let data = of(dialogues);
@@ -257,29 +258,29 @@ fn simcse_is_its_formula_and_leaves_out_what_is_said_twice() {
     let packed = prepared.packed();
     let of = |n: usize| mean(&states[packed.rows(n)]);
     let row = |a: usize| {
-        let mut likenesses = vec![cosine(&of(a), &of(a + 3))];
+        let mut similarities = vec![cosine(&of(a), &of(a + 3))];
         // The first two are the same utterance.
         let others = (0..3).filter(|b| *b != a && a.max(*b) == 2);
-        likenesses.extend(others.map(|b| cosine(&of(a), &of(b + 3))));
-        nt_xent(&likenesses, 0.5)
+        similarities.extend(others.map(|b| cosine(&of(a), &of(b + 3))));
+        nt_xent(&similarities, 0.5)
     };
     let expected = (0..3).map(row).sum::<f64>() / 3.0;
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
 }
 
-/// A teacher of forty dialogues, two of a kind.
+/// A teacher of forty dialogues, with two dialogues per topic.
 fn teacher() -> Teacher {
-    taught_by([1, 2], 0.3)
+    noisy_teacher([1, 2], 0.3)
 }
 
-/// A teacher of forty dialogues whose views have this much of chance in them.
-fn taught_by(seeds: [u64; 2], chance: f32) -> Teacher {
+/// A teacher of forty dialogues whose views have noise of this level.
+fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);
         let noise: Vec<Vec<f32>> = numbers((40, dim), seed).to_vec2().unwrap();
         for (n, noise) in noise.iter().enumerate() {
             let row =
-                noise.iter().enumerate().map(|(c, v)| chance * v + if c == n / 2 % dim { 1.0 } else { 0.0 });
+                noise.iter().enumerate().map(|(c, v)| level * v + if c == n / 2 % dim { 1.0 } else { 0.0 });
             vectors.push(&row.collect::<Vec<f32>>());
         }
         vectors
@@ -289,28 +290,29 @@ fn taught_by(seeds: [u64; 2], chance: f32) -> Teacher {
 }
 
 #[test]
-fn who_is_sure_teaches_more_often() {
+fn a_confident_teacher_gets_more_examples() {
     let group = |teacher| Group { teacher, known: (0..40).collect() };
-    let (sure, unsure) = (taught_by([1, 2], 0.1), taught_by([3, 4], 30.0));
+    let (sure, unsure) = (noisy_teacher([1, 2], 0.1), noisy_teacher([3, 4], 30.0));
     let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powf(1.5));
     assert!(often > 2.0 * seldom, "{often} {seldom}");
     let objective = Neighbours::new(vec![group(sure), group(unsure)]);
-    let places = objective.examples(&data()).unwrap();
-    let of = |turn: u32| places.iter().filter(|p| p.turn == turn).map(|p| p.dialogue).collect::<Vec<u32>>();
+    let locations = objective.examples(&data()).unwrap();
+    let of =
+        |turn: u32| locations.iter().filter(|p| p.turn == turn).map(|p| p.dialogue).collect::<Vec<u32>>();
     let (first, second) = (of(0), of(1));
     assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
     assert_eq!(first.len() + second.len(), 80);
-    // Of who is asked often all, none twice more than another; of who is asked seldom those that lie evenly.
+    // The confident teacher uses each dialogue once or twice. The other one uses evenly spaced dialogues.
     assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
-    // Alone, each comes once.
-    let alone = Neighbours::new(vec![group(taught_by([1, 2], 0.1))]).examples(&data()).unwrap();
+    // A single teacher uses each dialogue once.
+    let alone = Neighbours::new(vec![group(noisy_teacher([1, 2], 0.1))]).examples(&data()).unwrap();
     assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
 
 #[test]
-fn neighbours_is_its_formula() {
+fn neighbours_equals_its_formula() {
     let data = of((0..40).map(|n| dialogues()[n % 6].clone()).collect());
     let known: Vec<u32> = (0..40).rev().collect();
     let (mut objective, taught) = (Neighbours::new(vec![Group { teacher: teacher(), known }]), teacher());
@@ -319,46 +321,46 @@ fn neighbours_is_its_formula() {
         objective.prepare(&data, &mut examples(&objective, &data, &[3, 8, 20, 31, 7, 2, 9, 11])).unwrap();
     let (loss, states) = checked(prepared.as_ref(), &[]);
     let packed = prepared.packed();
-    // The first is followed by what is near it, and nobody comes twice.
+    // The batch contains neighbors of the first dialogue, and no dialogue twice.
     let near = taught.neighbours(3);
     assert!(!near.is_empty() && packed.sequences.len() == 8);
     let shape = prepared.shape();
     let given: Vec<f64> = shape["taught"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
-    let likest = near.iter().map(|n| f64::from(taught.likeness(3, *n as usize))).fold(f64::MIN, f64::max);
+    let highest = near.iter().map(|n| f64::from(taught.likeness(3, *n as usize))).fold(f64::MIN, f64::max);
     assert!(
         given[1..8]
             .iter()
             .any(|v| near.iter().any(|n| (v - f64::from(taught.likeness(3, *n as usize))).abs() < 1e-6))
     );
-    assert!(given[1..8].iter().all(|v| *v <= likest + 1e-6));
-    // The sequence is the dialogue that has this number, its turns each closed, cut off.
+    assert!(given[1..8].iter().all(|v| *v <= highest + 1e-6));
+    // The sequence is the dialogue with this number, with a separator after each turn, truncated.
     let whole: Vec<u32> =
         data.dialogue(36).unwrap().iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
     assert_eq!(packed.sequences[0].ids, [&[1][..], &whole].concat()[..9]);
     let means: Vec<Vec<f64>> = (0..8).map(|n| mean(&states[packed.rows(n)])).collect();
     let mut sum = 0.0;
     for a in 0..8 {
-        let shares = |score: &dyn Fn(usize) -> f64| {
+        let softmax = |score: &dyn Fn(usize) -> f64| {
             let powers: Vec<f64> =
                 (0..8).map(|b| if a == b { 0.0 } else { (score(b) / 0.3).exp() }).collect();
             let all: f64 = powers.iter().sum();
             powers.into_iter().map(move |p| p / all).collect::<Vec<f64>>()
         };
-        let (teacher, own) = (shares(&|b| given[a * 8 + b]), shares(&|b| cosine(&means[a], &means[b])));
+        let (teacher, own) = (softmax(&|b| given[a * 8 + b]), softmax(&|b| cosine(&means[a], &means[b])));
         sum -= teacher.iter().zip(&own).filter(|(t, _)| **t > 0.0).map(|(t, o)| t * o.ln()).sum::<f64>();
     }
     assert!((loss - sum / 8.0).abs() < 1e-4, "{loss} {}", sum / 8.0);
 }
 
 #[test]
-fn context_is_what_is_nearest_on_both_sides() {
+fn the_context_is_the_nearest_turns_on_both_sides() {
     let data = data();
     let objective = DialogueCse::new(Turns::Mean, WIDTH, 7, &Device::Cpu).unwrap();
-    // The third turn of the last dialogue: two before it, one behind it.
-    let place = Place { dialogue: 5, turn: 2 };
-    let prepared = objective.prepare(&data, &mut [(place, Random::new(1, 1))]).unwrap();
-    let said = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);
+    // The third turn of the last dialogue: two turns before it and one after it.
+    let location = Location { dialogue: 5, turn: 2 };
+    let prepared = objective.prepare(&data, &mut [(location, Random::new(1, 1))]).unwrap();
+    let turn = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);
     let got = &prepared.packed().sequences;
-    assert_eq!(got[..4], [said(0), said(1), said(3), said(2)]);
+    assert_eq!(got[..4], [turn(0), turn(1), turn(3), turn(2)]);
     assert_eq!(got.len(), 3 + 10);
 }

@@ -1,15 +1,16 @@
-//! Who says it, and where.
+//! The `places` objective.
 
 use super::{rivals::trainable, *};
 
 #[test]
-fn an_utterance_is_drawn_to_where_those_of_its_place_lie() {
+fn places_equals_its_formula() {
     let data = data();
     let model = trainable(0);
     let places = Places::new(&model, &data, 16, 3).unwrap();
-    // Every turn of the dialogues has told where its place lies.
+    // The prototypes come from all turns of the dialogues.
     let all = places.examples(&data).unwrap();
-    let mut every: Vec<(Place, Random)> = all.iter().map(|place| (*place, Random::new(1, 1))).collect();
+    let mut every: Vec<(Location, Random)> =
+        all.iter().map(|location| (*location, Random::new(1, 1))).collect();
     let whole = places.prepare(&data, &mut every).unwrap();
     let now = rows(&model.states(whole.packed(), None).unwrap());
     let unit = |row: &[f64]| -> Vec<f64> {
@@ -17,16 +18,16 @@ fn an_utterance_is_drawn_to_where_those_of_its_place_lie() {
         row.iter().map(|v| v / length).collect()
     };
     let vectors: Vec<Vec<f64>> = (0..all.len()).map(|n| unit(&mean(&now[whole.packed().rows(n)]))).collect();
-    // First and second, then last, last but one, between; the other speaker's five further on.
-    let of = |place: &Place| {
-        let turns = data.dialogue(place.dialogue).unwrap().len() as u32;
-        let at = match place.turn {
+    // Positions: first, second, last, second to last, middle. The second role has the next five classes.
+    let of = |location: &Location| {
+        let turns = data.dialogue(location.dialogue).unwrap().len() as u32;
+        let at = match location.turn {
             turn @ (0 | 1) => turn,
             turn if turn + 1 == turns => 2,
             turn if turn + 2 == turns => 3,
             _ => 4,
         };
-        (5 * (place.turn % 2) + at) as usize
+        (5 * (location.turn % 2) + at) as usize
     };
     let middle = mean(&vectors);
     let mut directions = vec![vec![0.0; WIDTH]; 15];

@@ -1,4 +1,4 @@
-//! The papers' rivals, what answers, and what stands beside others.
+//! Baselines of the papers, response selection, and auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};
@@ -15,22 +15,22 @@ fn through(heads: &[Parameter], x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
 }
 
 #[test]
-fn responses_and_siamese_networks_are_their_formulas() {
+fn responses_and_siamese_networks_equal_their_formulas() {
     let mut dialogues = dialogues();
-    // Said twice: no wrong response to the other's context.
+    // Identical responses are not negatives of each other.
     dialogues[5][1] = dialogues[4][1].clone();
     let data = of(dialogues.clone());
     for matching in [Matching::Cosine, Matching::Layer, Matching::Perceptron] {
         let mut objective = NextTurn::new(matching, WIDTH, 7, &Device::Cpu).unwrap();
-        // Away from the bend of ReLU, which a step would cross.
+        // Move the activations away from the kink of ReLU, which a finite difference could cross.
         let biases = objective.heads.iter().filter(|head| head.name.ends_with("0.bias"));
         biases.for_each(|bias| bias.set(vec![1.0; WIDTH]).unwrap());
         (objective.temperature, objective.context) = (0.5, 2);
-        let places = [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| Place { dialogue, turn });
-        let mut drawn = places.map(|place| (place, Random::new(1, 1)));
+        let locations = [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| Location { dialogue, turn });
+        let mut drawn = locations.map(|location| (location, Random::new(1, 1)));
         let prepared = objective.prepare(&data, &mut drawn).unwrap();
         let packed = prepared.packed();
-        // The two turns before the fifth, each closed; the fifth.
+        // The context is the two turns before the fifth turn, each with a separator. The response is the fifth turn.
         let before: Vec<u32> =
             dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
         assert_eq!(packed.sequences[2].ids, [&[1][..], &before].concat());
@@ -53,18 +53,18 @@ fn responses_and_siamese_networks_are_their_formulas() {
                 }
             }
         };
-        let asked = |own: usize, score: &dyn Fn(usize) -> f64| {
+        let loss_of = |own: usize, score: &dyn Fn(usize) -> f64| {
             let others = (0..4).filter(|n| *n != own && !(own < 2 && *n < 2));
             nt_xent(&std::iter::once(own).chain(others).map(score).collect::<Vec<f64>>(), 0.5)
         };
-        let there: f64 = (0..4).map(|n| asked(n, &|r| score(n, r))).sum::<f64>() / 4.0;
-        let back: f64 = (0..4).map(|n| asked(n, &|c| score(c, n))).sum::<f64>() / 4.0;
-        let expected = if matching == Matching::Cosine { f64::midpoint(there, back) } else { there };
+        let forward: f64 = (0..4).map(|n| loss_of(n, &|r| score(n, r))).sum::<f64>() / 4.0;
+        let reverse: f64 = (0..4).map(|n| loss_of(n, &|c| score(c, n))).sum::<f64>() / 4.0;
+        let expected = if matching == Matching::Cosine { f64::midpoint(forward, reverse) } else { forward };
         assert!((loss - expected).abs() < 1e-4, "{matching:?}: {loss} {expected}");
     }
 }
 
-/// A network as wide as the tests' states, of 50 words.
+/// A network with hidden size `WIDTH` and a vocabulary of 50 words.
 pub(super) fn trainable(frozen: usize) -> Trainable {
     let shape = Shape {
         hidden: WIDTH,
@@ -79,23 +79,23 @@ pub(super) fn trainable(frozen: usize) -> Trainable {
 }
 
 #[test]
-fn keep_costs_what_has_turned_away() {
+fn keep_equals_its_formula() {
     let data = data();
     let model = trainable(0);
     let keep = Keep::new(&model, &data, 16, 3).unwrap();
     let prepared = keep.prepare(&data, &mut examples(&keep, &data, &[0, 4, 9])).unwrap();
     let packed = prepared.packed();
-    // As it is, nothing has.
+    // The untrained model has loss 0.
     let now = model.states(packed, None).unwrap();
     assert!(prepared.loss(&now).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
     let (loss, states) = checked(prepared.as_ref(), &[]);
     let start = rows(&now);
-    let turned = |n: usize| 1.0 - cosine(&mean(&states[packed.rows(n)]), &mean(&start[packed.rows(n)]));
-    assert!((loss - (0..3).map(turned).sum::<f64>() / 3.0).abs() < 1e-5, "{loss}");
+    let distance = |n: usize| 1.0 - cosine(&mean(&states[packed.rows(n)]), &mean(&start[packed.rows(n)]));
+    assert!((loss - (0..3).map(distance).sum::<f64>() / 3.0).abs() < 1e-5, "{loss}");
 }
 
 #[test]
-fn words_that_are_hidden_are_asked_about() {
+fn words_equals_its_formula() {
     let mut data = data();
     data.mask = Some(3);
     let model = trainable(0);
@@ -107,19 +107,19 @@ fn words_that_are_hidden_are_asked_about() {
     let list = |name: &str| {
         shape[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<f64>>()
     };
-    let (asked, right, weights) = (list("rows"), list("words"), list("weights"));
+    let (predicted, right, weights) = (list("rows"), list("words"), list("weights"));
     assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-6);
     let now: Vec<u32> = packed.sequences.iter().flat_map(|s| s.ids.clone()).collect();
-    let hidden = asked.iter().filter(|row| now[**row as usize] == 3).count();
-    assert!(hidden * 2 > asked.len() && hidden < asked.len(), "{hidden} of {}", asked.len());
-    // What is not asked about is what was said, and a special token is never asked about.
-    for (n, (place, _)) in drawn.iter().enumerate() {
-        let turns = &dialogues()[place.dialogue as usize][place.turn as usize..];
-        let said = [1].into_iter().chain(turns.iter().flat_map(|s| s.ids.iter().copied().chain([2])));
-        for (row, (id, said)) in packed.rows(n).zip(packed.sequences[n].ids.iter().zip(said)) {
-            match asked.iter().position(|a| *a as usize == row) {
-                Some(at) => assert!(right[at] == f64::from(said) && said > 2),
-                None => assert_eq!(*id, said),
+    let masked = predicted.iter().filter(|row| now[**row as usize] == 3).count();
+    assert!(masked * 2 > predicted.len() && masked < predicted.len(), "{masked} of {}", predicted.len());
+    // Other tokens are unchanged, and special tokens are never predicted.
+    for (n, (location, _)) in drawn.iter().enumerate() {
+        let turns = &dialogues()[location.dialogue as usize][location.turn as usize..];
+        let original = [1].into_iter().chain(turns.iter().flat_map(|s| s.ids.iter().copied().chain([2])));
+        for (row, (id, original)) in packed.rows(n).zip(packed.sequences[n].ids.iter().zip(original)) {
+            match predicted.iter().position(|p| *p as usize == row) {
+                Some(at) => assert!(right[at] == f64::from(original) && original > 2),
+                None => assert_eq!(*id, original),
             }
         }
     }
@@ -128,9 +128,9 @@ fn words_that_are_hidden_are_asked_about() {
     let of = |n: usize| words.heads()[n].numbers().unwrap().into_iter().map(f64::from).collect::<Vec<f64>>();
     let (norm, bias) = (of(2), of(3));
     let mut expected = 0.0;
-    for ((row, word), weight) in asked.iter().zip(&right).zip(&weights) {
+    for ((row, word), weight) in predicted.iter().zip(&right).zip(&weights) {
         let erf = |x: f64| {
-            // Abramowitz and Stegun 7.1.26 is not exact enough: the series is.
+            // Power series: the approximation 7.1.26 of Abramowitz and Stegun is not accurate enough.
             let term = |n: i32, t: f64| {
                 -t * x * x * (2.0 * f64::from(n) + 1.0) / (f64::from(n + 1) * (2.0 * f64::from(n) + 3.0))
             };
@@ -156,7 +156,7 @@ fn words_that_are_hidden_are_asked_about() {
 }
 
 #[test]
-fn the_table_of_words_is_trained_where_the_embeddings_are() {
+fn the_output_embedding_is_trained_with_the_embeddings() {
     let mut data = data();
     data.mask = Some(3);
     for (frozen, trained) in [(0, true), (1, false)] {
@@ -171,7 +171,7 @@ fn the_table_of_words_is_trained_where_the_embeddings_are() {
 }
 
 #[test]
-fn relevance_is_told_from_the_first_token() {
+fn relevance_equals_its_formula() {
     let data = data();
     let relevance = Relevance::new(WIDTH, 3, &Device::Cpu).unwrap();
     let mut drawn = examples(&relevance, &data, &(0..20).collect::<Vec<_>>());
@@ -180,15 +180,15 @@ fn relevance_is_told_from_the_first_token() {
     let classes: Vec<usize> =
         shape["classes"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
     assert!((0..3).all(|class| classes.contains(&class)), "{classes:?}");
-    for (n, (place, _)) in drawn.iter().enumerate() {
-        let dialogue = data.dialogue(place.dialogue).unwrap();
+    for (n, (location, _)) in drawn.iter().enumerate() {
+        let dialogue = data.dialogue(location.dialogue).unwrap();
         let ids = &packed.sequences[n].ids;
         let response = ids[..ids.len() - 1].rsplit(|id| *id == 2).next().unwrap();
-        let own = dialogue.iter().any(|said| said.ids == response);
+        let own = dialogue.iter().any(|turn| turn.ids == response);
         match classes[n] {
-            0 => assert_eq!(response, dialogue[place.turn as usize].ids),
+            0 => assert_eq!(response, dialogue[location.turn as usize].ids),
             1 => assert!(own),
-            _ => assert!(dialogues().iter().flatten().any(|said| said.ids == response)),
+            _ => assert!(dialogues().iter().flatten().any(|turn| turn.ids == response)),
         }
     }
     let (loss, states) = checked(prepared.as_ref(), relevance.heads());
@@ -201,7 +201,7 @@ fn relevance_is_told_from_the_first_token() {
 }
 
 #[test]
-fn objectives_together_cost_their_weighed_sum() {
+fn combined_objectives_have_a_weighted_loss() {
     let data = data();
     let simcse = || Box::new(SimCse { temperature: 0.5, max_tokens: 32 });
     let next = || Box::new(NextTurn::new(Matching::Cosine, WIDTH, 7, &Device::Cpu).unwrap());
@@ -219,7 +219,7 @@ fn objectives_together_cost_their_weighed_sum() {
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     let rows = alone.packed().tokens();
     let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();
-    // The others are drawn by the first example, and again the same.
+    // The examples of the auxiliary objective depend only on the first example of the main one.
     let again = together.prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     assert_eq!(again.packed().sequences, packed.sequences);
     assert!(loss > f64::from(first) && loss < f64::from(first) + 0.25 * 20.0);
