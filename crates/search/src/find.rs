@@ -72,7 +72,7 @@ impl Searcher {
                     view.ahead(kind, &lists.lexical_only(), Ahead::Vectors)?;
                 }
                 let cosine = |candidate: &FusedCandidate| match &query.vector {
-                    Some(vector) => view.cosine(kind, &candidate.to_candidate(), vector),
+                    Some(vector) => view.cosine(kind, &candidate.engine_candidate(), vector),
                     None => Ok(None),
                 };
                 let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;

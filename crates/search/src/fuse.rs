@@ -39,7 +39,7 @@ pub(super) struct FusedCandidate {
 
 impl FusedCandidate {
     /// Converts it to an engine's candidate.
-    pub(super) fn to_candidate(self) -> Candidate {
+    pub(super) fn engine_candidate(&self) -> Candidate {
         Candidate { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
     }
 }

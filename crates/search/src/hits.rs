@@ -82,7 +82,7 @@ impl HitBuilder<'_> {
     /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
     /// than wanted, because the excluded item can be among them.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
-        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::to_candidate).collect();
+        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
         self.view.ahead(self.query.kind, &best, Ahead::Records)?;
         match (self.query.kind, &self.query.vector) {
             (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Ahead::Turns),

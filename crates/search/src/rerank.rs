@@ -50,7 +50,7 @@ impl Searcher {
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
         let said = self.encoder()?.encode_tokens(&said, &options)?;
-        let found: Vec<Candidate> = best.iter().map(FusedCandidate::to_candidate).collect();
+        let found: Vec<Candidate> = best.iter().map(FusedCandidate::engine_candidate).collect();
         view.ahead(Kind::Utterances, &found, Ahead::Records)?;
         let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -69,12 +69,12 @@ fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Res
     let unknown: Vec<Candidate> = best
         .iter()
         .filter(|candidate| candidate.cosine.is_none())
-        .map(FusedCandidate::to_candidate)
+        .map(FusedCandidate::engine_candidate)
         .collect();
     view.ahead(query.kind, &unknown, Ahead::Vectors)?;
     let score = |candidate: &FusedCandidate| match candidate.cosine {
         Some(cosine) => Ok(cosine),
-        None => Ok(view.cosine(query.kind, &candidate.to_candidate(), vector)?.unwrap_or(f32::MIN)),
+        None => Ok(view.cosine(query.kind, &candidate.engine_candidate(), vector)?.unwrap_or(f32::MIN)),
     };
     best.iter().map(score).collect()
 }

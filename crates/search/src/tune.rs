@@ -213,7 +213,7 @@ impl Judge<'_> {
                 return Ok(*known);
             }
             let cosine = match &self.query.vector {
-                Some(vector) => self.view.cosine(self.query.kind, &candidate.to_candidate(), vector)?,
+                Some(vector) => self.view.cosine(self.query.kind, &candidate.engine_candidate(), vector)?,
                 None => None,
             };
             self.cache.borrow_mut().cosines.insert(at, cosine);
