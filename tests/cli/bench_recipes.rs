@@ -26,7 +26,7 @@ fn recipes_tell_what_holds_and_what_does_not() {
     let out = t.run(line);
     assert_eq!(out.code, 1, "{out:?}");
     assert!(
-        out.out.contains("MISSED  BM25") && out.out.contains("not run: data/gone.txt is not there"),
+        out.out.contains("MISSED  BM25") && out.out.contains("not run: data/gone.txt not found"),
         "{out:?}"
     );
     assert!(out.err.contains("error: 1 of the expected numbers were missed"), "{out:?}");

@@ -263,7 +263,7 @@ fn the_parts_of_an_index_are_shown() {
         text.contains("lexical  mixed-1\n") && text.contains("graphs   by native; utterances: "),
         "{text}"
     );
-    assert!(text.contains("dialogues: 282 nodes, finding "), "{text}");
+    assert!(text.contains("dialogues: 282 nodes, recall@10 "), "{text}");
     assert!(text.contains("1 of deleted texts") && text.contains("dimensions by "), "{text}");
 }
 

@@ -246,7 +246,7 @@ fn foreign_and_duplicate_shards_are_told_by_name() {
     );
     t.ok(&format!("encode --shard 2/3 in.jsonl --out shards --model {model} --of utterances"));
     t.run("encode --assemble shards -i x")
-        .says(3, &["2/3 has utterances, and the others utterances and dialogues"]);
+        .says(3, &["2/3 has utterances, but the others have utterances and dialogues"]);
 }
 
 #[test]

@@ -81,8 +81,8 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     match (deleted.not_there.first(), args.ids.is_empty()) {
         (Some(first), false) => Err(Error::Input {
             message: match deleted.not_there.len() {
-                1 => format!("{} has no dialogue `{first}`", deleted.index),
-                n => format!("{} has none of the {n} dialogues named, such as `{first}`", deleted.index),
+                1 => format!("{} holds no dialogue `{first}`", deleted.index),
+                n => format!("{} holds none of the {n} dialogues named, such as `{first}`", deleted.index),
             },
             hint: None,
         }),
