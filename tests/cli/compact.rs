@@ -282,9 +282,13 @@ fn what_is_behind_is_shown_with_the_command_that_helps() {
     assert_eq!(now.len(), 3, "{now:?}");
     assert_eq!(told(&now, "lexical"), "the lexical index is out of date | turnwise index build -i indexes/x");
     assert_eq!(told(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
-    assert_eq!(told(&now, "graphs"), "1 dialogue came after the graphs | turnwise index build -i indexes/x");
+    assert_eq!(
+        told(&now, "graphs"),
+        "1 dialogue was added after the graphs were built | turnwise index build -i indexes/x"
+    );
     assert!(
-        t.ok("index info -i x").contains("graphs: 1 dialogue came after the graphs (`turnwise index build")
+        t.ok("index info -i x")
+            .contains("graphs: 1 dialogue was added after the graphs were built (`turnwise index build")
     );
     t.ok("encode -i x");
     t.ok("index build -i x");

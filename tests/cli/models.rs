@@ -39,7 +39,10 @@ fn the_list_shows_what_is_known_and_what_is_here() {
 fn an_imported_model_is_had_by_its_name() {
     let t = with_model();
     let out = t.ok("model import mine --name ours");
-    assert!(out.starts_with("ours is in ") && out.contains(".local/share/turnwise/models/ours"), "{out}");
+    assert!(
+        out.starts_with("imported ours to ") && out.contains(".local/share/turnwise/models/ours"),
+        "{out}"
+    );
     assert!(out.contains("2 files that no encoder uses skipped, such as README.md"), "{out}");
     fs::remove_dir_all(t.path("mine")).unwrap();
     assert_eq!(t.json("model info ours")["origin"], "imported");
@@ -72,7 +75,7 @@ fn info_tells_what_a_model_is_made_of() {
     let text = t.ok("model info ./mine");
     for part in [
         "bert: 1 layers of width 4 with 2 heads",
-        "4 numbers: mean pooling, then normalize",
+        "4 dimensions: mean pooling, then normalize",
         "max tokens    12",
     ] {
         assert!(text.contains(part), "{part}: {text}");

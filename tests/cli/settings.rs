@@ -56,7 +56,7 @@ fn settings_take_effect() {
 fn config_init_writes_a_file_that_changes_nothing_and_never_overwrites() {
     let t = Turnwise::new();
     let before = t.json("config show");
-    t.run("config init").says(0, &["turnwise.toml is written"]);
+    t.run("config init").says(0, &["created turnwise.toml"]);
     assert_eq!(t.json("config show"), before);
     let text = t.read("turnwise.toml");
     t.run("config init")

@@ -228,7 +228,7 @@ fn foreign_and_duplicate_shards_are_told_by_name() {
         &[
             "shard-00001-of-00003-copy.json does not belong here: a duplicate of 1/3",
             "shard-00004-of-00009.json does not belong here: one of 9 shards, but the others are of 3",
-            "hint: take shard-00001-of-00003-copy.json, shard-00004-of-00009.json out of shards",
+            "hint: remove shard-00001-of-00003-copy.json, shard-00004-of-00009.json from shards",
         ],
     );
     foreign.iter().for_each(|name| fs::remove_file(folder.join(name)).unwrap());

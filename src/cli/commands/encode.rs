@@ -112,8 +112,8 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
     let choice = Choice::of(&EncodeArgs::default(), before.as_ref());
     if before.is_none() && context.model(&choice.model).is_err() {
         printer.say(format!(
-            "only lexical search is available; for dense search, run `turnwise model pull` and then `turnwise encode -i {}` \
-             meaning too",
+            "only lexical search is available; for dense search, run `turnwise model pull` and then \
+             `turnwise encode -i {}`",
             root.display()
         ));
         return Ok(None);

@@ -42,7 +42,7 @@ struct Overrides {
     tokens: Option<PoolingMode>,
     last_turns: Option<usize>,
     /// The suffixes as text.
-    said: String,
+    suffixes: String,
 }
 
 impl Overrides {
@@ -65,7 +65,7 @@ impl Overrides {
             said.push(last);
             name = rest;
         }
-        otherwise.said = said.iter().rev().map(|last| format!("+{last}")).collect();
+        otherwise.suffixes = said.iter().rev().map(|last| format!("+{last}")).collect();
         Ok((name, otherwise))
     }
 }
@@ -210,5 +210,5 @@ fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Overrides
     options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
     options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
     let (spread, last_turns) = (otherwise.spread, otherwise.last_turns);
-    Dense { encoder, options, last_turns, spread, otherwise: otherwise.said.clone() }
+    Dense { encoder, options, last_turns, spread, otherwise: otherwise.suffixes.clone() }
 }

@@ -107,7 +107,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     read_back(&staging, &content, &root, context)?;
     let sampled = {
         let searcher = Searcher::open(&staging.index)?;
-        let here = searcher.embedded("moving")?;
+        let here = searcher.embedded("migration")?;
         samples::compare(here.snapshot(), args.samples, &far, here)?
     };
     report::found(&sampled, &root.display().to_string(), context)?;

@@ -25,7 +25,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let target = context.far_at(&args.to)?;
     let searcher = Searcher::open(&root)?;
-    let here = searcher.embedded("moving")?;
+    let here = searcher.embedded("migration")?;
     let snapshot = here.snapshot();
     let vectors = VectorReader::open(&root)?;
     if MilvusWriter::manifest(&target)?.is_some() && !args.replace {

@@ -154,7 +154,7 @@ fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
     line(
         "network",
         format!(
-            "{}: {} layers of width {} with {} heads, {} between; {} parameters",
+            "{}: {} layers of width {} with {} heads, feed-forward width {}; {} parameters",
             info.architecture,
             info.layers,
             info.hidden,

@@ -36,7 +36,7 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     let requests: Vec<&SearchRequest> = labelled.iter().map(|l| &l.request).collect();
     let searcher = super::open(&requests, context)?;
     let tuned = searcher.tune(&labelled)?;
-    let root = searcher.embedded("keeping how it was tuned")?.root();
+    let root = searcher.embedded("tuning the search")?.root();
     if let Some(first) = tuned.unknown.first() {
         context.printer.warn(format!(
             "{} ignored, because {} cannot return them for these queries, such as `{first}`",
