@@ -102,7 +102,7 @@ fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
     t.write("right.jsonl", of(70));
     let out = t.run("bench build dial right.jsonl -o dev.jsonl --paper bitod/dev");
     assert_eq!(out.code, 0, "{out:?}");
-    assert!(out.err.contains("70 dialogues of 2 domains written"), "{out:?}");
+    assert!(out.err.contains("wrote 70 dialogues of 2 domains"), "{out:?}");
     assert!(out.err.contains("skipped: 1 dialogues with several domains (d70)"), "{out:?}");
     assert_eq!(t.read("dev.jsonl").lines().count(), 70);
     t.json("bench dialogues dev.jsonl -r bm25");
