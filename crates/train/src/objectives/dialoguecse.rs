@@ -1,11 +1,11 @@
 //! DialogueCSE: contrastive learning of utterance embeddings with matching-guided embeddings.
 //!
-//! The embedding of a response is compared with its context-aware embedding. For each context turn, the matching-guided
-//! embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted mean (I₁), then the tokens
-//! by a mean.
+//! The embedding of a response is compared with its context-aware embedding. For each context turn, the
+//! matching-guided embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted
+//! mean (I₁), then the tokens by a mean.
 //!
-//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`. The
-//! token-by-token matrix is therefore never computed.
+//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
+//! The token-by-token matrix is therefore never computed.
 
 use std::sync::Arc;
 

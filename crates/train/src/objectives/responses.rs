@@ -1,10 +1,10 @@
 //! Response selection with in-batch negatives: a context embedding matches its own response, not the other responses.
 //!
-//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of each
-//! other.
+//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of
+//! each other.
 //!
-//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s` and
-//! `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
+//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s`
+//! and `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 

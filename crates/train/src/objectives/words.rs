@@ -1,11 +1,11 @@
 //! Masked language modeling on dialogues (domain-adaptive pre-training, as in BERT).
 //!
-//! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are predicted:
-//! 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are drawn again in every
-//! epoch (dynamic masking).
+//! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are
+//! predicted: 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are
+//! drawn again in every epoch (dynamic masking).
 //!
-//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no longer
-//! contains it. The output embedding is tied to the word embeddings of the encoder.
+//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no
+//! longer contains it. The output embedding is tied to the word embeddings of the encoder.
 
 use candle_core::{Result as Candle, Tensor};
 
