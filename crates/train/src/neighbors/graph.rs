@@ -19,11 +19,11 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>
     let frozen = points.frozen(&BuildOptions::default())?;
     // The vector itself is among the hits, so request one more.
     let ask = Ask { k: nearest + 1, ef: EF_FACTOR * nearest, rerank: 2 * (nearest + 1), ..Ask::default() };
-    let of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
+    let nearest_of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
         frozen.search(vectors.row(n), &ask, scratch, hits)?;
         let rows = hits.iter().map(|hit| frozen.rows(hit.node));
         let others = rows.filter(|rows| !rows.contains(&(n as u32))).filter_map(|rows| rows.first().copied());
         Ok(others.take(nearest).collect())
     };
-    (0..vectors.len()).into_par_iter().map_init(Default::default, of).collect()
+    (0..vectors.len()).into_par_iter().map_init(Default::default, nearest_of).collect()
 }

@@ -245,9 +245,9 @@ impl Responses {
         let [inner, bias, outer] = aggregation else {
             candle_core::bail!("the aggregation network must have three parameters")
         };
-        let of = |t: &Tensor| t.to_dtype(states.dtype());
-        let scores = linear(&refined, &of(inner)?, &of(bias)?, Some(Activation::Relu))?;
-        let scores = scores.matmul(&of(outer)?.t()?)?.flatten_all()?;
+        let cast = |t: &Tensor| t.to_dtype(states.dtype());
+        let scores = linear(&refined, &cast(inner)?, &cast(bias)?, Some(Activation::Relu))?;
+        let scores = scores.matmul(&cast(outer)?.t()?)?.flatten_all()?;
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
             let weights = candle_nn::ops::softmax(&scores.narrow(0, group.start, group.len())?, D::Minus1)?;

@@ -167,12 +167,12 @@ impl Prepared for Placed {
 impl PooledLoss for Placed {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let (on, width) = (means.device(), means.dim(1)?);
-        let of = |numbers: &[f32], shape: (usize, usize)| {
+        let tensor = |numbers: &[f32], shape: (usize, usize)| {
             Tensor::from_slice(numbers, shape, on)?.to_dtype(means.dtype())
         };
-        let prototypes = of(&self.prototypes, (CLASSES, width))?;
+        let prototypes = tensor(&self.prototypes, (CLASSES, width))?;
         let scores = (likeness::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
-        let scores = scores.broadcast_add(&of(&self.log_priors, (1, CLASSES))?)?;
+        let scores = scores.broadcast_add(&tensor(&self.log_priors, (1, CLASSES))?)?;
         let classes = Tensor::from_slice(&self.classes, (self.classes.len(), 1), on)?;
         likeness::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
     }

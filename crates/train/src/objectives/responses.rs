@@ -131,8 +131,8 @@ impl Pairs {
     /// Applies the layers of the matching function to the context and response embeddings.
     fn matched(&self, contexts: &Tensor, responses: &Tensor) -> Candle<[Tensor; 2]> {
         let layer = |n: usize, x: &Tensor, activation| {
-            let of = |t: &Tensor| t.to_dtype(x.dtype());
-            linear(&x.contiguous()?, &of(&self.heads[2 * n])?, &of(&self.heads[2 * n + 1])?, activation)
+            let cast = |t: &Tensor| t.to_dtype(x.dtype());
+            linear(&x.contiguous()?, &cast(&self.heads[2 * n])?, &cast(&self.heads[2 * n + 1])?, activation)
         };
         match self.matching {
             Matching::Cosine => Ok([likeness::unit(contexts)?, likeness::unit(responses)?]),
