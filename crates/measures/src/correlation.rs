@@ -1,7 +1,7 @@
 //! Correlation coefficients, with the tie handling of SciPy.
 //!
-//! Each function returns `None` if one of the inputs is constant or there are fewer than two pairs: the coefficient is
-//! undefined then.
+//! Each function returns `None` if one of the inputs is constant or there are fewer than two pairs: the coefficient
+//! is undefined then.
 
 /// Pearson correlation coefficient.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! Evaluation measures for rankings, correlations, clusterings and embedding spaces.
 //!
-//! The results agree with trec_eval, SciPy and scikit-learn. `tests/fixtures/measures` holds the output of these tools for
-//! the same inputs.
+//! The results agree with trec_eval, SciPy and scikit-learn. `tests/fixtures/measures` holds the output of these
+//! tools for the same inputs.
 
 pub mod clusters;
 pub mod correlation;

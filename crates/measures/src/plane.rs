@@ -10,15 +10,17 @@ use turnwise_core::random::Random;
 const PERPLEXITY: f64 = 30.0;
 /// Number of iterations.
 const ITERATIONS: usize = 400;
-/// Early exaggeration factor: the first iterations multiply the attraction by it, so clusters can move past each other.
+/// Early exaggeration factor: the first iterations multiply the attraction by it, so clusters can move past each
+/// other.
 const EXAGGERATION: f64 = 12.0;
 /// Number of iterations with early exaggeration.
 const EXAGGERATED: usize = 120;
 
 /// Returns a point in [−1, 1]² for each vector. The vectors must have length 1.
 ///
-/// The result depends only on the vectors and the seed, not on the number of threads. `done` is called after each iteration
-/// with the number of finished iterations and of all iterations. If it returns false, the function returns `None`.
+/// The result depends only on the vectors and the seed, not on the number of threads. `done` is called after each
+/// iteration with the number of finished iterations and of all iterations. If it returns false, the function
+/// returns `None`.
 pub fn plane(
     vectors: &Vectors,
     seed: u64,

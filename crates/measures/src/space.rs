@@ -16,7 +16,8 @@ pub struct Space {
     pub uniformity: f64,
 }
 
-/// Computes alignment and uniformity over all pairs of unit vectors. `same(a, b)` is true if items a and b share a label.
+/// Computes alignment and uniformity over all pairs of unit vectors. `same(a, b)` is true if items a and b share a
+/// label.
 ///
 /// Returns `None` if no pair shares a label, or if every pair does.
 pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {

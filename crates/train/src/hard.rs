@@ -1,7 +1,8 @@
 //! Hard negatives: responses from other dialogues that are similar to the true response, by embedding or by BM25.
 //!
-//! A response that is too similar may be a correct answer too (a false negative). Two kinds of candidates are therefore
-//! excluded: those with a cosine similarity above a bound, and mutual nearest neighbors of the true response.
+//! A response that is too similar may be a correct answer too (a false negative). Two kinds of candidates are
+//! therefore excluded: those with a cosine similarity above a bound, and mutual nearest neighbors of the true
+//! response.
 
 use std::collections::HashMap;
 
@@ -49,8 +50,8 @@ pub struct Hard {
 impl Hard {
     /// Mines hard negatives among the utterances at the `chosen` locations. Each distinct text is considered once.
     ///
-    /// The candidates come from the embeddings of the untrained model and from BM25. `progress` receives the number of
-    /// encoded texts.
+    /// The candidates come from the embeddings of the untrained model and from BM25. `progress` receives the number
+    /// of encoded texts.
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,

@@ -34,8 +34,8 @@ impl Order {
 
     /// Makes every batch of `batch` examples come from one corpus.
     ///
-    /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If no corpus
-    /// has enough examples for a batch, the corpora are mixed.
+    /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If
+    /// no corpus has enough examples for a batch, the corpora are mixed.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some(CorpusBatches { batch, corpora }), ..self };

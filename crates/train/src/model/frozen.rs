@@ -1,4 +1,5 @@
-//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached per sequence.
+//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached per
+//! sequence.
 
 use std::{
     collections::HashMap,

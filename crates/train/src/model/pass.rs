@@ -1,8 +1,8 @@
 //! Forward and backward pass through the trained layers on the CPU.
 //!
-//! The results equal those of the autograd graph of [`Layer::run`], which runs on GPUs and is the reference in the tests.
-//! Autograd zeroes a tensor for every gradient and then accumulates into it. This module writes each gradient once, into
-//! buffers that are reused between steps.
+//! The results equal those of the autograd graph of [`Layer::run`], which runs on GPUs and is the reference in the
+//! tests. Autograd zeroes a tensor for every gradient and then accumulates into it. This module writes each
+//! gradient once, into buffers that are reused between steps.
 
 use std::collections::HashMap;
 

@@ -51,8 +51,8 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
     blocks(vectors, &mut |first, scores| {
-        let of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest, f32::NEG_INFINITY);
-        lists.par_extend(scores.par_chunks_exact(count).enumerate().map(of));
+        let best_of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest, f32::NEG_INFINITY);
+        lists.par_extend(scores.par_chunks_exact(count).enumerate().map(best_of));
     });
     lists
 }
@@ -65,10 +65,10 @@ pub(super) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
 /// Returns the mutual nearest neighbors from lists of neighbors. Only the first `near` entries of each list count.
 pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
     let first = |n: usize| lists[n].iter().take(near);
-    let of = |n: usize| -> Vec<u32> {
+    let mutual_with = |n: usize| -> Vec<u32> {
         first(n).copied().filter(|other| first(*other as usize).any(|back| *back as usize == n)).collect()
     };
-    (0..lists.len()).into_par_iter().map(of).collect()
+    (0..lists.len()).into_par_iter().map(mutual_with).collect()
 }
 
 /// Returns the indices of the `nearest` highest scores above a threshold, the highest first.

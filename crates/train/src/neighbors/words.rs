@@ -19,7 +19,7 @@ pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
     let mean = texts.iter().map(Vec::len).sum::<usize>() as f64 / texts.len().max(1) as f64;
     let long: Vec<f64> =
         texts.iter().map(|text| K1 * (1.0 - B + B * text.len() as f64 / mean.max(1e-9))).collect();
-    let of = |scores: &mut Vec<f64>, n: usize| {
+    let nearest_of = |scores: &mut Vec<f64>, n: usize| {
         scores.clear();
         scores.resize(texts.len(), 0.0);
         for (word, _) in &words[n] {
@@ -36,7 +36,7 @@ pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
         let scores: Vec<f32> = scores.iter().map(|score| *score as f32).collect();
         best(&scores, n, nearest, 0.0)
     };
-    (0..texts.len()).into_par_iter().map_init(Vec::new, of).collect()
+    (0..texts.len()).into_par_iter().map_init(Vec::new, nearest_of).collect()
 }
 
 /// Returns the words of a text with their frequencies, sorted by word.

@@ -1,13 +1,13 @@
 //! dial2vec: contrastive learning of dialogue embeddings.
 //!
-//! The self-representation of each interlocutor is compared with its cross-representation. In negative samples, the turns of
-//! the other interlocutor are replaced by turns of other dialogues.
+//! The self-representation of each interlocutor is compared with its cross-representation. In negative samples, the
+//! turns of the other interlocutor are replaced by turns of other dialogues.
 //!
 //! The matching matrix is `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`, with zeros where two turns are more than a window apart. The
 //! cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the tokens of the other interlocutor.
 //!
-//! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other interlocutor's
-//! tokens in the window. The token-by-token matrix is therefore never computed.
+//! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
+//! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -38,8 +38,8 @@ pub struct Dial2vec {
     pub max_tokens: usize,
     /// Follows the released code instead of the paper.
     ///
-    /// The kept speaker is always the first one, dialogues with fewer than five turns are skipped, and the loss is also
-    /// divided by the number of samples.
+    /// The kept speaker is always the first one, dialogues with fewer than five turns are skipped, and the loss is
+    /// also divided by the number of samples.
     pub as_coded: bool,
     /// Number of rows of the model's turn and role embeddings, if it has them.
     pub tables: (Option<usize>, Option<usize>),
@@ -71,7 +71,8 @@ impl Dial2vec {
         })
     }
 
-    /// Builds the sequence of one sample. Each turn has its token ids and its side: 0 for the kept speaker, 1 for the others.
+    /// Builds the sequence of one sample. Each turn has its token ids and its side: 0 for the kept speaker, 1 for
+    /// the others.
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);

@@ -1,11 +1,11 @@
 //! DialogueCSE: contrastive learning of utterance embeddings with matching-guided embeddings.
 //!
-//! The embedding of a response is compared with its context-aware embedding. For each context turn, the matching-guided
-//! embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted mean (I₁), then the tokens
-//! by a mean.
+//! The embedding of a response is compared with its context-aware embedding. For each context turn, the
+//! matching-guided embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted
+//! mean (I₁), then the tokens by a mean.
 //!
-//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`. The
-//! token-by-token matrix is therefore never computed.
+//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
+//! The token-by-token matrix is therefore never computed.
 
 use std::sync::Arc;
 
@@ -245,9 +245,9 @@ impl Responses {
         let [inner, bias, outer] = aggregation else {
             candle_core::bail!("the aggregation network must have three parameters")
         };
-        let of = |t: &Tensor| t.to_dtype(states.dtype());
-        let scores = linear(&refined, &of(inner)?, &of(bias)?, Some(Activation::Relu))?;
-        let scores = scores.matmul(&of(outer)?.t()?)?.flatten_all()?;
+        let cast = |t: &Tensor| t.to_dtype(states.dtype());
+        let scores = linear(&refined, &cast(inner)?, &cast(bias)?, Some(Activation::Relu))?;
+        let scores = scores.matmul(&cast(outer)?.t()?)?.flatten_all()?;
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
             let weights = candle_nn::ops::softmax(&scores.narrow(0, group.start, group.len())?, D::Minus1)?;

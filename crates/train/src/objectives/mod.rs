@@ -44,7 +44,8 @@ pub trait Objective: Send + Sync {
         &[]
     }
 
-    /// Returns true if the loss compares the examples of a batch with each other, for example with in-batch negatives.
+    /// Returns true if the loss compares the examples of a batch with each other, for example with in-batch
+    /// negatives.
     ///
     /// Such a batch cannot be split into independent micro-batches.
     fn in_batch(&self) -> bool {

@@ -1,8 +1,9 @@
-//! Neighbours: distills the similarities of dialogues from a teacher, which was learned from the dialogues without labels.
+//! Neighbours: distills the similarities of dialogues from a teacher, which was learned from the dialogues without
+//! labels.
 //!
 //! A batch holds some dialogues, a few neighbors of each, and random others. For each dialogue, a softmax turns its
-//! similarities to the rest of the batch into a distribution. The loss is the cross-entropy between the distribution of the
-//! teacher and that of the encoder.
+//! similarities to the rest of the batch into a distribution. The loss is the cross-entropy between the
+//! distribution of the teacher and that of the encoder.
 //!
 //! No pair is labeled as negative: the teacher gives a similarity for every pair of dialogues.
 
@@ -39,15 +40,16 @@ pub struct Group {
 }
 
 impl Neighbours {
-    /// Creates the objective. All dialogues of a batch are of one group, because a teacher knows only its own dialogues.
+    /// Creates the objective. All dialogues of a batch are of one group, because a teacher knows only its own
+    /// dialogues.
     pub fn new(groups: Vec<Group>) -> Self {
         Neighbours { temperature: 0.1, max_tokens: 160, groups }
     }
 
     /// Number of examples of each group per epoch.
     ///
-    /// It grows with the number of dialogues and with the confidence of the teacher. A teacher with low confidence would
-    /// undo what the encoder learned from the others.
+    /// It grows with the number of dialogues and with the confidence of the teacher. A teacher with low confidence
+    /// would undo what the encoder learned from the others.
     fn shares(&self) -> Vec<usize> {
         let known = |group: &Group| group.teacher.len() as f64;
         let weighted = |group: &Group| known(group) * group.teacher.weight().max(MIN_CONFIDENCE).powf(1.5);

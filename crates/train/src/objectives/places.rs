@@ -1,11 +1,13 @@
 //! Places: classifies utterances by speaker role and position in the dialogue.
 //!
-//! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its position:
-//! customers open, agents ask back, thanks come last. A class (a "place") is a pair of speaker role and position.
+//! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its
+//! position: customers open, agents ask back, thanks come last. A class (a "place") is a pair of speaker role and
+//! position.
 //!
-//! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the embeddings of
-//! the untrained encoder. The loss is the cross-entropy over the cosine similarities with the prototypes. It groups
-//! utterances by dialogue act and ignores their topic; a second objective such as `keep` can preserve the topic.
+//! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the
+//! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the
+//! prototypes. It groups utterances by dialogue act and ignores their topic; a second objective such as `keep` can
+//! preserve the topic.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -165,12 +167,12 @@ impl Prepared for Placed {
 impl PooledLoss for Placed {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let (on, width) = (means.device(), means.dim(1)?);
-        let of = |numbers: &[f32], shape: (usize, usize)| {
+        let tensor = |numbers: &[f32], shape: (usize, usize)| {
             Tensor::from_slice(numbers, shape, on)?.to_dtype(means.dtype())
         };
-        let prototypes = of(&self.prototypes, (CLASSES, width))?;
+        let prototypes = tensor(&self.prototypes, (CLASSES, width))?;
         let scores = (likeness::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
-        let scores = scores.broadcast_add(&of(&self.log_priors, (1, CLASSES))?)?;
+        let scores = scores.broadcast_add(&tensor(&self.log_priors, (1, CLASSES))?)?;
         let classes = Tensor::from_slice(&self.classes, (self.classes.len(), 1), on)?;
         likeness::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
     }

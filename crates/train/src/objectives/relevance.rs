@@ -1,8 +1,9 @@
-//! Utterance relevance classification (URC): is the response the true next turn, a random turn of the same dialogue, or a
-//! random turn of another dialogue?
+//! Utterance relevance classification (URC): is the response the true next turn, a random turn of the same
+//! dialogue, or a random turn of another dialogue?
 //!
-//! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the class. This
-//! is one of the two post-training tasks for response selection; the other one is masked language modeling (`words`).
+//! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
+//! class. This is one of the two post-training tasks for response selection; the other one is masked language
+//! modeling (`words`).
 
 use candle_core::{Device, Result as Candle, Tensor};
 

@@ -1,10 +1,10 @@
 //! Response selection with in-batch negatives: a context embedding matches its own response, not the other responses.
 //!
-//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of each
-//! other.
+//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of
+//! each other.
 //!
-//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s` and
-//! `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
+//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s`
+//! and `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 
@@ -131,8 +131,8 @@ impl Pairs {
     /// Applies the layers of the matching function to the context and response embeddings.
     fn matched(&self, contexts: &Tensor, responses: &Tensor) -> Candle<[Tensor; 2]> {
         let layer = |n: usize, x: &Tensor, activation| {
-            let of = |t: &Tensor| t.to_dtype(x.dtype());
-            linear(&x.contiguous()?, &of(&self.heads[2 * n])?, &of(&self.heads[2 * n + 1])?, activation)
+            let cast = |t: &Tensor| t.to_dtype(x.dtype());
+            linear(&x.contiguous()?, &cast(&self.heads[2 * n])?, &cast(&self.heads[2 * n + 1])?, activation)
         };
         match self.matching {
             Matching::Cosine => Ok([likeness::unit(contexts)?, likeness::unit(responses)?]),

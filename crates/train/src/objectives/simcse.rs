@@ -1,5 +1,5 @@
-//! Unsupervised SimCSE: the positive of an utterance is the same utterance with a different dropout mask, and the other
-//! utterances of the batch are negatives.
+//! Unsupervised SimCSE: the positive of an utterance is the same utterance with a different dropout mask, and the
+//! other utterances of the batch are negatives.
 
 use candle_core::{Result as Candle, Tensor};
 

@@ -1,11 +1,11 @@
 //! Masked language modeling on dialogues (domain-adaptive pre-training, as in BERT).
 //!
-//! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are predicted:
-//! 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are drawn again in every
-//! epoch (dynamic masking).
+//! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are
+//! predicted: 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are
+//! drawn again in every epoch (dynamic masking).
 //!
-//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no longer
-//! contains it. The output embedding is tied to the word embeddings of the encoder.
+//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no
+//! longer contains it. The output embedding is tied to the word embeddings of the encoder.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -165,14 +165,14 @@ impl Prepared for Masked {
             candle_core::bail!("the prediction head must have four parameters")
         };
         let picked = states.index_select(&Tensor::from_slice(rows, rows.len(), on)?, 0)?;
-        let of = |t: &Tensor| t.to_dtype(states.dtype());
-        let transformed = linear(&picked, &of(weight)?, &of(bias)?, Some(Activation::Gelu))?;
+        let cast = |t: &Tensor| t.to_dtype(states.dtype());
+        let transformed = linear(&picked, &cast(weight)?, &cast(bias)?, Some(Activation::Gelu))?;
         // Layer normalization without a residual.
-        let normed = add_norm(&transformed, &transformed.zeros_like()?, &of(norm)?, self.epsilon, None)?;
-        let logits = linear(&normed, &of(&self.table)?, &of(output_bias)?, None)?;
+        let normed = add_norm(&transformed, &transformed.zeros_like()?, &cast(norm)?, self.epsilon, None)?;
+        let logits = linear(&normed, &cast(&self.table)?, &cast(output_bias)?, None)?;
         let log_probabilities = likeness::log_softmax(&logits, 1.0)?;
         let targets = Tensor::from_slice(words, (words.len(), 1), on)?;
         let right = log_probabilities.gather(&targets, 1)?.squeeze(1)?;
-        (right * of(&Tensor::from_slice(weights, weights.len(), on)?)?)?.sum_all()?.neg()
+        (right * cast(&Tensor::from_slice(weights, weights.len(), on)?)?)?.sum_all()?.neg()
     }
 }

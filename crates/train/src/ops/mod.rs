@@ -1,11 +1,11 @@
 //! Differentiable operations of an encoder on candle tensors.
 //!
-//! Each operation has two implementations. On the CPU, our kernels compute the forward and the backward pass on slices.
-//! The objectives use some of them (`linear`, `add_norm`, `pool`) as custom operations of candle.
+//! Each operation has two implementations. On the CPU, our kernels compute the forward and the backward pass on
+//! slices. The objectives use some of them (`linear`, `add_norm`, `pool`) as custom operations of candle.
 //!
-//! On other devices, the operations are composed of candle's operations. The tests use this version as the reference. Some
-//! operations of candle have no backward pass and report no error (`layer_norm` on contiguous tensors, `softmax_last_dim`).
-//! They are not used here.
+//! On other devices, the operations are composed of candle's operations. The tests use this version as the
+//! reference. Some operations of candle have no backward pass and report no error (`layer_norm` on contiguous
+//! tensors, `softmax_last_dim`). They are not used here.
 
 pub(super) mod attention;
 pub(super) mod dropout;
@@ -28,8 +28,8 @@ use std::ops::Deref;
 use candle_core::{CpuStorage, DType, Layout, Result, Storage, Tensor, bail};
 use rayon::prelude::*;
 
-/// Number of rows per block. Sums over rows are computed per block and then over the blocks, so the result does not depend
-/// on the number of threads.
+/// Number of rows per block. Sums over rows are computed per block and then over the blocks, so the result does not
+/// depend on the number of threads.
 const ROWS: usize = 64;
 
 /// Returns true if our CPU kernels support the tensor.

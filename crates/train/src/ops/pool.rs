@@ -32,11 +32,11 @@ impl Segments {
 
     /// Iterates over all terms: the sum, the row and its weight.
     fn each(&self) -> impl Iterator<Item = (usize, usize, f32)> {
-        let of = |(n, parts): (usize, &'_ Vec<Part>)| {
+        let terms = |(n, parts): (usize, &'_ Vec<Part>)| {
             let rows = |p: &Part| p.rows.clone().map(move |row| (n, row, p.weight)).collect::<Vec<_>>();
             parts.iter().flat_map(rows).collect::<Vec<_>>()
         };
-        self.parts.iter().enumerate().flat_map(of)
+        self.parts.iter().enumerate().flat_map(terms)
     }
 }
 

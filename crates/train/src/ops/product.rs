@@ -1,6 +1,7 @@
 //! Parallel matrix products on the CPU.
 //!
-//! Each element of the result is summed by one thread in a fixed order, so it does not depend on the number of threads.
+//! Each element of the result is summed by one thread in a fixed order, so it does not depend on the number of
+//! threads.
 
 use gemm::{Parallelism, gemm};
 

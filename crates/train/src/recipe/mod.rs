@@ -27,7 +27,8 @@ use turnwise_core::error::Result;
 pub struct Recipe {
     /// Training objective.
     pub objective: ObjectiveName,
-    /// Base model: a folder or a name. A recipe file can omit the model and the corpus; the command line then sets them.
+    /// Base model: a folder or a name. A recipe file can omit the model and the corpus; the command line then sets
+    /// them.
     #[serde(default)]
     pub model: String,
     /// Training dialogues: indexes, files and folders.
@@ -36,7 +37,8 @@ pub struct Recipe {
     /// Auxiliary objectives with the weights of their losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<BTreeMap<ObjectiveName, f64>>,
-    /// Number of training steps. For `steps`, `batch`, `learning_rate`, `max_tokens` and `temperature`, 0 means "not set".
+    /// Number of training steps. For `steps`, `batch`, `learning_rate`, `max_tokens` and `temperature`, 0 means
+    /// "not set".
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub steps: u64,
     /// Batch size: number of examples per step.
@@ -78,8 +80,8 @@ pub struct Recipe {
     /// DialogueCSE: number of hard negatives among the negatives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
-    /// Number of context turns. DialogueCSE: around a response. Responses: before a response. Surroundings: on each side of
-    /// an utterance.
+    /// Number of context turns. DialogueCSE: around a response. Responses: before a response. Surroundings: on each
+    /// side of an utterance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// DialogueCSE: aggregation of the context turns.
@@ -88,7 +90,8 @@ pub struct Recipe {
     /// Appends a `surroundings` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// Weight of the context in the `surroundings` layer, from 0 to 1. The rest is the weight of the original vectors.
+    /// Weight of the context in the `surroundings` layer, from 0 to 1. The rest is the weight of the original
+    /// vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// dial2vec: window size in turns; turns that are further apart do not match.
@@ -216,8 +219,8 @@ impl Recipe {
         if self.layer || self.objective == O::Surroundings {
             self.strength.get_or_insert(0.5);
         }
-        // The label-free evaluation compares the two halves of held-out dialogues. It is not needed with labeled dev tasks,
-        // and it cannot measure objectives that predict tokens or classes.
+        // The label-free evaluation compares the two halves of held-out dialogues. It is not needed with labeled
+        // dev tasks, and it cannot measure objectives that predict tokens or classes.
         let by_halves = self.dev.is_empty()
             && self.evaluate_every != Some(0)
             && !matches!(self.objective, O::Places | O::Words | O::Relevance);

@@ -19,7 +19,8 @@ pub struct Evaluation {
     /// Label-free score on the held-out dialogues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<Aside>,
-    /// Label-free agreement: share of the ten nearest neighbors by words that are also among the ten nearest by vectors.
+    /// Label-free agreement: share of the ten nearest neighbors by words that are also among the ten nearest by
+    /// vectors.
     pub agreement: Option<f64>,
     /// Alignment: mean squared distance of pairs that are neighbors by words.
     pub alignment: Option<f64>,
@@ -112,8 +113,8 @@ impl std::str::FromStr for Selection {
     }
 }
 
-/// Label-free scores within this distance of the best one count as equal. For held-out dialogues, scores within one standard
-/// error count as equal, too.
+/// Label-free scores within this distance of the best one count as equal. For held-out dialogues, scores within one
+/// standard error count as equal, too.
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {
@@ -133,8 +134,8 @@ impl Selection {
 
     /// Returns the best trained step of a run.
     ///
-    /// With labels: the first step with the highest score. Label-free: the last step whose score is nearly the highest.
-    /// Small differences are noise there, and later steps have learned more.
+    /// With labels: the first step with the highest score. Label-free: the last step whose score is nearly the
+    /// highest. Small differences are noise there, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let mut best: Option<(&Evaluation, f64)> = None;
@@ -214,7 +215,8 @@ mod tests {
             aside: Some(Aside::of(each.to_vec())),
             ..at(step, agreement, 0.0)
         };
-        // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with error 0.
+        // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with
+        // error 0.
         let all = [
             with(10, 0.9, [0.0, 0.2, 0.1, 0.1]),
             with(20, 0.1, [0.5, 1.0, 1.0, 1.0]),

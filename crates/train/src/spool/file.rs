@@ -1,8 +1,8 @@
 //! Temporary file of records, addressed by byte offset.
 //!
-//! The file is unlinked as soon as it is open: no other process can change it, and the operating system frees its space
-//! when the process ends. Each record has a checksum. The file is read by system calls, not memory-mapped, so that a disk
-//! failure is an error and does not kill the process.
+//! The file is unlinked as soon as it is open: no other process can change it, and the operating system frees its
+//! space when the process ends. Each record has a checksum. The file is read by system calls, not memory-mapped, so
+//! that a disk failure is an error and does not kill the process.
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
 //! Disk-backed vector of records.
 //!
-//! The records are in memory, or in a temporary file from which each record is read on access. The file needs eight bytes of
-//! memory per record, so a corpus can be larger than the memory. Both variants behave the same.
+//! The records are in memory, or in a temporary file from which each record is read on access. The file needs eight
+//! bytes of memory per record, so a corpus can be larger than the memory. Both variants behave the same.
 
 mod file;
 mod record;

@@ -1,17 +1,19 @@
-//! Surroundings: a linear layer, learned in closed form, that gives similar vectors to utterances with similar contexts.
+//! Surroundings: a linear layer, learned in closed form, that gives similar vectors to utterances with similar
+//! contexts.
 //!
-//! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector of its
-//! context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are shrunk halfway
-//! towards the identity. The layer combines the original vector with this prediction:
+//! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector
+//! of its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are
+//! shrunk halfway toward the identity. The layer combines the original vector with this prediction:
 //!
 //! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
-//! `t` scales the prediction to the mean squared length of the original vectors. The dot product after the layer is thus a
-//! weighted sum of two dot products: of the original vectors and of their predictions. Properties that do not predict the
-//! context, such as the length of a sentence, get a lower weight.
+//! `t` scales the prediction to the mean squared length of the original vectors. The dot product after the layer is
+//! thus a weighted sum of two dot products: of the original vectors and of their predictions. Properties that do
+//! not predict the context, such as the length of a sentence, get a lower weight.
 //!
-//! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The same with the
-//! contexts of other utterances gives the random baseline. Only sums are stored, so the corpus can have any size.
+//! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The
+//! same with the contexts of other utterances gives the random baseline. Only sums are stored, so the corpus can
+//! have any size.
 
 #[cfg(test)]
 mod tests;
@@ -126,7 +128,8 @@ pub struct Layer {
     pub by_chance: f64,
 }
 
-/// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no effect.
+/// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no
+/// effect.
 ///
 /// `strength` is the weight of the context prediction, from 0 to 1. The rest is the weight of the original vectors.
 pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
@@ -175,8 +178,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight: weight.into_iter().map(|number| number as f32).collect(), bias, told, by_chance })
 }
 
-/// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep their
-/// mean squared length.
+/// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep
+/// their mean squared length.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
@@ -187,7 +190,7 @@ fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Ve
     metric
 }
 
-/// Shrinks a covariance matrix towards its mean variance times the identity.
+/// Shrinks a covariance matrix toward its mean variance times the identity.
 fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
     // Identical vectors have no variance: avoid a division by zero.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);

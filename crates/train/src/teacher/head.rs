@@ -13,8 +13,8 @@ pub(super) struct Head {
 
 /// Learns the map from vectors and the list of similar vectors of each.
 ///
-/// `W` is the scatter matrix of the differences, scaled to a mean variance of 1 and shrunk towards the identity. The map is
-/// `W^-½`, followed by a projection to the `axes` principal axes.
+/// `W` is the scatter matrix of the differences, scaled to a mean variance of 1 and shrunk toward the identity.
+/// The map is `W^-½`, followed by a projection to the `axes` principal axes.
 pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Head {
     let dim = vectors.dim();
     let mut differences = Vec::new();

@@ -1,12 +1,12 @@
 //! Teacher: similarities of dialogues, learned without labels, which an encoder can be trained on.
 //!
-//! It combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words (TF-IDF and
-//! SVD). Mutual nearest neighbors in the combined view are assumed to have the same topic. Differences between them (names,
-//! numbers, phrasing) are noise that the encoder should ignore.
+//! It combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words
+//! (TF-IDF and SVD). Mutual nearest neighbors in the combined view are assumed to have the same topic. Differences
+//! between them (names, numbers, phrasing) are noise that the encoder should ignore.
 //!
-//! Within-class whitening, shrunk towards the identity, reduces these directions. The principal axes of the result are the
-//! teacher's view. Its similarities are cosines in this view, plus those of the words. The weight of the words depends on
-//! how well the two views agree.
+//! Within-class whitening, shrunk toward the identity, reduces these directions. The principal axes of the result
+//! are the teacher's view. Its similarities are cosines in this view, plus those of the words. The weight of the
+//! words depends on how well the two views agree.
 
 mod head;
 
@@ -22,7 +22,7 @@ use turnwise_encoder::Vectors;
 pub struct Settings {
     /// Number of nearest neighbors.
     pub neighbours: usize,
-    /// Shrinkage of the whitening towards the identity, from 0 to 1.
+    /// Shrinkage of the whitening toward the identity, from 0 to 1.
     pub shrinkage: f64,
     /// Number of principal axes.
     pub axes: usize,
@@ -94,8 +94,8 @@ impl Teacher {
 
 /// Agreement of the two views: the share of mutual neighbors by words that are also similar by encoder vectors.
 ///
-/// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if the
-/// words of a corpus do not reflect its topics.
+/// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if
+/// the words of a corpus do not reflect its topics.
 fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
     let pairs = neighbors::mutual(words, neighbours);
     let (mut near, mut all) = (0usize, 0usize);
@@ -116,8 +116,8 @@ fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
 
 /// Weight of the words in the teacher's similarities: 0 up to an agreement of 0.3, then rising to 1 at 0.55.
 ///
-/// With a high agreement, the words add topics that the encoder does not know. The limits were tuned on two corpora, with
-/// agreements of 0.58 and 0.32: see `docs/training.md`.
+/// With a high agreement, the words add topics that the encoder does not know. The limits were tuned on two
+/// corpora, with agreements of 0.58 and 0.32: see `docs/training.md`.
 fn word_weight(weight: f64) -> f64 {
     (4.0 * (weight - 0.3)).clamp(0.0, 1.0)
 }

@@ -1,8 +1,8 @@
 //! Data parallelism: one step on several devices.
 //!
-//! Each device has a copy of the encoder and computes the hidden states of some sequences. The first device gathers the
-//! states and computes the loss over the whole batch. The gradients of the states then return to their devices for the
-//! backward pass, and the first device adds up the parameter gradients.
+//! Each device has a copy of the encoder and computes the hidden states of some sequences. The first device gathers
+//! the states and computes the loss over the whole batch. The gradients of the states then return to their devices
+//! for the backward pass, and the first device adds up the parameter gradients.
 //!
 //! Objectives therefore need no code for devices, and in-batch negatives come from all devices.
 

@@ -130,8 +130,8 @@ impl<'a> Trainer<'a> {
 
     /// Runs one training step.
     ///
-    /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the step
-    /// returns an error and changes no parameter.
+    /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the
+    /// step returns an error and changes no parameter.
     pub fn step(&mut self) -> Result<Stepped> {
         let step = self.optimizer.steps();
         self.devices.synchronize()?;
@@ -158,7 +158,8 @@ impl<'a> Trainer<'a> {
         Ok(Stepped { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
-    /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their structure.
+    /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their
+    /// structure.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
@@ -200,9 +201,9 @@ impl<'a> Trainer<'a> {
 
     /// Computes a step with in-batch negatives in micro-batches (GradCache).
     ///
-    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss gives
-    /// the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates them. The memory
-    /// is that of one micro-batch; the gradients are those of the whole batch.
+    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The
+    /// loss gives the gradients of the embeddings. The second pass computes each micro-batch again and
+    /// backpropagates them. The memory is that of one micro-batch; the gradients are those of the whole batch.
     fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch as u64;
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();

@@ -116,7 +116,8 @@ fn parts_and_devices_do_not_change_the_step() {
         let run = |parts, devices: usize| {
             objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
             let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
-            // The sums have a different order. A large epsilon keeps rounding errors of tiny gradients out of the update.
+            // The sums have a different order. A large epsilon keeps rounding errors of tiny gradients out of the
+            // update.
             let mut plan = plan(0.0, parts);
             plan.optimizer.epsilon = 1e-3;
             let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();

@@ -1,5 +1,5 @@
-//! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its gradient
-//! with finite differences.
+//! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its
+//! gradient with finite differences.
 
 mod places;
 mod rivals;
