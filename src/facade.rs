@@ -158,7 +158,7 @@ impl Index {
         let before = VectorReader::open(&self.root)?;
         let mode = match before.map(|reader| reader.recipe().fingerprint != encoder.fingerprint()) {
             Some(true) => Mode::Replace,
-            _ => Mode::GoOn,
+            _ => Mode::Continue,
         };
         let snapshot = self.snapshot()?;
         let mut writer = VectorWriter::open(&self.root, &recipe, mode, WRITER)?;

@@ -14,7 +14,7 @@ use std::{
 
 use turnwise::{
     index::{
-        dense::{DenseReader, Look, in_use, verify},
+        dense::{DenseReader, SearchSettings, in_use, verify},
         vectors::Kind,
     },
     store::Snapshot,
@@ -56,10 +56,11 @@ fn searches_agree(index: &Path) {
     let reader = DenseReader::open(index, &snapshot).unwrap().unwrap();
     for row in [0, 100, 300] {
         let query = reader.vectors().row(Kind::Utterances, row).unwrap().to_vec();
-        let look = Look { k: 5, ef: 400, ..Look::default() };
+        let look = SearchSettings { k: 5, ef: 400, ..SearchSettings::default() };
         let found = reader.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
-        let exact =
-            reader.search(&snapshot, Kind::Utterances, &query, &Look { exact: true, ..look }).unwrap();
+        let exact = reader
+            .search(&snapshot, Kind::Utterances, &query, &SearchSettings { exact: true, ..look })
+            .unwrap();
         assert_eq!(found.len(), 5);
         // Which of equally near ones are given may hang on where they were looked for.
         let scores =

@@ -103,7 +103,7 @@ fn time(
 ) -> Anyhow<()> {
     // As a run has it: nothing is kept from one step to the next, because every step here has sequences of its own.
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: 1 << 30 };
-    turnwise_memory::keep_large_blocks(2 << 30);
+    turnwise_memory::enable_block_cache(2 << 30);
     let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
     let plan = Plan { optimizer: optimizer::Settings::default(), ..recipe.plan() };
     let mut trainer = Trainer::new(&model, goal, data, plan)?;

@@ -30,13 +30,13 @@ pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SearchOf,
-    SimilarArgs, TuneArgs,
+    AnalyzeArgs, GraphBuilder, IndexBuildArgs, IndexCommand, QueryArgs, SearchArgs, SearchCommand,
+    SearchUnitArg, SimilarArgs, TuneArgs,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{ListArgs, Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};
-pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
+pub(crate) use vectors::{EmbedArgs, EncodeArgs, UnitArg, UnitsArg};
 
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())

@@ -63,7 +63,7 @@ impl Given {
 
 /// Name of a model that stays valid if the working folder changes: the absolute path of a folder, or the name as
 /// given.
-pub(crate) fn lasting_name(model: &str) -> String {
+pub(crate) fn absolute_name(model: &str) -> String {
     match std::fs::canonicalize(model) {
         Ok(path) if Path::new(model).is_dir() => path.display().to_string(),
         _ => model.to_owned(),

@@ -17,11 +17,11 @@ mod milvus {
     impl Context<'_> {
         /// Milvus target given by `--engine`, with its credentials.
         pub(crate) fn far(&self) -> Result<Target> {
-            self.far_at(self.settings.engine.as_deref().unwrap_or_default())
+            self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
         }
 
         /// Milvus target at an address, with its credentials.
-        pub(crate) fn far_at(&self, address: &str) -> Result<Target> {
+        pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
             let target: Target = address.parse()?;
             let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
             if token.is_some() && !target.tls && !is_local(&target.host) {
@@ -34,7 +34,7 @@ mod milvus {
         }
 
         /// Warns about texts that are stored in full, but only partly searchable by keywords.
-        pub(crate) fn tell_cut(&self, home: &MilvusWriter) {
+        pub(crate) fn warn_truncated(&self, home: &MilvusWriter) {
             let texts = match home.cut() {
                 0 => return,
                 1 => "1 text is".to_owned(),
@@ -45,13 +45,13 @@ mod milvus {
             ));
         }
 
-        pub(super) fn far_searcher(&self) -> Result<Searcher> {
+        pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
             Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
         }
 
         /// Collection given by `--engine`, with the name to serve it under.
         #[cfg(feature = "serve")]
-        pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
+        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
             let target = self.far()?;
             Ok((target.name.clone(), Place::Milvus(target)))
         }
@@ -82,12 +82,12 @@ mod milvus {
             })
         }
 
-        pub(super) fn far_searcher(&self) -> Result<Searcher> {
+        pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
             match self.far()? {}
         }
 
         #[cfg(feature = "serve")]
-        pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
+        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
             match self.far()? {}
         }
     }
@@ -109,7 +109,7 @@ impl Context<'_> {
     /// Opens the Milvus collection of `--engine`, or the index of `-i`, for searching.
     pub(crate) fn searcher(&self) -> Result<Searcher> {
         match self.settings.engine {
-            Some(_) => self.far_searcher(),
+            Some(_) => self.milvus_searcher(),
             None => Searcher::open(self.existing_index()?),
         }
     }

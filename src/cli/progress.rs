@@ -71,7 +71,7 @@ impl<'a> ProgressBar<'a> {
     }
 
     /// Sets a text to print after the units from now on.
-    pub(crate) fn set_more(&mut self, more: String) {
+    pub(crate) fn set_suffix(&mut self, more: String) {
         self.more = format!(", {more}");
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn stopped() -> bool {
 }
 
 /// Lets the next signal end the program at once. Fails if the user already wants to stop.
-pub(crate) fn let_end() -> Result<()> {
+pub(crate) fn allow_abort() -> Result<()> {
     CHECKED.store(false, Ordering::Relaxed);
     match STOP.load(Ordering::Relaxed) {
         true => Err(Error::Interrupted { hint: None }),

@@ -10,7 +10,7 @@ use turnwise_index::{
 };
 
 /// Shows the progress of the current step, and reports interruption by the user.
-pub(crate) struct Watching<'a, S> {
+pub(crate) struct StepProgress<'a, S> {
     printer: &'a Printer,
     current: Mutex<Option<Current<'a, S>>>,
 }
@@ -23,9 +23,9 @@ struct Current<'a, S> {
     progress: ProgressBar<'a>,
 }
 
-impl<'a, S: Copy + PartialEq> Watching<'a, S> {
+impl<'a, S: Copy + PartialEq> StepProgress<'a, S> {
     pub(crate) fn new(printer: &'a Printer) -> Self {
-        Watching { printer, current: Mutex::new(None) }
+        StepProgress { printer, current: Mutex::new(None) }
     }
 
     fn show(&self, step: S, (what, unit): (&'static str, &'static str), done: u64, of: u64) {
@@ -45,7 +45,7 @@ impl<'a, S: Copy + PartialEq> Watching<'a, S> {
     }
 }
 
-impl Progress for Watching<'_, Step> {
+impl Progress for StepProgress<'_, Step> {
     fn stop(&self) -> bool {
         signals::stopped()
     }
@@ -61,7 +61,7 @@ impl Progress for Watching<'_, Step> {
     }
 }
 
-impl rank::Progress for Watching<'_, rank::Step> {
+impl rank::Progress for StepProgress<'_, rank::Step> {
     fn stop(&self) -> bool {
         signals::stopped()
     }

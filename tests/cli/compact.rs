@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnwise::{
     ids::DialogueId,
     index::{
-        dense::{DenseReader, Look},
+        dense::{DenseReader, SearchSettings},
         vectors::{Kind, VectorReader},
     },
     store::Snapshot,
@@ -171,7 +171,7 @@ fn who_reads_while_it_is_compacted_reads_on() {
         let vectors = dense.vectors();
         vectors.row(Kind::Utterances, vectors.rows(Kind::Utterances) - 1).unwrap().to_vec()
     };
-    let look = Look { k: 300, ..Look::default() };
+    let look = SearchSettings { k: 300, ..SearchSettings::default() };
     let found = dense.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     t.ok("delete -i x secret-4711 --purge");
     assert!(!t.path("indexes/x/log").exists());

@@ -49,7 +49,7 @@ impl Here {
         Lexical::remove(&self.root).unwrap();
         Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = Words { salt: 0 };
-        let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::GoOn, "test").unwrap();
+        let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
         let wanted = Wanted { utterances: true, dialogues: true, chunk: 256 };
         let options = Options::default();
         fill(&snapshot, &mut writer, &encoder, &wanted, &options, &|| false, &mut |_| {}).unwrap();

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     result::Done,
-    significance::{DRAWS, bootstrap, holm, randomisation},
+    significance::{DRAWS, bootstrap, holm, randomization_test},
 };
 
 /// Confidence level of the intervals.
@@ -43,7 +43,7 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
             a: mean(&of_a),
             b: mean(&of_b),
             interval: bootstrap(&apart, WITHIN, DRAWS, seed),
-            p: randomisation(&of_a, &of_b, DRAWS, seed),
+            p: randomization_test(&of_a, &of_b, DRAWS, seed),
             queries: apart.len(),
         });
     }

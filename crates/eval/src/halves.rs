@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::rank::{Items, Pool};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
-use turnwise_train::{neighbors, run::evaluations::FEWEST_ASIDE};
+use turnwise_train::{neighbors, run::evaluations::MIN_HELD_OUT};
 
 /// Largest number of neighbors per dialogue, and least number of dialogues for each neighbor.
 const NEAR: usize = 10;
@@ -36,8 +36,8 @@ pub struct Halves {
 impl Halves {
     /// Splits dialogues. Returns `None` if too few of them can be split.
     pub fn new(dialogues: &[Dialogue]) -> Option<Self> {
-        let split: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_parted(dialogue)).collect();
-        if split.len() < FEWEST_ASIDE {
+        let split: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_split(dialogue)).collect();
+        if split.len() < MIN_HELD_OUT {
             return None;
         }
         let half = |which: usize| split.iter().map(move |dialogue| half_of(dialogue, which));
@@ -80,7 +80,7 @@ impl Halves {
 }
 
 /// Whether a dialogue has enough turns with text for two halves.
-pub fn can_be_parted(dialogue: &Dialogue) -> bool {
+pub fn can_be_split(dialogue: &Dialogue) -> bool {
     spoken(dialogue).nth(3).is_some()
 }
 

@@ -10,7 +10,7 @@ pub const DRAWS: usize = 10_000;
 
 /// Two-sided p-value of the paired randomization test for the difference of two systems' means. Each resample swaps
 /// the two values of a query with probability one half.
-pub fn randomisation(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
+pub fn randomization_test(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
     // Without any difference there is nothing to test.
     if apart.is_empty() {
@@ -82,12 +82,12 @@ mod tests {
     fn the_randomization_test_agrees_with_exact_enumeration() {
         // Two of the 2^10 possible swaps give a difference this large: 1/512.
         let (a, b): (Vec<f64>, Vec<f64>) = ((1..=10).map(f64::from).collect(), vec![0.0; 10]);
-        let p = randomisation(&a, &b, 100_000, 3);
+        let p = randomization_test(&a, &b, 100_000, 3);
         assert!((p - 2.0 / 1024.0).abs() < 0.0005, "{p}");
-        let p = randomisation(&[1.0, -1.0, 1.0], &[0.0; 3], 20_000, 3);
+        let p = randomization_test(&[1.0, -1.0, 1.0], &[0.0; 3], 20_000, 3);
         assert!((p - 1.0).abs() < 1e-9, "{p}");
-        assert_eq!(randomisation(&a, &a, 100, 3), 1.0);
-        assert_eq!(randomisation(&a, &b, 1000, 3), randomisation(&b, &a, 1000, 3));
+        assert_eq!(randomization_test(&a, &a, 100, 3), 1.0);
+        assert_eq!(randomization_test(&a, &b, 1000, 3), randomization_test(&b, &a, 1000, 3));
     }
 
     #[test]

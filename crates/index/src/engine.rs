@@ -38,13 +38,13 @@ pub trait Engine: Send + Sync {
     fn rows(&self, kind: Kind) -> u64;
 
     /// Returns the error for an index without vectors. Its hint says how to make them.
-    fn without_vectors(&self) -> Error;
+    fn no_vectors_error(&self) -> Error;
 
     /// Command that encodes all dialogues again with the current encoder, as a sentence for users.
-    fn how_to_encode_anew(&self) -> String;
+    fn reencode_hint(&self) -> String;
 
     /// Checks that keyword search is possible; the error says why not.
-    fn has_words(&self) -> Result<()>;
+    fn check_lexical(&self) -> Result<()>;
 
     /// The analyzer that splits texts and queries into terms.
     fn analyzer(&self) -> Analyzer;
@@ -87,7 +87,7 @@ pub trait View {
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List>;
 
     /// Returns the `k` best keyword matches, best first.
-    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List>;
+    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List>;
 
     /// Resolves an id to a dialogue, and to a turn if it is the id of an utterance.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
@@ -126,7 +126,7 @@ pub trait View {
     fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
     /// Announces what the request will read next. A remote engine can then fetch it in one round trip.
-    fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Ahead) -> Result<()> {
+    fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Prefetch) -> Result<()> {
         Ok(())
     }
 }
@@ -144,7 +144,7 @@ pub enum Bookmark {
 
 /// Data that a request announces with [`View::ahead`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ahead {
+pub enum Prefetch {
     /// The dialogues.
     Records,
     /// The vectors of the candidates.

@@ -49,7 +49,7 @@ static STATE: State = State {
 };
 
 /// Enables the cache of large blocks, with a capacity in bytes.
-pub fn keep_large_blocks(bytes: usize) {
+pub fn enable_block_cache(bytes: usize) {
     STATE.capacity.store(bytes, Ordering::Relaxed);
     STATE.enabled.store(true, Ordering::Relaxed);
 }

@@ -73,7 +73,7 @@ impl Engine for Milvus {
         }
     }
 
-    fn without_vectors(&self) -> Error {
+    fn no_vectors_error(&self) -> Error {
         Error::Input {
             message: format!("the dialogues at {} have no vectors", self.place()),
             hint: Some(format!(
@@ -83,14 +83,14 @@ impl Engine for Milvus {
         }
     }
 
-    fn how_to_encode_anew(&self) -> String {
+    fn reencode_hint(&self) -> String {
         format!(
             "`turnwise encode --engine {} --replace` encodes everything again with the current encoder",
             self.place()
         )
     }
 
-    fn has_words(&self) -> Result<()> {
+    fn check_lexical(&self) -> Result<()> {
         Ok(())
     }
 

@@ -31,9 +31,9 @@ pub(super) struct NextGeneration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
     /// Continue it if it has the same recipe. The caller must remove what does not belong there.
-    GoOn,
+    Continue,
     /// Delete it and start again.
-    ThrowAway,
+    Discard,
 }
 
 /// Opens or creates the generation after the one in use.
@@ -55,7 +55,7 @@ pub(super) fn next(
         false => Ok(None),
     };
     match begun {
-        Ok(Some(begun)) if unfinished == Unfinished::GoOn && begun.is_alike(&manifest) => {
+        Ok(Some(begun)) if unfinished == Unfinished::Continue && begun.is_alike(&manifest) => {
             connection.load(&begun)?;
         }
         // The unfinished generation is not usable. It was never in use, so replace it.

@@ -22,7 +22,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_index::{
-    engine::{Ahead, Bookmark, Candidate, List, SearchModes, View, Words},
+    engine::{Bookmark, Candidate, List, Prefetch, SearchModes, View, Words},
     lexical::TermScore,
     vectors::Kind,
 };
@@ -196,7 +196,7 @@ impl View for MilvusView<'_> {
         self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)
     }
 
-    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let k = k.min(DEEPEST);
         let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
         list.found.retain(|found| found.score > 0.0);
@@ -241,11 +241,11 @@ impl View for MilvusView<'_> {
         Ok(Vec::new())
     }
 
-    fn ahead(&self, kind: Kind, of: &[Candidate], what: Ahead) -> Result<()> {
+    fn ahead(&self, kind: Kind, of: &[Candidate], what: Prefetch) -> Result<()> {
         match what {
-            Ahead::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
-            Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
-            Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
+            Prefetch::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
+            Prefetch::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
+            Prefetch::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
         }
     }
 

@@ -65,7 +65,7 @@ impl Walk {
     }
 
     /// Skips the vectors and returns dialogues alone.
-    pub fn without_vectors(self) -> Self {
+    pub fn no_vectors_error(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
 

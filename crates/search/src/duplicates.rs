@@ -24,7 +24,7 @@ use turnwise_nearest::products;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::{
-    dense::{DenseReader, Near, Sweep},
+    dense::{DenseReader, DistinctVectors, Near},
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
@@ -129,7 +129,7 @@ fn find(
             hint: Some("0.95 finds near-duplicates, 1 finds exact duplicates".to_owned()),
         });
     }
-    let sweep = Sweep::new(dense, snapshot, wanted.kind, wanted.filter)?;
+    let sweep = DistinctVectors::new(dense, snapshot, wanted.kind, wanted.filter)?;
     let exact = wanted.exact || sweep.len() <= max_exhaustive || sweep.built() == 0;
     let joined = join(&sweep, wanted.threshold - ROUNDING, exact, stop)?;
     let mut found = groups::gather(&sweep, joined, wanted)?;
@@ -139,7 +139,7 @@ fn find(
 
 /// Joins all vectors whose cosine reaches the threshold.
 fn join(
-    sweep: &Sweep<'_>,
+    sweep: &DistinctVectors<'_>,
     threshold: f32,
     exact: bool,
     stop: &(dyn Fn() -> bool + Sync),
@@ -188,7 +188,7 @@ fn join(
 /// Compares the first block with all blocks. Returns the pairs that reach the threshold and join two separate sets.
 /// Omitting the other pairs limits memory use if nearly all items are similar.
 fn block_edges(
-    sweep: &Sweep<'_>,
+    sweep: &DistinctVectors<'_>,
     blocks: &[Range<usize>],
     threshold: f32,
     mut joined: UnionFind,

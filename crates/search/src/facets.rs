@@ -12,7 +12,7 @@ use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
 /// Fields that are counted by default.
-pub const USUAL: [&str; 5] = ["domain", "intent", "role", "language", "source"];
+pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
 /// Fields that can be counted, in addition to `meta.KEY`.
 const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];

@@ -12,7 +12,7 @@ use super::{
 };
 use turnwise_core::error::Result;
 use turnwise_index::{
-    engine::{Ahead, Candidate, SearchModes, View, unsupported},
+    engine::{Candidate, Prefetch, SearchModes, View, unsupported},
     vectors::Kind,
 };
 
@@ -69,7 +69,7 @@ impl Searcher {
             let lists = lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == Method::Weighted {
-                    view.ahead(kind, &lists.lexical_only(), Ahead::Vectors)?;
+                    view.ahead(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
                 let cosine = |candidate: &FusedCandidate| match &query.vector {
                     Some(vector) => view.cosine(kind, &candidate.engine_candidate(), vector),
@@ -164,7 +164,7 @@ pub(super) fn lists(
         lists.dense = found.found;
     }
     if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
-        let found = timed(&mut timings.bm25, || view.by_words(query.kind, words, depth))?;
+        let found = timed(&mut timings.bm25, || view.keyword_search(query.kind, words, depth))?;
         lists.exhausted &= found.exhausted;
         lists.bm25 = found.found;
     }

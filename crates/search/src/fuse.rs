@@ -109,11 +109,11 @@ impl Fusion {
 }
 
 fn scaled(bm25: f32) -> f32 {
-    bm25 / (bm25 + HALF)
+    bm25 / (bm25 + BM25_HALF_SCORE)
 }
 
 /// BM25 score that is mapped to 0.5 when the unbounded scores are scaled to 0…1.
-pub const HALF: f32 = 10.0;
+pub const BM25_HALF_SCORE: f32 = 10.0;
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use super::{
 use turnwise_core::{error::Result, ids::IdKey, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
-    engine::{Ahead, Candidate, Engine, View},
+    engine::{Candidate, Engine, Prefetch, View},
     vectors::Kind,
 };
 
@@ -82,10 +82,11 @@ impl HitBuilder<'_> {
     /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
     /// than wanted, because the excluded item can be among them.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
-        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
-        self.view.ahead(self.query.kind, &best, Ahead::Records)?;
+        let best: Vec<Candidate> =
+            ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
+        self.view.ahead(self.query.kind, &best, Prefetch::Records)?;
         match (self.query.kind, &self.query.vector) {
-            (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Ahead::Turns),
+            (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Prefetch::Turns),
             _ => Ok(()),
         }
     }

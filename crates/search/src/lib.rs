@@ -44,13 +44,13 @@ mod tuning;
 use std::{path::Path, sync::Arc};
 
 pub use explain::{Explanation, Fused};
-pub use facets::{Facet, FacetValue, Facets, USUAL};
-pub use fuse::{HALF, Place};
+pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
+pub use fuse::{BM25_HALF_SCORE, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use respond::{Replies, Reply, RespondRequest, Said};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
 pub use statistics::statistics;
-pub use tune::{Labelled, Quality, Tried, Tuned};
+pub use tune::{LabeledQuery, Quality, Tried, Tuned};
 pub use tuning::Tuning;
 
 use turnwise_core::error::{Error, Result};
@@ -101,7 +101,7 @@ impl Searcher {
                     recipe.fingerprint,
                     encoder.fingerprint()
                 ),
-                hint: Some(self.engine.how_to_encode_anew()),
+                hint: Some(self.engine.reencode_hint()),
             });
         }
         self.encoder = Some(encoder);
@@ -125,7 +125,7 @@ impl Searcher {
     }
 
     fn recipe(&self) -> Result<&Recipe> {
-        self.engine.recipe().ok_or_else(|| self.engine.without_vectors())
+        self.engine.recipe().ok_or_else(|| self.engine.no_vectors_error())
     }
 
     fn encoder(&self) -> Result<&dyn Encoder> {
@@ -154,7 +154,7 @@ impl Searcher {
         if !wants_vectors && self.engine.rows(query::kind_of(request, view)?) == 0 {
             return Ok(Mode::Bm25);
         }
-        match self.engine.has_words() {
+        match self.engine.check_lexical() {
             Ok(()) => Ok(Mode::Hybrid),
             // If the lexical index is not built yet, search the vectors; the response has a warning. If it is
             // damaged, fail.

@@ -100,7 +100,7 @@ impl Searcher {
             warnings: Vec::new(),
         };
         if mode != Mode::Dense {
-            self.engine.has_words()?;
+            self.engine.check_lexical()?;
             let words = match request.syntax {
                 true => self.engine.expression(&request.query)?,
                 false => self.engine.words(&request.query),

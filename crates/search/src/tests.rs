@@ -45,7 +45,7 @@ fn write(root: &Path, change: impl FnOnce(&mut Store)) {
 fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
-    let mut writer = VectorWriter::open(root, &recipe, Writing::GoOn, "test").unwrap();
+    let mut writer = VectorWriter::open(root, &recipe, Writing::Continue, "test").unwrap();
     let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, &encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
@@ -238,7 +238,8 @@ fn explanations_add_up_to_the_score() {
                 let sum = fused.from_dense.unwrap_or_default() + fused.from_bm25.unwrap_or_default();
                 assert!((sum - hit.score).abs() < 1e-6 && fused.score == hit.score);
                 if method == Method::Weighted {
-                    let words = why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + HALF));
+                    let words =
+                        why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + BM25_HALF_SCORE));
                     assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);
                 }
                 let terms: f32 = why.terms.iter().map(|term| term.score).sum();

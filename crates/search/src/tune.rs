@@ -17,7 +17,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
 use turnwise_index::{
-    engine::{Ahead, View},
+    engine::{Prefetch, View},
     vectors::Kind,
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
@@ -27,7 +27,7 @@ const DEPTH: usize = 100;
 
 /// A request with its relevant items.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Labelled {
+pub struct LabeledQuery {
     /// The request.
     pub request: SearchRequest,
     /// Ids of the relevant items.
@@ -94,14 +94,14 @@ impl Tuned {
 
 impl Searcher {
     /// Evaluates a grid of fusions on labeled requests.
-    pub fn tune(&self, labelled: &[Labelled]) -> Result<Tuned> {
+    pub fn tune(&self, labelled: &[LabeledQuery]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
         for one in labelled {
             let (relevant, others): (Vec<String>, Vec<String>) =
                 one.relevant.iter().cloned().partition(|id| self.can_find(id, &one.request));
             unknown.extend(others);
             if !relevant.is_empty() {
-                judged.push(Labelled { relevant, request: one.request.clone() });
+                judged.push(LabeledQuery { relevant, request: one.request.clone() });
             }
         }
         if judged.len() < 2 {
@@ -163,7 +163,7 @@ impl Searcher {
     }
 
     /// Returns the quality of each fusion for one request.
-    fn qualities(&self, labelled: &Labelled, fusions: &[Fusion]) -> Result<Vec<Quality>> {
+    fn qualities(&self, labelled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
         let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
         request.check()?;
@@ -175,8 +175,8 @@ impl Searcher {
         let view = view.as_ref();
         let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
         for of in [&lists.dense, &lists.bm25] {
-            view.ahead(query.kind, of, Ahead::Records)?;
-            view.ahead(query.kind, of, Ahead::Vectors)?;
+            view.ahead(query.kind, of, Prefetch::Records)?;
+            view.ahead(query.kind, of, Prefetch::Vectors)?;
         }
         let judge =
             Judge { view, query: &query, lists, relevant: &labelled.relevant, cache: RefCell::default() };

@@ -19,7 +19,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
-    engine::{Ahead, Candidate},
+    engine::{Candidate, Prefetch},
     vectors::Kind,
 };
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
@@ -93,9 +93,9 @@ impl App {
 
 /// Client of a request, with the permissions of its key. `None` means that no key is needed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asker(pub(super) Option<Key>);
+pub(super) struct Client(pub(super) Option<Key>);
 
-impl Asker {
+impl Client {
     /// Indexes that the client may access.
     pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<Hosted>> {
         app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name)))
@@ -132,7 +132,7 @@ impl Asker {
     }
 
     /// Whether the client may see all dialogues of every index.
-    pub(super) fn sees_all(&self) -> bool {
+    pub(super) fn is_unrestricted(&self) -> bool {
         self.0.as_ref().is_none_or(|key| key.filter.is_none() && key.indexes.is_empty())
     }
 
@@ -142,15 +142,15 @@ impl Asker {
     }
 
     /// Combines the requested filter with the filter of the key.
-    pub(super) fn with_own(&self, asked: Option<Filter>) -> Result<Option<Filter>> {
-        Ok(match (self.filter(), asked) {
-            (Some(own), Some(asked)) => Some(own.and(&asked)?),
-            (own, asked) => asked.or_else(|| own.cloned()),
+    pub(super) fn restrict(&self, requested: Option<Filter>) -> Result<Option<Filter>> {
+        Ok(match (self.filter(), requested) {
+            (Some(own), Some(requested)) => Some(own.and(&requested)?),
+            (own, requested) => requested.or_else(|| own.cloned()),
         })
     }
 
     /// Whether the client may see a dialogue.
-    pub(super) fn may_see(&self, dialogue: &Dialogue) -> bool {
+    pub(super) fn can_see(&self, dialogue: &Dialogue) -> bool {
         self.filter().is_none_or(|filter| filter.matches(dialogue))
     }
 }
@@ -187,7 +187,7 @@ impl Opened {
     }
 
     /// Runs a search over the dialogues that the client may see.
-    pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
+    pub(super) fn search(&self, mut request: SearchRequest, client: &Client) -> Outcome<Response> {
         request.check()?;
         let view = self.searcher.engine().view();
         if let Some(id) = &request.like {
@@ -196,18 +196,18 @@ impl Opened {
                 Class::Input => hidden(),
                 _ => e.into(),
             })?;
-            if !asker.may_see(&dialogue) {
+            if !client.can_see(&dialogue) {
                 return Err(hidden());
             }
         }
-        request.filter = asker.with_own(request.filter)?;
+        request.filter = client.restrict(request.filter)?;
         if self.searcher.needs_encoder(&request)?.is_some() {
             self.has_encoder()?;
         }
         let mut found = self.searcher.search(&request)?;
-        if asker.filter().is_some() {
+        if client.filter().is_some() {
             let ids = found.hits.iter().map(|hit| hit.dialogue.as_str());
-            let visible = self.visible(ids, asker)?;
+            let visible = self.visible(ids, client)?;
             found.hits.retain(|hit| visible.contains(&hit.dialogue));
         }
         Ok(found)
@@ -215,17 +215,17 @@ impl Opened {
 
     /// Returns the dialogues that the client may see. A filter can match a single turn of a dialogue that the client
     /// may not see, and each dialogue is therefore checked as a whole.
-    fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, asker: &Asker) -> Result<HashSet<String>> {
+    fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, client: &Client) -> Result<HashSet<String>> {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
         let named =
             |id: &DialogueId| Candidate { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
         let all: Vec<Candidate> = ids.iter().map(named).collect();
-        view.ahead(Kind::Dialogues, &all, Ahead::Records)?;
+        view.ahead(Kind::Dialogues, &all, Prefetch::Records)?;
         let mut visible = HashSet::new();
         for id in &ids {
-            if view.record(id.key())?.is_some_and(|(_, dialogue)| asker.may_see(&dialogue)) {
+            if view.record(id.key())?.is_some_and(|(_, dialogue)| client.can_see(&dialogue)) {
                 visible.insert(id.to_string());
             }
         }
@@ -233,18 +233,18 @@ impl Opened {
     }
 
     /// Finds responses in the dialogues that the client may see.
-    pub(super) fn respond(&self, mut request: RespondRequest, asker: &Asker) -> Outcome<Replies> {
+    pub(super) fn respond(&self, mut request: RespondRequest, client: &Client) -> Outcome<Replies> {
         request.check()?;
         if request.candidates.is_empty() {
-            request.filter = asker.with_own(request.filter)?;
+            request.filter = client.restrict(request.filter)?;
         }
         if self.searcher.respond_needs_encoder(&request) {
             self.has_encoder()?;
         }
         let mut found = self.searcher.respond(&request)?;
-        if asker.filter().is_some() {
+        if client.filter().is_some() {
             let said = found.replies.iter().filter_map(|reply| reply.said.as_ref());
-            let visible = self.visible(said.map(|said| said.dialogue.as_str()), asker)?;
+            let visible = self.visible(said.map(|said| said.dialogue.as_str()), client)?;
             found
                 .replies
                 .retain(|reply| reply.said.as_ref().is_none_or(|said| visible.contains(&said.dialogue)));
@@ -257,16 +257,16 @@ impl Opened {
         match (&self.encoder, &self.without_encoder) {
             (Some(encoder), _) => Ok(encoder),
             (None, Some(why)) => Err(no_encoder(why)),
-            (None, None) => Err(self.without_vectors()),
+            (None, None) => Err(self.no_vectors_error()),
         }
     }
 }
 
 impl Opened {
     /// Error for an index without vectors, with a hint how to create them.
-    pub(super) fn without_vectors(&self) -> Problem {
+    pub(super) fn no_vectors_error(&self) -> Problem {
         let problem = Problem::unavailable("this index has no vectors");
-        match self.searcher.engine().without_vectors().hint() {
+        match self.searcher.engine().no_vectors_error().hint() {
             Some(hint) => problem.hint(hint),
             None => problem,
         }

@@ -11,7 +11,7 @@ use axum::{
 };
 
 use super::{
-    app::{App, Asker},
+    app::{App, Client},
     problem::{Outcome, Problem},
 };
 
@@ -46,7 +46,7 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = path.as_deref().and_then(super::routes::name).unwrap_or("other");
     let id = request.headers().get("x-request-id").cloned();
-    let endless = super::routes::is_endless(route);
+    let endless = super::routes::has_no_time_limit(route);
     let mut response = match from_elsewhere(&app, request.headers()) {
         Some(problem) => problem.into_response(),
         None if endless => next.run(request).await,
@@ -103,9 +103,9 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Authenticates a request and checks its permission.
-pub(super) fn asker(app: &App, headers: &HeaderMap, of: For) -> Outcome<Asker> {
+pub(super) fn client(app: &App, headers: &HeaderMap, of: For) -> Outcome<Client> {
     if of == For::All || app.keys.is_empty() {
-        return Ok(Asker::default());
+        return Ok(Client::default());
     }
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = given.and_then(|given| {
@@ -129,7 +129,7 @@ pub(super) fn asker(app: &App, headers: &HeaderMap, of: For) -> Outcome<Asker> {
             "this API key does not have the required scope",
         ));
     }
-    Ok(Asker(Some(key.clone())))
+    Ok(Client(Some(key.clone())))
 }
 
 #[cfg(test)]

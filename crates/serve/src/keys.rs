@@ -189,7 +189,7 @@ impl Key {
             },
             _ => return wrong("needs either `secret` or `sha256`".to_owned()),
         };
-        if let Some(field) = filter.as_ref().and_then(|filter| filter.field_beside(&DIALOGUE_FIELDS)) {
+        if let Some(field) = filter.as_ref().and_then(|filter| filter.first_field_not_in(&DIALOGUE_FIELDS)) {
             return wrong(format!(
                 "has a filter on `{field}`, but only fields of a whole dialogue are allowed: {}",
                 DIALOGUE_FIELDS.join(", ")

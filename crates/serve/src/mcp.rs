@@ -6,7 +6,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    app::{App, Asker},
+    app::{App, Client},
     body,
     problem::{Outcome, Problem},
 };
@@ -30,7 +30,7 @@ impl App {
                 continue;
             }
             self.follow();
-            if let Some(answer) = answer(self, &Asker::default(), None, line.as_bytes()) {
+            if let Some(answer) = answer(self, &Client::default(), None, line.as_bytes()) {
                 writeln!(output, "{answer}")
                     .and_then(|()| output.flush())
                     .at("write to", "standard output")?;
@@ -41,19 +41,19 @@ impl App {
 }
 
 /// Answers a message; `None` for a notification. `index` is the default index.
-pub(super) fn answer(app: &App, asker: &Asker, index: Option<&str>, message: &[u8]) -> Option<Value> {
+pub(super) fn answer(app: &App, client: &Client, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
         Err(e) => Some(failed(&Value::Null, -32700, &format!("invalid JSON: {e}"))),
         Ok(Value::Array(all)) => {
             let answers: Vec<Value> =
-                all.iter().filter_map(|one| one_answer(app, asker, index, one)).collect();
+                all.iter().filter_map(|one| one_answer(app, client, index, one)).collect();
             (!answers.is_empty()).then_some(Value::Array(answers))
         }
-        Ok(one) => one_answer(app, asker, index, &one),
+        Ok(one) => one_answer(app, client, index, &one),
     }
 }
 
-fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) -> Option<Value> {
+fn one_answer(app: &App, client: &Client, index: Option<&str>, message: &Value) -> Option<Value> {
     let Some(method) = message["method"].as_str() else {
         return Some(failed(&message["id"], -32600, "the message has no method"));
     };
@@ -63,13 +63,13 @@ fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) ->
     Some(match method {
         "initialize" => done(initialized(message["params"]["protocolVersion"].as_str())),
         "ping" => done(json!({})),
-        "tools/list" => done(json!({ "tools": tools(app, asker) })),
+        "tools/list" => done(json!({ "tools": tools(app, client) })),
         "tools/call" => {
             let (name, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
             let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
             match name.as_str() {
                 Some(name @ ("search" | "similar" | "get_dialogue")) => {
-                    let found = call(app, asker, index, name, &arguments);
+                    let found = call(app, client, index, name, &arguments);
                     done(called(found.map_err(|problem| app.hidden(problem))))
                 }
                 _ => failed(id, -32602, &format!("unknown tool {name}")),
@@ -83,8 +83,8 @@ fn failed(id: &Value, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 
-fn initialized(asked: Option<&str>) -> Value {
-    let version = VERSIONS.into_iter().find(|known| Some(*known) == asked).unwrap_or(VERSIONS[0]);
+fn initialized(requested: Option<&str>) -> Value {
+    let version = VERSIONS.into_iter().find(|known| Some(*known) == requested).unwrap_or(VERSIONS[0]);
     json!({
         "protocolVersion": version,
         "capabilities": {"tools": {}},
@@ -94,8 +94,8 @@ fn initialized(asked: Option<&str>) -> Value {
     })
 }
 
-fn tools(app: &App, asker: &Asker) -> Value {
-    let names: Vec<&str> = asker.indexes(app).map(|hosted| hosted.name.as_str()).collect();
+fn tools(app: &App, client: &Client) -> Value {
+    let names: Vec<&str> = client.indexes(app).map(|hosted| hosted.name.as_str()).collect();
     let text = |about: &str| json!({"type": "string", "description": about});
     let index = json!({"type": "string", "enum": names, "description": "Name of the index; required only if there are several"});
     let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "Number of hits (default: 8)"});
@@ -180,7 +180,7 @@ struct GetDialogue {
 
 fn call(
     app: &App,
-    asker: &Asker,
+    client: &Client,
     default_index: Option<&str>,
     tool: &str,
     arguments: &Value,
@@ -202,14 +202,14 @@ fn call(
         }
         _ => {
             let GetDialogue { id, index } = read(arguments)?;
-            let opened = asker.opened(app, index.as_deref().or(default_index))?;
+            let opened = client.opened(app, index.as_deref().or(default_index))?;
             let there = opened.dialogue(&id)?;
-            let seen = there.filter(|dialogue| asker.may_see(dialogue));
+            let seen = there.filter(|dialogue| client.can_see(dialogue));
             let seen = seen.ok_or_else(|| Problem::not_found(format!("dialogue `{id}` does not exist")))?;
             return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));
         }
     };
-    let found = asker.opened(app, index.as_deref().or(default_index))?.search(request, asker)?;
+    let found = client.opened(app, index.as_deref().or(default_index))?.search(request, client)?;
     Ok(json!({"hits": found.hits.iter().map(brief).collect::<Vec<Value>>(), "warnings": found.warnings}))
 }
 

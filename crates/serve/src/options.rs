@@ -13,7 +13,7 @@ pub struct Options {
     /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
     /// Allows a public address without API keys.
-    pub open_to_all: bool,
+    pub allow_without_keys: bool,
     /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
     /// Limits on load and time.
@@ -69,7 +69,7 @@ impl Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], port)),
             keys: Keys::none(),
-            open_to_all: false,
+            allow_without_keys: false,
             tls: None,
             limits: Limits::default(),
         }
@@ -78,7 +78,7 @@ impl Options {
     /// Rejects a public address without API keys, unless explicitly allowed, and invalid certificates.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls::acceptor).transpose()?;
-        if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.open_to_all {
+        if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {
             return Ok(());
         }
         Err(Error::Input {
@@ -103,7 +103,7 @@ mod tests {
         let public = Options { listen: "0.0.0.0:80".parse().unwrap(), ..Options::local(0) };
         let e = public.check().unwrap_err();
         assert!(e.to_string().contains("0.0.0.0") && e.hint().unwrap().contains("--keys"), "{e}");
-        assert!(Options { open_to_all: true, ..public.clone() }.check().is_ok());
+        assert!(Options { allow_without_keys: true, ..public.clone() }.check().is_ok());
         assert!(Options { keys: Keys::from_env("a-long-secret").unwrap(), ..public }.check().is_ok());
         assert!(Options::local(1).check().is_ok());
     }

@@ -39,12 +39,12 @@ pub(super) struct Answered {
 }
 
 /// Digest of the client and the request's key; `None` without a key. Different clients may use the same keys.
-pub(super) fn name(headers: &HeaderMap, asker: &str) -> Outcome<Option<String>> {
+pub(super) fn name(headers: &HeaderMap, client: &str) -> Outcome<Option<String>> {
     let Some(given) = headers.get(HEADER) else { return Ok(None) };
     match given.to_str() {
         Ok(text) if (1..=LONGEST).contains(&text.trim().len()) => {
             let mut hasher = blake3::Hasher::new();
-            hasher.update(asker.as_bytes()).update(&[0]).update(text.trim().as_bytes());
+            hasher.update(client.as_bytes()).update(&[0]).update(text.trim().as_bytes());
             Ok(Some(hasher.finalize().to_hex().to_string()))
         }
         _ => Err(Problem::request(format!("an Idempotency-Key must have 1 to {LONGEST} ASCII characters"))
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn keys_of_different_clients_are_independent() {
         let headers = |text: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), text.parse().unwrap())]);
-        let named = |text: &str, asker: &str| name(&headers(text), asker).unwrap().unwrap();
+        let named = |text: &str, client: &str| name(&headers(text), client).unwrap().unwrap();
         assert_ne!(named("a", "one"), named("a", "two"));
         assert_eq!(named("a", "one"), named(" a ", "one"));
         assert_eq!(name(&HeaderMap::new(), "one").unwrap(), None);

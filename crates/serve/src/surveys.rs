@@ -19,11 +19,11 @@ pub(super) struct Surveys(Mutex<Vec<(String, Slot)>>);
 
 impl Surveys {
     /// Returns the cached response, or computes it with `make`.
-    pub(super) fn answer(&self, asked: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
+    pub(super) fn answer(&self, key: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
         let slot = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = kept.iter().position(|(question, _)| question == asked).map(|at| kept.remove(at));
-            let (question, slot) = found.unwrap_or_else(|| (asked.to_owned(), Arc::default()));
+            let found = kept.iter().position(|(question, _)| question == key).map(|at| kept.remove(at));
+            let (question, slot) = found.unwrap_or_else(|| (key.to_owned(), Arc::default()));
             kept.insert(0, (question, slot.clone()));
             kept.truncate(KEPT);
             slot
@@ -57,8 +57,8 @@ mod tests {
             Ok(Bytes::from(made.fetch_add(1, Ordering::Relaxed).to_string()))
         };
         thread::scope(|scope| {
-            let asked: Vec<_> = (0..8).map(|_| scope.spawn(|| surveys.answer("a", slow).unwrap())).collect();
-            asked.into_iter().for_each(|asked| assert_eq!(asked.join().unwrap(), "0"));
+            let key: Vec<_> = (0..8).map(|_| scope.spawn(|| surveys.answer("a", slow).unwrap())).collect();
+            key.into_iter().for_each(|key| assert_eq!(key.join().unwrap(), "0"));
         });
         assert_eq!(surveys.answer("b", || Err(Problem::request("no"))).unwrap_err().message, "no");
         assert_eq!(surveys.answer("b", slow).unwrap(), "1");

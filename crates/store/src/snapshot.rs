@@ -172,7 +172,7 @@ impl Snapshot {
     }
 
     /// Counts the dialogues written after a log position that were not replaced or deleted since.
-    pub fn live_since(&self, from: Position) -> Result<u64> {
+    pub fn count_live_since(&self, from: Position) -> Result<u64> {
         if from == Position::START {
             return Ok(self.totals().dialogues);
         }

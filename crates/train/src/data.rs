@@ -22,7 +22,7 @@ pub struct TurnTokens {
 
 /// Preprocessing of the dialogues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preparing {
+pub struct Preprocessing {
     /// Merges consecutive turns of one speaker into one.
     pub merged: bool,
     /// Minimum number of turns; shorter dialogues are skipped.
@@ -66,7 +66,7 @@ impl TrainingSet {
     pub fn new(
         dialogues: &DiskVec<Dialogue>,
         tokenizer: &Tokenizer,
-        preparing: Preparing,
+        preparing: Preprocessing,
         folder: Option<&Path>,
     ) -> Result<Self> {
         let mut set = TrainingSet {

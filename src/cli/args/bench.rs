@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchOf, TokenArgs, parse_value};
+use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchUnitArg, TokenArgs, parse_value};
 use turnwise_eval::{recipe::Paper, tasks::Profile};
 
 #[derive(Debug, Subcommand)]
@@ -186,7 +186,7 @@ pub(crate) struct AnnArgs {
     pub(crate) queries: usize,
     /// Vectors of the index to use
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: SearchOf,
+    pub(crate) of: SearchUnitArg,
     /// Number of nearest neighbors to search for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) k: usize,

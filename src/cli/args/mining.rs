@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{OneOf, parse_value};
+use super::{UnitArg, parse_value};
 use turnwise_corpus::filter::Filter;
 
 #[derive(Debug, Args)]
@@ -10,7 +10,7 @@ use turnwise_corpus::filter::Filter;
 pub(crate) struct DuplicatesArgs {
     /// What to compare
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: OneOf,
+    pub(crate) of: UnitArg,
     /// Minimum cosine similarity of near-duplicates
     ///
     /// With 1, only texts with identical vectors are found.

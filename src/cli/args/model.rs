@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cli::args::{EncoderArgs, OneOf, ReadArgs, TokenArgs};
+use crate::cli::args::{EncoderArgs, ReadArgs, TokenArgs, UnitArg};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
@@ -65,7 +65,7 @@ pub(crate) struct FitArgs {
     pub(crate) kind: FitKind,
     /// Texts to fit on; the encoder works best for texts of the same kind
     #[arg(long, value_enum, default_value = "dialogues", value_name = "UNIT")]
-    pub(crate) of: OneOf,
+    pub(crate) of: UnitArg,
     /// Dimension of the vectors, at most 2048 (tfidf-svd)
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub(crate) dim: u16,

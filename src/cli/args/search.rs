@@ -40,7 +40,7 @@ pub(crate) struct SearchArgs {
     pub(crate) decay: f32,
     /// What to search for
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: SearchOf,
+    pub(crate) of: SearchUnitArg,
     /// Parse the query as an expression (see the syntax below)
     #[arg(long)]
     pub(crate) syntax: bool,
@@ -54,7 +54,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "NAME", requires = "queries")]
     pub(crate) run: Option<String>,
     #[command(flatten)]
-    pub(crate) how: HowArgs,
+    pub(crate) how: QueryArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -89,12 +89,12 @@ pub(crate) struct SimilarArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) dialogue: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) how: HowArgs,
+    pub(crate) how: QueryArgs,
 }
 
 /// Options common to all kinds of search.
 #[derive(Debug, Args)]
-pub(crate) struct HowArgs {
+pub(crate) struct QueryArgs {
     /// Search mode [default: hybrid when the index has vectors, else bm25]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<SearchMode>,
@@ -218,7 +218,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-impl HowArgs {
+impl QueryArgs {
     /// Fusion settings, if any of them was given. The others have the built-in defaults, not those saved by tuning.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
@@ -270,11 +270,11 @@ impl HowArgs {
     }
 }
 
-impl From<SearchOf> for Of {
-    fn from(of: SearchOf) -> Self {
+impl From<SearchUnitArg> for Of {
+    fn from(of: SearchUnitArg) -> Self {
         match of {
-            SearchOf::Utterances => Of::Utterances,
-            SearchOf::Dialogues => Of::Dialogues,
+            SearchUnitArg::Utterances => Of::Utterances,
+            SearchUnitArg::Dialogues => Of::Dialogues,
         }
     }
 }
@@ -298,7 +298,7 @@ impl From<GraphBuilder> for Builder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SearchOf {
+pub(crate) enum SearchUnitArg {
     /// Single turns
     Utterances,
     /// Whole dialogues, each with its best matching turn

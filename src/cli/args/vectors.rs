@@ -23,7 +23,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) to: Option<VectorTarget>,
     /// What to encode
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: OneOf,
+    pub(crate) of: UnitArg,
     #[command(flatten)]
     pub(crate) encoder: EncoderArgs,
     #[command(flatten)]
@@ -51,7 +51,7 @@ OUT has the same order as the input: .npy, with the IDs in OUT.ids.txt; .safeten
 `ids` (UTF-8, separated by line feeds); .jsonl, with {\"id\", \"embedding\"}; .arrow, with the columns `id` and `embedding`.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OneOf {
+pub(crate) enum UnitArg {
     /// Each text or turn
     Utterances,
     /// Each dialogue as a whole
@@ -59,7 +59,7 @@ pub(crate) enum OneOf {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnyOf {
+pub(crate) enum UnitsArg {
     /// Each utterance
     Utterances,
     /// Each dialogue as a whole
@@ -102,7 +102,7 @@ pub(crate) struct EncodeArgs {
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: the same as before; both for an index without vectors]
     #[arg(long, value_enum, value_name = "UNIT")]
-    pub(crate) of: Option<AnyOf>,
+    pub(crate) of: Option<UnitsArg>,
     /// Compute all vectors again, with a different model or different options
     ///
     /// The old vectors stay in use until the new ones are complete.

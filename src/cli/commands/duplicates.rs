@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    args::{DuplicatesArgs, OneOf},
+    args::{DuplicatesArgs, UnitArg},
     commands::vectors,
     printer::{BOLD, DIM, NAME, counted, grouped},
     signals,
@@ -40,10 +40,10 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
     let kind = match args.of {
-        OneOf::Utterances => Kind::Utterances,
-        OneOf::Dialogues => Kind::Dialogues,
+        UnitArg::Utterances => Kind::Utterances,
+        UnitArg::Dialogues => Kind::Dialogues,
     };
-    let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| VectorReader::none_yet(&root))?;
+    let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| VectorReader::missing_error(&root))?;
     vectors::report_missing(reader.without(kind), kind, &root, context.printer);
     if reader.tail() > LONG_TAIL && !args.exact {
         context.printer.warn(format!(

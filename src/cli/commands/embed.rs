@@ -18,7 +18,7 @@ use std::{
 
 use crate::cli::{
     Context,
-    args::{EmbedArgs, OneOf},
+    args::{EmbedArgs, UnitArg},
     commands::embed::{
         reading::{Item, Reading},
         summary::Summary,
@@ -65,8 +65,8 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     let dim = width(encoder, args.dim)?;
     let sink = embeddings::create(&args.output, target, dim, &about(encoder, model, dim, args))?;
     let unit = match args.of {
-        OneOf::Utterances => "texts",
-        OneOf::Dialogues => "dialogues",
+        UnitArg::Utterances => "texts",
+        UnitArg::Dialogues => "dialogues",
     };
     let read_as = reading.read_as.clone();
     let mut embedding = Embedding {
@@ -161,7 +161,7 @@ fn about(encoder: &dyn Encoder, model: &str, dim: usize, args: &EmbedArgs) -> BT
 struct Embedding<'a> {
     items: reading::Items,
     waiting: VecDeque<Item>,
-    of: OneOf,
+    of: UnitArg,
     normalize: bool,
     dim: usize,
     chunk: usize,
@@ -258,8 +258,8 @@ impl Stream for Embedding<'_> {
         }
         let read = self.bytes_read.load(Ordering::Relaxed);
         let inputs = match self.of {
-            OneOf::Utterances => Inputs::Texts(gathered.texts),
-            OneOf::Dialogues => Inputs::Dialogues(gathered.dialogues),
+            UnitArg::Utterances => Inputs::Texts(gathered.texts),
+            UnitArg::Dialogues => Inputs::Dialogues(gathered.dialogues),
         };
         Ok((!inputs.is_empty()).then_some(Chunk { inputs, tag: Tag { ids: gathered.ids, read } }))
     }
@@ -273,7 +273,7 @@ impl Stream for Embedding<'_> {
         self.vectors += tag.ids.len() as u64;
         self.spent += encoded.spent;
         let rate = self.spent.tokens as f64 / self.progress.seconds().max(1e-3);
-        self.progress.set_more(format!("{} tokens/s", grouped(rate as u64)));
+        self.progress.set_suffix(format!("{} tokens/s", grouped(rate as u64)));
         self.progress.set(tag.read, self.vectors);
         Ok(())
     }

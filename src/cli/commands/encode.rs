@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    args::{AnyOf, EncodeArgs, PrecisionArg},
+    args::{EncodeArgs, PrecisionArg, UnitsArg},
     commands::embed,
     encoders::{self, Open},
     printer::{BOLD, DIM, counted, grouped},
@@ -25,7 +25,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Encoder, Precision, ahead::Options, transformer::Tokens};
 use turnwise_index::vectors::{
-    Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, to_look_at,
+    Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, pending_dialogues,
 };
 use turnwise_store::Snapshot;
 
@@ -171,7 +171,7 @@ impl Choice {
         let mut tokens = args.tokens.given();
         if let Some(recipe) = before.map(VectorReader::recipe) {
             // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
-            if model.as_ref().is_none_or(|m| encoders::lasting_name(m) == recipe.model) {
+            if model.as_ref().is_none_or(|m| encoders::absolute_name(m) == recipe.model) {
                 encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
                 tokens = tokens.or(&recipe.tokens);
                 if args.encoder.precision == PrecisionArg::Auto && !args.replace {
@@ -184,12 +184,12 @@ impl Choice {
         }
         let asked = |kind: Kind| before.is_some_and(|b| b.manifest().extent(kind).reached.is_some());
         let (utterances, dialogues) = match args.of {
-            Some(AnyOf::Utterances) => (true, false),
-            Some(AnyOf::Dialogues) => (false, true),
+            Some(UnitsArg::Utterances) => (true, false),
+            Some(UnitsArg::Dialogues) => (false, true),
             None if asked(Kind::Utterances) || asked(Kind::Dialogues) => {
                 (asked(Kind::Utterances), asked(Kind::Dialogues))
             }
-            Some(AnyOf::Both) | None => (true, true),
+            Some(UnitsArg::Both) | None => (true, true),
         };
         Choice {
             model: model.unwrap_or_else(|| encoders::DEFAULT_MODEL.to_owned()),
@@ -204,7 +204,7 @@ impl Choice {
     /// Returns the recipe of the vectors that this encoder will make.
     fn recipe(&self, encoder: &dyn Encoder) -> Recipe {
         let precision = self.precision.map_or("auto", |p| p.name());
-        Recipe::of(encoder, &encoders::lasting_name(&self.model), precision, &self.tokens, &self.options)
+        Recipe::of(encoder, &encoders::absolute_name(&self.model), precision, &self.tokens, &self.options)
     }
 }
 
@@ -216,7 +216,7 @@ fn with(
     context: &Context<'_>,
 ) -> Result<Encoded> {
     let recipe = choice.recipe(encoder);
-    let mode = if replace { Mode::Replace } else { Mode::GoOn };
+    let mode = if replace { Mode::Replace } else { Mode::Continue };
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &recipe, mode, context.command_line)?;
     let wanted = Wanted {
@@ -224,14 +224,14 @@ fn with(
         dialogues: choice.dialogues,
         chunk: context.settings.encode_batch,
     };
-    let total = to_look_at(&snapshot, &writer, &wanted)?;
+    let total = pending_dialogues(&snapshot, &writer, &wanted)?;
     let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(total));
     let filled =
         fill(&snapshot, &mut writer, encoder, &wanted, &choice.options, &signals::stopped, &mut |filled| {
             let seconds = progress.seconds().max(1e-3);
             let rate = |n: u64| grouped((n as f64 / seconds) as u64);
             let texts = filled.utterances + filled.dialogues;
-            progress.set_more(format!("{} texts/s, {} tokens/s", rate(texts), rate(filled.spent.tokens)));
+            progress.set_suffix(format!("{} texts/s, {} tokens/s", rate(texts), rate(filled.spent.tokens)));
             progress.set(filled.seen, filled.seen);
             context.printer.detail(format!("done: {texts} texts"));
         });

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::cli::{Context, args::EvalArgs, printer::counted};
 use turnwise_core::error::{Error, Result};
-use turnwise_eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run};
+use turnwise_eval::trec::{Evaluation, Options, evaluate, parse_measures, read_qrels, read_run};
 
 /// Largest number of query ids named in a warning.
 const NAMED: usize = 3;
@@ -26,7 +26,7 @@ struct Printed {
 }
 
 pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
-    let measures = asked(&args.measures)?;
+    let measures = parse_measures(&args.measures)?;
     let (qrels, run) = (read_qrels(&args.qrels)?, read_run(&args.run)?);
     let evaluation =
         evaluate(&qrels, &run, &measures, Options { level: args.level, complete: args.complete });

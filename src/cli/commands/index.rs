@@ -16,7 +16,7 @@ use crate::cli::{
     printer::{DIM, counted, grouped},
     progress::ProgressBar,
     signals,
-    watching::Watching,
+    watching::StepProgress,
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
@@ -53,7 +53,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
         Ok((false, analyzer)) => analyzer,
-        Err(Error::Corrupt { .. }) => match Lexical::surviving_analyzer(root) {
+        Err(Error::Corrupt { .. }) => match Lexical::recover_analyzer(root) {
             Some(analyzer) => analyzer,
             None => {
                 let by = Analyzer::default();
@@ -175,7 +175,7 @@ fn graphs_by(
     options: &BuildOptions,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    make(root, snapshot, options, context.command_line, &Watching::new(context.printer))
+    make(root, snapshot, options, context.command_line, &StepProgress::new(context.printer))
 }
 
 /// Updates the lexical index to a snapshot.

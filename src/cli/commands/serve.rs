@@ -81,7 +81,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
     Ok(Options {
         listen: SocketAddr::new(args.host, args.port),
         keys,
-        open_to_all: args.without_keys,
+        allow_without_keys: args.without_keys,
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         limits: Limits {
             at_once: args.at_once,
@@ -99,7 +99,7 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)
     let mut all = Vec::new();
     let mut roots = Vec::new();
     if context.settings.engine.is_some() {
-        all.push(context.far_to_serve()?);
+        all.push(context.milvus_to_serve()?);
     } else if context.settings.index.is_some() || !args.all {
         roots.push(context.existing_index()?);
     }

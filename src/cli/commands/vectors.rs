@@ -12,7 +12,7 @@ use crate::cli::{
     printer::{DIM, Printer, counted, grouped},
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair};
+use turnwise_index::vectors::{Coverage, Kind, Reached, VectorCounts, VectorReader, repair};
 use turnwise_store::Snapshot;
 
 /// Vector statistics for `stats`.
@@ -23,8 +23,8 @@ pub(super) struct Vectors {
     fingerprint: String,
     dim: usize,
     precision: String,
-    utterances: Option<Covered>,
-    dialogues: Option<Covered>,
+    utterances: Option<VectorCounts>,
+    dialogues: Option<VectorCounts>,
 }
 
 impl Vectors {
@@ -81,7 +81,7 @@ pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
     let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
     let Some(from) = from else { return Ok(()) };
-    let n = snapshot.live_since(from)?;
+    let n = snapshot.count_live_since(from)?;
     if n > 0 {
         context.printer.say(format!(
             "{} not encoded yet; `turnwise encode -i {}` encodes them",

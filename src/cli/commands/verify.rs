@@ -9,7 +9,7 @@ use crate::cli::{
     commands::{index, vectors as kept},
     printer::{bytes, counted, grouped},
     progress::ProgressBar,
-    watching::Watching,
+    watching::StepProgress,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -55,7 +55,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     report.damage.extend(search_damage(&root)?);
     let of_graphs = graph_damage(&root)?;
     let graphs = if of_graphs.is_none() {
-        dense::recall(&root, recall, &Watching::new(context.printer))?
+        dense::recall(&root, recall, &StepProgress::new(context.printer))?
     } else {
         Vec::new()
     };

@@ -114,7 +114,7 @@ impl Filter {
     }
 
     /// Returns whether a condition tests the dialogue id.
-    pub fn is_about_id(&self, test: usize) -> bool {
+    pub fn tests_id(&self, test: usize) -> bool {
         self.tests[test].field == Field::Id
     }
 
@@ -138,7 +138,7 @@ impl Filter {
     /// Returns whether the value of a fact satisfies a condition, or `None` if the record is needed.
     ///
     /// For `!=`, returns whether the value equals the excluded one.
-    pub fn fact_fits(&self, test: usize, value: &str) -> Option<bool> {
+    pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();
         let kind = chars.next();
         let value = chars.as_str();
@@ -153,8 +153,8 @@ impl Filter {
         Some(self.tests[test].fits(found))
     }
 
-    /// Returns whether a dialogue id satisfies a condition. See [`Filter::fact_fits`].
-    pub fn id_fits(&self, test: usize, id: &str) -> bool {
+    /// Returns whether a dialogue id satisfies a condition. See [`Filter::fact_matches`].
+    pub fn id_matches(&self, test: usize, id: &str) -> bool {
         self.tests[test].fits(FieldValue::Text(id))
     }
 
@@ -192,12 +192,12 @@ mod tests {
             if filter.needs_record(test, turn.is_none()) {
                 unknown |= 1 << test;
             }
-            if filter.is_about_id(test) {
-                fit |= u64::from(filter.id_fits(test, dialogue.id.as_str())) << test;
+            if filter.tests_id(test) {
+                fit |= u64::from(filter.id_matches(test, dialogue.id.as_str())) << test;
             }
             for name in filter.fact_names(test, turn.is_none()) {
                 for value in of_dialogue.iter().chain(&of_turn).filter_map(|fact| fact.strip_prefix(&name)) {
-                    match filter.fact_fits(test, value) {
+                    match filter.fact_matches(test, value) {
                         Some(fits) => fit |= u64::from(fits) << test,
                         None => unknown |= 1 << test,
                     }

@@ -116,7 +116,7 @@ impl Filter {
     }
 
     /// Returns the first field in the filter that is not in `fields`. All metadata fields are `meta.KEY`.
-    pub fn field_beside(&self, fields: &[&str]) -> Option<&'static str> {
+    pub fn first_field_not_in(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
 }
@@ -362,7 +362,7 @@ mod tests {
         let both = filter("domain=hotels or turns=2").and(&filter("id=zzz or domain=fraud")).unwrap();
         assert!(matches(both.as_str()));
         assert!(!matches(both.and(&filter("id=zzz")).unwrap().as_str()));
-        assert_eq!(both.field_beside(&["domain", "turns"]), Some("id"));
-        assert_eq!(filter("meta.x=1 and corpus=a").field_beside(&["meta.KEY", "source"]), None);
+        assert_eq!(both.first_field_not_in(&["domain", "turns"]), Some("id"));
+        assert_eq!(filter("meta.x=1 and corpus=a").first_field_not_in(&["meta.KEY", "source"]), None);
     }
 }

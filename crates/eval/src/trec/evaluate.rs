@@ -95,7 +95,7 @@ fn line(measure: &Measure, query: &str, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trec::asked;
+    use crate::trec::parse_measures;
 
     fn sample() -> (Qrels, Run) {
         let mut qrels = Qrels::default();
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn unjudged_and_missing_queries_are_reported_and_count_only_with_complete() {
         let (qrels, run) = sample();
-        let measures = asked(&["map", "num_q"]).unwrap();
+        let measures = parse_measures(&["map", "num_q"]).unwrap();
         let evaluation = evaluate(&qrels, &run, &measures, Options::default());
         assert_eq!(
             (evaluation.unjudged.as_slice(), evaluation.missing.as_slice()),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_trec_eval() {
         let (qrels, run) = sample();
-        let measures = asked(&["map", "num_ret", "num_q"]).unwrap();
+        let measures = parse_measures(&["map", "num_ret", "num_q"]).unwrap();
         let evaluation = evaluate(&qrels, &run, &measures, Options::default());
         let lines: Vec<String> = evaluation.lines(true).collect();
         assert_eq!(

@@ -164,7 +164,7 @@ impl fmt::Display for Measure {
 
 /// Parses measure names into measures without duplicates, in trec_eval's order. Examples: `map`, `P.5,10`, `P_5`, `P`
 /// for all default cutoffs, `official` for the measures that trec_eval prints by default.
-pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
+pub fn parse_measures<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     let mut measures = Vec::new();
     for name in names {
         let name = name.as_ref();
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn names(asked_for: &[&str]) -> Vec<String> {
-        asked(asked_for).unwrap().iter().map(ToString::to_string).collect()
+        parse_measures(asked_for).unwrap().iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
             ("P.0", "use positive integers, such as P.5,10"),
             ("P.x", "use positive integers, such as P.5,10"),
         ] {
-            assert_eq!(asked(&[name]).unwrap_err().hint().as_deref(), Some(hint), "{name}");
+            assert_eq!(parse_measures(&[name]).unwrap_err().hint().as_deref(), Some(hint), "{name}");
         }
-        assert!(asked(&["Pfoo"]).is_err() && asked(&["iprec_at_recall.2"]).is_err());
+        assert!(parse_measures(&["Pfoo"]).is_err() && parse_measures(&["iprec_at_recall.2"]).is_err());
     }
 }

@@ -12,7 +12,7 @@ const PAIRS: usize = 50_000;
 /// Percentiles of the cosines of random pairs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Background(Vec<f32>);
+pub struct SimilarityDistribution(Vec<f32>);
 
 /// The stored percentiles: finer at the top, where hits are.
 fn grid() -> impl Iterator<Item = f64> {
@@ -22,13 +22,13 @@ fn grid() -> impl Iterator<Item = f64> {
     whole.chain(tenths).chain(hundredths).chain([100.0])
 }
 
-impl Background {
+impl SimilarityDistribution {
     /// Samples pairs with one vector of each kind. The sample is deterministic. Returns an empty distribution
     /// if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));
         if rows.min(others) < 2 {
-            return Ok(Background::default());
+            return Ok(SimilarityDistribution::default());
         }
         let mut state = 0x9E37_79B9_7F4A_7C15u64;
         let mut draw = |below: usize| {
@@ -43,14 +43,14 @@ impl Background {
             let b = if one == other { (a + 1 + draw(rows - 1)) % rows } else { draw(others) };
             cosines.push(cosine(vectors.row(one, a)?, vectors.row(other, b)?));
         }
-        Ok(Background::of(cosines))
+        Ok(SimilarityDistribution::of(cosines))
     }
 
     fn of(mut cosines: Vec<f32>) -> Self {
         cosines.sort_unstable_by(f32::total_cmp);
         let last = cosines.len().saturating_sub(1) as f64;
         let at = |percent: f64| cosines.get((percent / 100.0 * last).round() as usize).copied();
-        Background(grid().filter_map(at).collect())
+        SimilarityDistribution(grid().filter_map(at).collect())
     }
 
     /// Returns true if the distribution is empty.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn percentile_is_the_share_of_lower_values() {
-        let background = Background::of((0..=10_000).map(|n| n as f32 / 10_000.0).collect());
+        let background = SimilarityDistribution::of((0..=10_000).map(|n| n as f32 / 10_000.0).collect());
         for score in [0.0, 0.123, 0.5, 0.77, 0.995, 0.9995] {
             let percentile = background.percentile(score).unwrap();
             assert!((percentile - 100.0 * f64::from(score)).abs() < 0.01, "{score}: {percentile}");
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn percentiles_of_equal_values_and_of_an_empty_sample() {
-        let same = Background::of(vec![0.5; 100]);
+        let same = SimilarityDistribution::of(vec![0.5; 100]);
         assert_eq!((same.percentile(0.4), same.percentile(0.5)), (Some(0.0), Some(100.0)));
-        assert_eq!(Background::of(Vec::new()).percentile(0.5), None);
-        assert_eq!(Background::of(vec![0.3]).percentile(0.2), Some(0.0));
+        assert_eq!(SimilarityDistribution::of(Vec::new()).percentile(0.5), None);
+        assert_eq!(SimilarityDistribution::of(vec![0.3]).percentile(0.2), Some(0.0));
     }
 }

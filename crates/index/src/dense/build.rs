@@ -6,7 +6,7 @@ use serde::Serialize;
 use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measure};
 
 use super::{
-    Background, folder,
+    SimilarityDistribution, folder,
     generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
     progress::{KindProgress, Progress, Step},
@@ -152,9 +152,9 @@ fn fill(
         let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &KindProgress(kind, watch))?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
-        part.background = Background::sample(vectors, kind, kind)?;
+        part.background = SimilarityDistribution::sample(vectors, kind, kind)?;
         if kind == Kind::Dialogues {
-            part.of_utterances = Background::sample(vectors, Kind::Utterances, kind)?;
+            part.of_utterances = SimilarityDistribution::sample(vectors, Kind::Utterances, kind)?;
         }
         (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
         Ok(part)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use turnwise_nearest::Frozen;
 
 use super::{
-    Background, damaged, folder,
+    SimilarityDistribution, damaged, folder,
     places::{self, Dialogues, Utterances},
 };
 use crate::{sealed, vectors::Kind};
@@ -67,10 +67,10 @@ pub struct Part {
     pub recall_queries: u64,
     /// Cosines of random pairs of its vectors.
     #[serde(default)]
-    pub background: Background,
+    pub background: SimilarityDistribution,
     /// For dialogues: cosines of random utterances and dialogues, for utterance queries that search dialogues.
-    #[serde(default, skip_serializing_if = "Background::is_empty")]
-    pub of_utterances: Background,
+    #[serde(default, skip_serializing_if = "SimilarityDistribution::is_empty")]
+    pub of_utterances: SimilarityDistribution,
 }
 
 impl Manifest {

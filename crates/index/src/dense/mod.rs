@@ -31,14 +31,14 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use background::Background;
+pub use background::SimilarityDistribution;
 pub use build::{Built, build, rebuild};
 pub use compact::compact;
 pub use generation::{Manifest, Part};
 pub use progress::{Progress, Step};
-pub use reader::{Among, DenseHit, DenseReader, Look};
+pub use reader::{DenseHit, DenseReader, NodeFilter, SearchSettings};
 pub use state::{Measured, builder, in_use, is_worth_building, recall, verify};
-pub use sweep::{Near, Owner, Sweep};
+pub use sweep::{DistinctVectors, Near, Owner};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::{
 use turnwise_nearest::{Allowed, Ask, Hit, Metric, Scorer, Scratch};
 
 use super::{
-    Background,
+    SimilarityDistribution,
     build::set_of,
     generation::{Generation, Manifest},
 };
@@ -25,7 +25,7 @@ use turnwise_store::{Change, Position, Snapshot};
 
 /// Search options.
 #[derive(Clone, Copy)]
-pub struct Look<'a> {
+pub struct SearchSettings<'a> {
     /// Number of results.
     pub k: usize,
     /// Size of the candidate list of the graph search (`ef`).
@@ -33,18 +33,18 @@ pub struct Look<'a> {
     /// If true, compares the query with all vectors.
     pub exact: bool,
     /// Restricts the results to what a filter accepts.
-    pub among: Option<&'a Among>,
+    pub among: Option<&'a NodeFilter>,
 }
 
-impl Default for Look<'_> {
+impl Default for SearchSettings<'_> {
     fn default() -> Self {
         let Ask { k, ef, .. } = Ask::default();
-        Look { k, ef, exact: false, among: None }
+        SearchSettings { k, ef, exact: false, among: None }
     }
 }
 
 /// Result of a filter in the form that the graph search needs. Can be reused for several searches.
-pub struct Among {
+pub struct NodeFilter {
     admitted: Arc<Admitted>,
     nodes: Option<Allowed>,
 }
@@ -82,7 +82,7 @@ pub struct DenseReader {
     pub(super) tail: Vec<Recent>,
     without: [u64; 2],
     /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
-    backgrounds: [OnceLock<Background>; 3],
+    backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
 /// A dialogue that is newer than the generation.
@@ -180,7 +180,7 @@ impl DenseReader {
 
     /// Returns the distribution of cosines between random items of two kinds. Taken from the generation if
     /// stored there, else computed now. Dialogues are never used as queries for utterances.
-    pub fn background(&self, from: Kind, to: Kind) -> Result<&Background> {
+    pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {
             return Ok(known);
@@ -192,18 +192,18 @@ impl DenseReader {
         let built = self.manifest().map(of).filter(|b| !b.is_empty());
         let background = match built {
             Some(built) => built,
-            None => Background::sample(&self.vectors, from, to)?,
+            None => SimilarityDistribution::sample(&self.vectors, from, to)?,
         };
         Ok(known.get_or_init(|| background))
     }
 
     /// Returns the filter result for a kind, without deleted and replaced items.
-    pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> Among {
+    pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
             Allowed::rows(&generation.graphs[kind as usize], wanted)
         });
-        Among { nodes, admitted }
+        NodeFilter { nodes, admitted }
     }
 
     /// Returns the `k` nearest neighbors of a query: scores descending, then ids descending. A zero query finds
@@ -213,7 +213,7 @@ impl DenseReader {
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &Look<'_>,
+        look: &SearchSettings<'_>,
     ) -> Result<Vec<DenseHit>> {
         let mut found = self.in_generation(snapshot, kind, query, look)?;
         self.in_tail(kind, query, look, &mut found)?;
@@ -228,7 +228,7 @@ impl DenseReader {
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &Look<'_>,
+        look: &SearchSettings<'_>,
     ) -> Result<Vec<Ranked<'_>>> {
         let Some(generation) = &self.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[kind as usize];
@@ -276,7 +276,7 @@ impl DenseReader {
         &'a self,
         kind: Kind,
         query: &[f32],
-        look: &Look<'_>,
+        look: &SearchSettings<'_>,
         found: &mut Vec<Ranked<'a>>,
     ) -> Result<()> {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };

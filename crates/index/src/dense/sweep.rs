@@ -19,7 +19,7 @@ const FIRST_K: usize = 16;
 
 /// The distinct vectors of a snapshot, numbered from 0: first the vectors in the graph, then those of the tail.
 /// Zero vectors have no neighbors and are left out. A vector of the tail may also occur in the graph.
-pub struct Sweep<'a> {
+pub struct DistinctVectors<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
@@ -79,7 +79,7 @@ pub struct Near {
 
 const NO_POINT: u32 = u32::MAX;
 
-impl<'a> Sweep<'a> {
+impl<'a> DistinctVectors<'a> {
     /// Collects the vectors of everything that the filter accepts.
     pub fn new(
         reader: &'a DenseReader,
@@ -88,7 +88,7 @@ impl<'a> Sweep<'a> {
         filter: Option<&Filter>,
     ) -> Result<Self> {
         let admitted = filter.map(|filter| Admitted::by_records(snapshot, filter, kind)).transpose()?;
-        let mut sweep = Sweep {
+        let mut sweep = DistinctVectors {
             reader,
             snapshot,
             kind,

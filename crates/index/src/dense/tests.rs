@@ -33,7 +33,7 @@ fn write(root: &Path, change: impl FnOnce(&mut Store)) {
 
 fn encode(root: &Path, encoder: &HashEncoder) {
     let recipe = Recipe::of(encoder, "hashed", "auto", &Tokens::default(), &Options::default());
-    let mut writer = VectorWriter::open(root, &recipe, Mode::GoOn, "test").unwrap();
+    let mut writer = VectorWriter::open(root, &recipe, Mode::Continue, "test").unwrap();
     let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
@@ -59,7 +59,9 @@ fn compact_all(root: &Path) {
 fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<(f32, String)> {
     let snapshot = Snapshot::open(root).unwrap();
     let reader = DenseReader::open(root, &snapshot).unwrap().unwrap();
-    let hits = reader.search(&snapshot, kind, query, &Look { k, exact, ..Look::default() }).unwrap();
+    let hits = reader
+        .search(&snapshot, kind, query, &SearchSettings { k, exact, ..SearchSettings::default() })
+        .unwrap();
     let name = |hit: DenseHit| {
         let dialogue = snapshot.record(hit.dialogue).unwrap().unwrap().1.id;
         match hit.turn {
@@ -211,7 +213,7 @@ fn a_new_generation_replaces_the_old_one_and_open_readers_keep_it() {
     assert!(!build_now(root).new && !left.exists());
     assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation and current.json");
     let query = HashEncoder::default().vector("question 7");
-    let look = Look { k: 1, ..Look::default() };
+    let look = SearchSettings { k: 1, ..SearchSettings::default() };
     let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(found[0].dialogue, DialogueId::new("d07").unwrap().key());
     assert_ne!(search(root, Kind::Utterances, &query, 1, false)[0].1, "d07#1");
@@ -246,7 +248,7 @@ fn graphs_are_rebuilt_by_the_same_builder_after_a_compaction() {
     assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
     // A reader with the old generation open still sees its content.
-    let look = Look { k: 1, ..Look::default() };
+    let look = SearchSettings { k: 1, ..SearchSettings::default() };
     let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());
 
@@ -309,7 +311,7 @@ fn every_damaged_byte_is_reported_without_a_panic() {
             let snapshot = Snapshot::open(root).unwrap();
             let error = DenseReader::open(root, &snapshot).and_then(|reader| {
                 let reader = reader.unwrap();
-                let look = Look { exact: step % 2 == 0, ..Look::default() };
+                let look = SearchSettings { exact: step % 2 == 0, ..SearchSettings::default() };
                 let _ = reader.search(&snapshot, Kind::Utterances, &query, &look);
                 verify(root)
             });

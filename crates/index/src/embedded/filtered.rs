@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::Embedded;
-use crate::{Admitted, SearchModes, dense::Among, lexical::Selected, vectors::Kind};
+use crate::{Admitted, SearchModes, dense::NodeFilter, lexical::Selected, vectors::Kind};
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
@@ -19,7 +19,7 @@ pub struct Filtered {
     /// tested one by one.
     selected: Option<Selected>,
     /// Form for the dense search, computed when first needed.
-    among: OnceLock<Among>,
+    among: OnceLock<NodeFilter>,
 }
 
 impl Filtered {
@@ -33,7 +33,7 @@ impl Filtered {
         self.selected.as_ref()
     }
 
-    pub(super) fn among(&self) -> Option<&Among> {
+    pub(super) fn among(&self) -> Option<&NodeFilter> {
         self.among.get()
     }
 }

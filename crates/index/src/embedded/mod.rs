@@ -79,7 +79,7 @@ impl Embedded {
     }
 
     fn vectors(&self) -> Result<&DenseReader> {
-        self.dense.as_ref().ok_or_else(|| self.without_vectors())
+        self.dense.as_ref().ok_or_else(|| self.no_vectors_error())
     }
 
     /// Note about a lexical index that is outdated or has a long unindexed tail.
@@ -155,18 +155,18 @@ impl Engine for Embedded {
         self.dense.as_ref().map_or(0, |dense| dense.vectors().rows(kind) as u64)
     }
 
-    fn without_vectors(&self) -> Error {
-        VectorReader::none_yet(&self.root)
+    fn no_vectors_error(&self) -> Error {
+        VectorReader::missing_error(&self.root)
     }
 
-    fn how_to_encode_anew(&self) -> String {
+    fn reencode_hint(&self) -> String {
         format!(
             "`turnwise encode -i {} --replace` encodes them again with the current encoder",
             self.root.display()
         )
     }
 
-    fn has_words(&self) -> Result<()> {
+    fn check_lexical(&self) -> Result<()> {
         self.lexical().map(drop)
     }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{Embedded, Filtered};
 use crate::{
-    dense::Look,
+    dense::SearchSettings,
     engine::{Bookmark, Candidate, List, SearchModes, View, Words},
     lexical::{Lexical, LexicalQuery, TermScore},
     vectors::{Kind, dialogue_key, utterance_key},
@@ -43,7 +43,7 @@ impl View for EmbeddedView<'_> {
 
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List> {
         let among = self.filtered.as_deref().and_then(Filtered::among);
-        let look = Look { k, exact, among, ..Look::default() };
+        let look = SearchSettings { k, exact, among, ..SearchSettings::default() };
         let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &look)?;
         Ok(List {
             exhausted: found.len() < k,
@@ -60,7 +60,7 @@ impl View for EmbeddedView<'_> {
     }
 
     /// Keyword matches, without dialogues that were deleted or replaced.
-    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);
         let filtered = self.filtered.as_deref();

@@ -108,7 +108,7 @@ impl Lexical {
     }
 
     /// Returns the analyzer from either index, even if the other is damaged.
-    pub fn surviving_analyzer(root: &Path) -> Option<Analyzer> {
+    pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
         [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
             let progress = Side::progress_in(&folder(root).join(side)).ok()??;
             progress.analyzer.parse().ok()

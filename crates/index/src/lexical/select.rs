@@ -185,7 +185,7 @@ impl Run<'_> {
         let side = &self.lexical.utterances;
         let failed = |e: tantivy::TantivyError| side::failed(&side.folder, &e);
         let always = self.needing_records(false);
-        let open = (0..self.filter.tests()).filter(|test| !self.filter.is_about_id(*test));
+        let open = (0..self.filter.tests()).filter(|test| !self.filter.tests_id(*test));
         let open = Outcome { fit: 0, unknown: open.fold(0, |bits, test| bits | 1 << test) };
         for segment in self.segments(side)? {
             let columns = Columns::open(segment).map_err(failed)?;
@@ -244,7 +244,7 @@ impl Run<'_> {
                     let value =
                         stream.key().get(name.len()..).and_then(|value| std::str::from_utf8(value).ok());
                     let outcome = &mut outcome[stream.term_ord() as usize];
-                    match value.map_or(Some(false), |value| self.filter.fact_fits(test, value)) {
+                    match value.map_or(Some(false), |value| self.filter.fact_matches(test, value)) {
                         Some(fits) => outcome.fit |= u64::from(fits) << test,
                         None => outcome.unknown |= 1 << test,
                     }
@@ -256,8 +256,7 @@ impl Run<'_> {
 
     /// For each id of a segment, the conditions about the id that it meets.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
-        let tests: Vec<usize> =
-            (0..self.filter.tests()).filter(|test| self.filter.is_about_id(*test)).collect();
+        let tests: Vec<usize> = (0..self.filter.tests()).filter(|test| self.filter.tests_id(*test)).collect();
         let Some(column) = columns.dialogues.as_ref().filter(|_| !tests.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -266,7 +265,9 @@ impl Run<'_> {
         while stream.advance() {
             let id = String::from_utf8_lossy(stream.key());
             fit.push(
-                tests.iter().fold(0, |bits, test| bits | u64::from(self.filter.id_fits(*test, &id)) << test),
+                tests
+                    .iter()
+                    .fold(0, |bits, test| bits | u64::from(self.filter.id_matches(*test, &id)) << test),
             );
         }
         Ok(fit)

@@ -16,7 +16,7 @@ use turnwise_store::{Change, Position, Snapshot};
 
 /// Number of dropped vectors.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Dropped {
+pub struct CompactReport {
     /// Vectors of utterances that are no longer in the index.
     pub utterances: u64,
     /// Vectors of dialogues that are no longer in the index.
@@ -33,7 +33,7 @@ pub fn compact(
     command: &str,
     stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(u64),
-) -> Result<Option<Dropped>> {
+) -> Result<Option<CompactReport>> {
     if !sets::exists(root) {
         return Ok(None);
     }
@@ -73,19 +73,19 @@ struct Work<'a> {
 impl Work<'_> {
     /// Returns a new set if the old one has something to drop. `copy` marks the new set: an encoding must not
     /// continue it before it is in use.
-    fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, Dropped)> {
+    fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
         let reached = self.count_all(&coverage)?;
         let dead = |kind: Kind| coverage.of(kind).map_or(0, |covered| covered.vectors - covered.live);
-        let dropped = Dropped { utterances: dead(Kind::Utterances), dialogues: dead(Kind::Dialogues) };
+        let dropped = CompactReport { utterances: dead(Kind::Utterances), dialogues: dead(Kind::Dialogues) };
         let mut manifest = reader.manifest().clone();
         for kind in Kind::ALL {
             let extent = manifest.extent_mut(kind);
             let at = reached[kind.index()];
             extent.reached = extent.reached.as_ref().map(|_| self.reached(at));
         }
-        if dropped == Dropped::default() {
+        if dropped == CompactReport::default() {
             for kind in Kind::ALL {
                 // Truncates uncommitted rows left by a crash.
                 ColumnWriter::open(set, kind, reader.dim(), reader.rows(kind) as u64)?;

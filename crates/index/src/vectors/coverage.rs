@@ -20,7 +20,7 @@ pub struct Coverage<'a> {
 
 /// Vector counts of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Covered {
+pub struct VectorCounts {
     /// Vectors on disk.
     pub vectors: u64,
     /// Vectors whose text is in the index.
@@ -75,9 +75,9 @@ impl<'a> Coverage<'a> {
     }
 
     /// Returns the counts of a kind; `None` if this index does not encode it.
-    pub fn of(&self, kind: Kind) -> Option<Covered> {
+    pub fn of(&self, kind: Kind) -> Option<VectorCounts> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
-        self.wants(kind).then(|| Covered {
+        self.wants(kind).then(|| VectorCounts {
             vectors: self.reader.rows(kind) as u64,
             live: self.live[kind.index()].iter().map(live).sum(),
             without: self.without[kind.index()].load(Ordering::Relaxed),

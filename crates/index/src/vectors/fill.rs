@@ -69,8 +69,8 @@ pub struct Filled {
 }
 
 /// Number of dialogues that a pass must read.
-pub fn to_look_at(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Result<u64> {
-    snapshot.live_since(start(snapshot, writer, wanted))
+pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Result<u64> {
+    snapshot.count_live_since(start(snapshot, writer, wanted))
 }
 
 fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Position {

@@ -41,13 +41,13 @@ mod writer;
 mod tests;
 
 pub use check::{Checked, check};
-pub use compact::{Dropped, compact};
+pub use compact::{CompactReport, compact};
 pub use copy::{backup, restore};
-pub use coverage::{Coverage, Covered};
-pub use fill::{Filled, Wanted, fill, to_look_at};
+pub use coverage::{Coverage, VectorCounts};
+pub use fill::{Filled, Wanted, fill, pending_dialogues};
 pub use key::{Kind, dialogue_key, utterance_key};
 pub use manifest::{Extent, Manifest, Reached, Recipe};
 pub use reader::VectorReader;
-pub use repair::{Mended, repair};
+pub use repair::{RepairReport, repair};
 pub use sets::exists;
 pub use writer::{Mode, VectorWriter};

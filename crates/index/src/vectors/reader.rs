@@ -36,7 +36,7 @@ impl VectorReader {
     }
 
     /// Returns the error for an index that needs vectors but has none.
-    pub fn none_yet(root: &Path) -> Error {
+    pub fn missing_error(root: &Path) -> Error {
         Error::Input {
             message: format!("{} has no vectors yet", root.display()),
             hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),

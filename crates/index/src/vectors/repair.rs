@@ -21,7 +21,7 @@ use turnwise_store::Position;
 
 /// Result of a vector repair.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
-pub struct Mended {
+pub struct RepairReport {
     /// Number of undamaged vectors.
     pub kept: u64,
     /// Number of damaged or truncated vectors; they must be encoded again.
@@ -34,16 +34,16 @@ pub struct Mended {
 
 /// Removes the damaged vectors of an index. Returns `None` if the index has no vectors. Can be run again after
 /// a crash.
-pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
+pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     if !sets::exists(root) {
         return Ok(None);
     }
     let _lock = writer::lock(root, command)?;
     let Some((set, manifest)) = usable(root)? else {
         files::remove_folder(&sets::folder(root))?;
-        return Ok(Some(Mended { all_removed: true, ..Mended::default() }));
+        return Ok(Some(RepairReport { all_removed: true, ..RepairReport::default() }));
     };
-    let mut repaired = Mended::default();
+    let mut repaired = RepairReport::default();
     let mut columns = Vec::new();
     for kind in Kind::ALL {
         let rows = manifest.extent(kind).rows;

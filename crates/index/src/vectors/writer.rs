@@ -19,7 +19,7 @@ use turnwise_store::lock::WriterLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Continue the set in use, or create one if there is none.
-    GoOn,
+    Continue,
     /// Write a new set, which replaces the set in use when it is complete.
     Replace,
 }
@@ -63,7 +63,7 @@ impl Part {
 
 impl VectorWriter {
     /// Opens the vectors of an index for writing with `recipe`. A set in use with a different recipe is an
-    /// error in [`Mode::GoOn`]. [`Mode::Replace`] continues an unfinished replacement.
+    /// error in [`Mode::Continue`]. [`Mode::Replace`] continues an unfinished replacement.
     pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
         let lock = lock(root, command)?;
         let current = match (sets::current(root), mode) {
@@ -72,7 +72,7 @@ impl VectorWriter {
             (current, _) => current?,
         };
         let (set, manifest) = match (mode, current) {
-            (Mode::GoOn, Some(set)) => {
+            (Mode::Continue, Some(set)) => {
                 let manifest = Manifest::read(&set)?;
                 let manifest = adopt(root, manifest, recipe)?;
                 (set, manifest)

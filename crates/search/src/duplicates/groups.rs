@@ -8,7 +8,7 @@ use turnwise_core::{
     ids::{DialogueId, TurnNo},
     vectors::cosine,
 };
-use turnwise_index::dense::{Owner, Sweep};
+use turnwise_index::dense::{DistinctVectors, Owner};
 
 /// Maximum number of ids to return per member.
 const MAX_IDS: usize = 3;
@@ -23,7 +23,11 @@ struct Component {
     first_recent: Option<Owner>,
 }
 
-pub(super) fn gather(sweep: &Sweep<'_>, mut joined: UnionFind, wanted: &Wanted<'_>) -> Result<Duplicates> {
+pub(super) fn gather(
+    sweep: &DistinctVectors<'_>,
+    mut joined: UnionFind,
+    wanted: &Wanted<'_>,
+) -> Result<Duplicates> {
     let mut sets: Vec<(usize, usize)> = (0..sweep.len()).map(|point| (joined.root(point), point)).collect();
     sets.sort_unstable();
     let mut looked_at = 0;
@@ -55,7 +59,7 @@ pub(super) fn gather(sweep: &Sweep<'_>, mut joined: UnionFind, wanted: &Wanted<'
 }
 
 impl Component {
-    fn of(sweep: &Sweep<'_>, points: Vec<usize>) -> Self {
+    fn of(sweep: &DistinctVectors<'_>, points: Vec<usize>) -> Self {
         let mut found = Component { points, size: 0, first_built: None, first_recent: None };
         for point in &found.points {
             for owner in sweep.owners(*point) {
@@ -77,7 +81,7 @@ impl Component {
     }
 
     /// Returns the greatest id.
-    fn greatest(&self, sweep: &Sweep<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
+    fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let mut greatest = None;
         for owner in self.first_built.iter().chain(&self.first_recent) {
             greatest = greatest.max(id_of(sweep, owner)?);
@@ -85,7 +89,7 @@ impl Component {
         Ok(greatest)
     }
 
-    fn group(self, sweep: &Sweep<'_>, shown: usize) -> Result<Group> {
+    fn group(self, sweep: &DistinctVectors<'_>, shown: usize) -> Result<Group> {
         let owners: Vec<Vec<Owner>> = self.points.iter().map(|point| sweep.owners(*point)).collect();
         let dialogues: HashSet<(bool, u32)> = owners
             .iter()
@@ -114,7 +118,7 @@ impl Component {
     }
 }
 
-fn id_of(sweep: &Sweep<'_>, owner: &Owner) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
+fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
     let id = match sweep.id(owner) {
         Some(id) => Some(id.clone()),
         None => sweep.dialogue(owner)?.map(|dialogue| dialogue.id),
@@ -123,7 +127,7 @@ fn id_of(sweep: &Sweep<'_>, owner: &Owner) -> Result<Option<(DialogueId, Option<
 }
 
 /// Returns the items of one vector. Returns `None` if they no longer exist.
-fn member(sweep: &Sweep<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
+fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
     // Owners in the built generation are already sorted by id. The tail has few owners.
     let mut built = 0;

@@ -39,7 +39,7 @@ pub(crate) fn put(root: &Path, dialogues: &[Dialogue]) {
 pub(crate) fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
-    let mut writer = VectorWriter::open(root, &recipe, Mode::GoOn, "test").unwrap();
+    let mut writer = VectorWriter::open(root, &recipe, Mode::Continue, "test").unwrap();
     let wanted = turnwise_index::vectors::Wanted { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, &encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) async fn report(call: Call) -> Outcome<Response<Body>> {
     // The report names data and models of the whole server.
-    if !call.asker.sees_all() {
+    if !call.client.is_unrestricted() {
         let message = "this API key has restrictions, but the benchmark report covers all data";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
     }

@@ -23,7 +23,7 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
 }
 
 pub(super) async fn those(call: Call) -> Outcome<Response<Body>> {
-    let filter = call.asked("filter").ok_or_else(|| {
+    let filter = call.query_value("filter").ok_or_else(|| {
         Problem::request("the filter is missing")
             .param("filter")
             .hint("use DELETE /v1/dialogues?filter=domain%3Dbanking or DELETE /v1/dialogues/ID")
@@ -38,14 +38,14 @@ fn deleted_response(deleted: usize) -> Response<Body> {
 /// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait
 /// for each other.
 async fn removed(call: Call, selection: Selection) -> Outcome<usize> {
-    let index = call.asked("index");
-    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
-    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let index = call.query_value("index");
+    let hosted = call.client.index(&call.app, index.as_deref())?.clone();
+    let (pool, client) = (call.app.pool.clone(), call.client);
     let writing = hosted.writing.clone().lock_owned().await;
     pool.run(move || {
         let _writing = writing;
         hosted.available()?;
-        let deleted = hosted.source.remove(&selection, &asker)?;
+        let deleted = hosted.source.remove(&selection, &client)?;
         if deleted > 0 {
             hosted.changed()?;
             hosted.derive();

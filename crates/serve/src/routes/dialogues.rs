@@ -31,15 +31,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let id = call.last_of_path()?;
-    let index = call.asked("index");
-    let opened = call.asker.opened(&call.app, index.as_deref())?;
-    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let index = call.query_value("index");
+    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let (pool, client) = (call.app.pool.clone(), call.client);
     let dialogue = pool
         .run(move || {
             // A hidden dialogue gives the same error as a missing one.
             let nothing = || Problem::not_found(format!("dialogue `{id}` does not exist"));
             let dialogue = opened.dialogue(&id)?;
-            dialogue.filter(|dialogue| asker.may_see(dialogue)).ok_or_else(nothing)
+            dialogue.filter(|dialogue| client.can_see(dialogue)).ok_or_else(nothing)
         })
         .await?;
     Ok(body::json(StatusCode::OK, &dialogue))
@@ -52,15 +52,15 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
         _ => call.number("limit", 1, u64::MAX)?,
     };
     let filter = call.filter()?;
-    let index = call.asked("index");
-    let opened = call.asker.opened(&call.app, index.as_deref())?;
-    let at = match call.asked("after") {
+    let index = call.query_value("index");
+    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let at = match call.query_value("after") {
         None => Bookmark::Beginning,
         Some(id) => {
-            let (opened, asker) = (opened.clone(), call.asker.clone());
+            let (opened, client) = (opened.clone(), call.client.clone());
             call.app
                 .pool
-                .run(move || position_after(&opened, &id, |dialogue| asker.may_see(dialogue)))
+                .run(move || position_after(&opened, &id, |dialogue| client.can_see(dialogue)))
                 .await?
         }
     };
@@ -86,10 +86,10 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
 }
 
 /// Position after a dialogue that the client may see.
-fn position_after(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
+fn position_after(opened: &Opened, id: &str, can_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();
-    let place = match view.record(id.key())?.filter(|(_, there)| may_see(there)) {
+    let place = match view.record(id.key())?.filter(|(_, there)| can_see(there)) {
         Some(_) => view.behind(&id)?,
         None => None,
     };

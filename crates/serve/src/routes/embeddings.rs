@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Call;
 use crate::{
     Opened,
-    app::{self, Asker},
+    app::{self, Client},
     body,
     problem::{Outcome, Problem},
 };
@@ -94,7 +94,7 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
 /// Finds the encoder with this name among the indexes, with the prompt of its vectors. If there is only one model,
 /// any name selects it, because clients often send a fixed name.
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
-    let all = allowed_indexes(call, &call.asker);
+    let all = allowed_indexes(call, &call.client);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
     let different = all.iter().filter_map(|(_, opened)| name(opened)).collect::<BTreeSet<_>>();
     let (_, opened) = match named {
@@ -120,8 +120,8 @@ pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Op
     }
 }
 
-fn allowed_indexes(call: &Call, asker: &Asker) -> Vec<(String, Arc<Opened>)> {
-    let may = |name: &str| asker.0.as_ref().is_none_or(|key| key.is_for(name));
+fn allowed_indexes(call: &Call, client: &Client) -> Vec<(String, Arc<Opened>)> {
+    let may = |name: &str| client.0.as_ref().is_none_or(|key| key.is_for(name));
     call.app.opened().into_iter().filter(|(name, _)| may(name)).collect()
 }
 
@@ -238,7 +238,7 @@ pub(super) async fn model(call: Call) -> Outcome<Response<Body>> {
 
 /// Models of the indexes that the client may access.
 fn names(call: &Call) -> BTreeSet<String> {
-    allowed_indexes(call, &call.asker).iter().filter_map(|(_, opened)| name(opened)).collect()
+    allowed_indexes(call, &call.client).iter().filter_map(|(_, opened)| name(opened)).collect()
 }
 
 fn described(name: &str) -> serde_json::Value {

@@ -38,7 +38,7 @@ pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
         .indexes
         .iter()
         .filter(|hosted| {
-            call.asker.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
+            call.client.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
         })
         .collect();
     let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.current())).collect();

@@ -7,7 +7,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::{app::Asker, body, hosted::Hosted, openapi, problem::Outcome};
+use crate::{app::Client, body, hosted::Hosted, openapi, problem::Outcome};
 use turnwise_core::error::Result;
 use turnwise_index::engine::Engine;
 
@@ -16,9 +16,9 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
     let pool = app.pool.clone();
     let indexes = pool
         .run(move || {
-            let may = |name: &str| call.asker.0.as_ref().is_none_or(|key| key.is_for(name));
+            let may = |name: &str| call.client.0.as_ref().is_none_or(|key| key.is_for(name));
             let allowed = app.indexes.iter().filter(|hosted| may(&hosted.name));
-            let all: Result<Vec<Value>> = allowed.map(|hosted| about(hosted, &call.asker)).collect();
+            let all: Result<Vec<Value>> = allowed.map(|hosted| about(hosted, &call.client)).collect();
             Ok(all?)
         })
         .await?;
@@ -28,10 +28,10 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
     ))
 }
 
-fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
+fn about(hosted: &Hosted, client: &Client) -> Result<Value> {
     let opened = &hosted.current();
     let engine = opened.searcher.engine();
-    let (dialogues, turns) = seen(engine, asker)?.unzip();
+    let (dialogues, turns) = seen(engine, client)?.unzip();
     let model = engine.recipe().map(|recipe| {
         json!({
             "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
@@ -48,8 +48,8 @@ fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
 
 /// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
 /// engine's totals would include hidden dialogues.
-fn seen(engine: &dyn Engine, asker: &Asker) -> Result<Option<(u64, u64)>> {
-    let Some(filter) = asker.filter() else {
+fn seen(engine: &dyn Engine, client: &Client) -> Result<Option<(u64, u64)>> {
+    let Some(filter) = client.filter() else {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };

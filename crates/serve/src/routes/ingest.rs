@@ -34,17 +34,17 @@ use turnwise_store::ingest::{IngestOptions, Ingested};
 const PIECES: usize = 16;
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
-    let index = call.asked("index");
-    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
-    let asker = call.asker.0.as_ref().map_or("", |key| key.name.as_str());
-    let name = repeated::name(call.request.headers(), asker)?;
+    let index = call.query_value("index");
+    let hosted = call.client.index(&call.app, index.as_deref())?.clone();
+    let client = call.client.0.as_ref().map_or("", |key| key.name.as_str());
+    let name = repeated::name(call.request.headers(), client)?;
     let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
         let message = "the body is a form; expected JSON lines";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
             .hint("with curl, use `-X POST -T FILE`"));
     }
-    let options = IngestOptions { only: call.asker.filter().cloned(), ..IngestOptions::default() };
+    let options = IngestOptions { only: call.client.filter().cloned(), ..IngestOptions::default() };
     let body = std::mem::take(call.request.body_mut());
     // A separate task completes the ingest and stores its response even if the client disconnects.
     let done = tokio::spawn(ingest_and_store(hosted, name, options, body, call.app.limits.time));

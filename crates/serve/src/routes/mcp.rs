@@ -10,9 +10,10 @@ use crate::{body, mcp, problem::Outcome};
 
 pub(super) async fn mcp(mut call: Call) -> Outcome<Response<Body>> {
     let message = call.body().await?;
-    let index = call.asked("index");
-    let (app, asker) = (call.app.clone(), call.asker);
-    let answer = call.app.pool.run(move || Ok(mcp::answer(&app, &asker, index.as_deref(), &message))).await?;
+    let index = call.query_value("index");
+    let (app, client) = (call.app.clone(), call.client);
+    let answer =
+        call.app.pool.run(move || Ok(mcp::answer(&app, &client, index.as_deref(), &message))).await?;
     Ok(match answer {
         Some(answer) => body::json(StatusCode::OK, &answer),
         // A notification has no response.

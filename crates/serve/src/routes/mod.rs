@@ -26,10 +26,10 @@ use axum::{
 
 pub(super) use surveys::Topics;
 use table::Handler;
-pub(super) use table::{Body as RequestBody, Parameter, ROUTES, Reply, is_endless, name};
+pub(super) use table::{Body as RequestBody, Parameter, ROUTES, Reply, has_no_time_limit, name};
 
 use super::{
-    app::{App, Asker},
+    app::{App, Client},
     guard::{self, For},
     problem::{Outcome, Problem},
 };
@@ -38,19 +38,19 @@ use turnwise_corpus::filter::Filter;
 /// What a handler is given.
 pub(super) struct Call {
     pub(super) app: App,
-    pub(super) asker: Asker,
+    pub(super) client: Client,
     pub(super) request: Request,
 }
 
 impl Call {
     /// Value of a query parameter.
-    pub(super) fn asked(&self, name: &str) -> Option<String> {
-        self.all_asked(name).next()
+    pub(super) fn query_value(&self, name: &str) -> Option<String> {
+        self.query_values(name).next()
     }
 
     /// Numeric query parameter between `least` and `most`.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
-        let Some(text) = self.asked(name) else { return Ok(None) };
+        let Some(text) = self.query_value(name) else { return Ok(None) };
         match text.parse() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
             _ => Err(Problem::request(format!("invalid value `{text}` for `{name}`")).param(name).hint(
@@ -64,14 +64,14 @@ impl Call {
 
     /// Filter from the query string, combined with the filter of the key.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
-        let filter = self.asked("filter").filter(|text| !text.trim().is_empty());
+        let filter = self.query_value("filter").filter(|text| !text.trim().is_empty());
         let filter = filter.map(|text| text.parse::<Filter>()).transpose();
         let filter = filter.map_err(|e| Problem::from(e).param("filter"))?;
-        Ok(self.asker.with_own(filter)?)
+        Ok(self.client.restrict(filter)?)
     }
 
     /// All values of a repeatable query parameter.
-    pub(super) fn all_asked(&self, name: &str) -> impl Iterator<Item = String> {
+    pub(super) fn query_values(&self, name: &str) -> impl Iterator<Item = String> {
         let query = self.request.uri().query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
@@ -111,9 +111,9 @@ fn handle(access: For, handler: Handler) -> impl Fn(axum::extract::State<App>, R
     move |axum::extract::State(app), request: Request| {
         Box::pin(async move {
             let all = app.clone();
-            let asker = guard::asker(&app, request.headers(), access);
-            let done = match asker.and_then(|asker| only_known_parameters(&request).map(|()| asker)) {
-                Ok(asker) => handler(Call { app, asker, request }).await,
+            let client = guard::client(&app, request.headers(), access);
+            let done = match client.and_then(|client| only_known_parameters(&request).map(|()| client)) {
+                Ok(client) => handler(Call { app, client, request }).await,
                 Err(problem) => Err(problem),
             };
             done.unwrap_or_else(|problem| all.hidden(problem).into_response())

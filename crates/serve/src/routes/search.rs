@@ -30,22 +30,22 @@ pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
 
 pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
     let request: RespondRequest = body::parse(&call.body().await?)?;
-    let index = call.asked("index");
-    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let index = call.query_value("index");
+    let opened = call.client.opened(&call.app, index.as_deref())?;
     let form = Form::of(call.request.headers());
-    let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let found = pool.run(move || opened.respond(request, &asker)).await?;
+    let (pool, client) = (call.app.pool.clone(), call.client);
+    let found = pool.run(move || opened.respond(request, &client)).await?;
     sent(form, found, "reply", |found| std::mem::take(&mut found.replies))
 }
 
 async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
     let request: SearchRequest = body::parse(&call.body().await?)?;
     check(&request)?;
-    let index = call.asked("index");
-    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let index = call.query_value("index");
+    let opened = call.client.opened(&call.app, index.as_deref())?;
     let form = Form::of(call.request.headers());
-    let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let found = pool.run(move || opened.search(request, &asker)).await?;
+    let (pool, client) = (call.app.pool.clone(), call.client);
+    let found = pool.run(move || opened.search(request, &client)).await?;
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 

@@ -48,8 +48,8 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
     let k = call.number("k", 1, 10_000)?;
     let seed = call.number("seed", 0, u64::MAX)?.unwrap_or(0);
     let drawn = call.number("map", 0, MAX_POINTS as u64)?.unwrap_or(0) as usize;
-    let asked = format!("clusters {k:?} {seed} {drawn}");
-    surveyed(call, asked, move |opened, filter| {
+    let key = format!("clusters {k:?} {seed} {drawn}");
+    surveyed(call, key, move |opened, filter| {
         let snapshot = opened.snapshot("finding topics")?;
         let Some(dense) = opened.searcher.vectors() else {
             return Err(Problem::unavailable("this index has no vectors, which are needed to find topics")
@@ -83,17 +83,17 @@ pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
 /// Computes a response over the matching dialogues that the client may see, or takes it from the cache.
 async fn surveyed(
     call: Call,
-    asked: String,
+    key: String,
     make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
 ) -> Outcome<Response<Body>> {
     let filter = call.filter()?;
-    let asked = format!("{asked} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
-    let index = call.asked("index");
-    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let key = format!("{key} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
+    let index = call.query_value("index");
+    let opened = call.client.opened(&call.app, index.as_deref())?;
     let found = call
         .app
         .surveying
-        .run(move || opened.surveys.answer(&asked, || make(&opened, filter.as_ref())))
+        .run(move || opened.surveys.answer(&key, || make(&opened, filter.as_ref())))
         .await?;
     Ok(body::of(found, "application/json"))
 }

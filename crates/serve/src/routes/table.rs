@@ -306,6 +306,6 @@ pub(crate) fn name(path: &str) -> Option<&'static str> {
 }
 
 /// Whether a request to this path may last as long as the client keeps sending.
-pub(crate) fn is_endless(path: &str) -> bool {
+pub(crate) fn has_no_time_limit(path: &str) -> bool {
     ROUTES.iter().any(|route| route.endless && route.path == path)
 }

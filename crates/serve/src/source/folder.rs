@@ -9,7 +9,7 @@ use std::{
 use super::{ChangeToken, Selection, Source, filled};
 use crate::{
     Opened,
-    app::Asker,
+    app::Client,
     problem::Outcome,
     repeated::{self, Answers},
 };
@@ -100,8 +100,8 @@ impl Source for Folder {
         Ok(taken)
     }
 
-    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize> {
-        let ids = wanted(&Snapshot::open(&self.root)?, selection, |dialogue| asker.may_see(dialogue))?;
+    fn remove(&self, selection: &Selection, client: &Client) -> Result<usize> {
+        let ids = wanted(&Snapshot::open(&self.root)?, selection, |dialogue| client.can_see(dialogue))?;
         if ids.is_empty() {
             return Ok(0);
         }
@@ -123,18 +123,18 @@ impl Source for Folder {
 fn wanted(
     snapshot: &Snapshot,
     selection: &Selection,
-    may_see: impl Fn(&Dialogue) -> bool,
+    can_see: impl Fn(&Dialogue) -> bool,
 ) -> Result<Vec<DialogueId>> {
     let filter = match selection {
         Selection::One(id) => {
-            return Ok(snapshot.get(id)?.filter(may_see).map(|there| there.id).into_iter().collect());
+            return Ok(snapshot.get(id)?.filter(can_see).map(|there| there.id).into_iter().collect());
         }
         Selection::Matching(filter) => filter,
     };
     let mut ids = Vec::new();
     for dialogue in snapshot.dialogues() {
         let dialogue = dialogue?;
-        if filter.matches(&dialogue) && may_see(&dialogue) {
+        if filter.matches(&dialogue) && can_see(&dialogue) {
             ids.push(dialogue.id);
         }
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ChangeToken, Selection, Source, filled};
-use crate::{Opened, app::Asker, problem::Outcome, repeated::Answers};
+use crate::{Opened, app::Client, problem::Outcome, repeated::Answers};
 use turnwise_core::error::Result;
 use turnwise_corpus::walk::Plan;
 use turnwise_milvus::{ChangeWatcher, Milvus, MilvusWriter, Target};
@@ -72,14 +72,14 @@ impl Source for MilvusSource {
         Ok(filled(&mut writer, plan, options)?)
     }
 
-    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize> {
+    fn remove(&self, selection: &Selection, client: &Client) -> Result<usize> {
         let mut writer = MilvusWriter::open(&self.target)?;
         let removed = match selection {
-            Selection::One(id) => match writer.get(id)?.filter(|dialogue| asker.may_see(dialogue)) {
+            Selection::One(id) => match writer.get(id)?.filter(|dialogue| client.can_see(dialogue)) {
                 Some(_) => writer.delete(std::slice::from_ref(id))?,
                 None => 0,
             },
-            Selection::Matching(filter) => match asker.with_own(Some(filter.clone()))? {
+            Selection::Matching(filter) => match client.restrict(Some(filter.clone()))? {
                 Some(filter) => writer.delete_fitting(&filter)?,
                 None => 0,
             },

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Opened, app::Asker, problem::Outcome, repeated::Answers};
+use super::{Opened, app::Client, problem::Outcome, repeated::Answers};
 use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]
@@ -77,7 +77,7 @@ pub(super) trait Source: Send + Sync {
     fn take_in(&self, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested>;
 
     /// Removes the selected dialogues that the client may see. Returns their number.
-    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize>;
+    fn remove(&self, selection: &Selection, client: &Client) -> Result<usize>;
 
     /// Stored responses of idempotent requests.
     fn answers(&self) -> &Answers;

@@ -21,9 +21,9 @@ pub(super) use likeness::{means, unit_means};
 pub use neighbours::{Group, Neighbours};
 pub use places::Places;
 pub use relevance::Relevance;
-pub use responses::{Matching, NextTurn};
+pub use responses::{Matching, ResponseSelection};
 pub use simcse::SimCse;
-pub use together::{Beside, Together};
+pub use together::{Auxiliary, MultiTask};
 pub use words::Words;
 
 use candle_core::{Result as Candle, Tensor};

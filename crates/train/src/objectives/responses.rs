@@ -29,7 +29,7 @@ pub enum Matching {
 }
 
 /// The objectives `responses`, `siamese-s` and `siamese-m`.
-pub struct NextTurn {
+pub struct ResponseSelection {
     /// Maximum number of context turns before the response.
     pub context: usize,
     /// Temperature τ.
@@ -40,7 +40,7 @@ pub struct NextTurn {
     pub(super) heads: Vec<Parameter>,
 }
 
-impl NextTurn {
+impl ResponseSelection {
     /// Creates the objective. The seed initializes the layers of the matching function.
     pub fn new(matching: Matching, width: usize, seed: u64, device: &Device) -> Result<Self> {
         let names: &[&str] = match matching {
@@ -58,7 +58,7 @@ impl NextTurn {
                 device,
             )?);
         }
-        Ok(NextTurn { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
+        Ok(ResponseSelection { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
     }
 
     /// Builds the context sequence of a turn. If it is too long, its start is truncated.
@@ -73,7 +73,7 @@ impl NextTurn {
     }
 }
 
-impl Objective for NextTurn {
+impl Objective for ResponseSelection {
     fn name(&self) -> &'static str {
         match self.matching {
             Matching::Cosine => "responses",

@@ -14,7 +14,7 @@ use turnwise_core::{
 };
 
 /// An auxiliary objective.
-pub struct Beside {
+pub struct Auxiliary {
     /// The objective.
     pub objective: Box<dyn Objective>,
     /// Weight of its loss.
@@ -24,15 +24,15 @@ pub struct Beside {
 }
 
 /// A main objective with auxiliary objectives. The examples of the main objective define the epochs.
-pub struct Together {
+pub struct MultiTask {
     main: Box<dyn Objective>,
-    beside: Vec<(Beside, Vec<Location>)>,
+    beside: Vec<(Auxiliary, Vec<Location>)>,
     heads: Vec<Parameter>,
 }
 
-impl Together {
+impl MultiTask {
     /// Combines the objectives. Returns an error if the data has no example for an auxiliary objective.
-    pub fn new(main: Box<dyn Objective>, beside: Vec<Beside>, data: &TrainingSet) -> Result<Self> {
+    pub fn new(main: Box<dyn Objective>, beside: Vec<Auxiliary>, data: &TrainingSet) -> Result<Self> {
         let mut heads = main.heads().to_vec();
         let mut with_examples = Vec::with_capacity(beside.len());
         for auxiliary in beside {
@@ -44,11 +44,11 @@ impl Together {
             heads.extend_from_slice(auxiliary.objective.heads());
             with_examples.push((auxiliary, locations));
         }
-        Ok(Together { main, beside: with_examples, heads })
+        Ok(MultiTask { main, beside: with_examples, heads })
     }
 }
 
-impl Objective for Together {
+impl Objective for MultiTask {
     fn name(&self) -> &'static str {
         self.main.name()
     }

@@ -1,7 +1,7 @@
 //! Validation of recipes.
 
 use super::{ObjectiveName, Recipe};
-use crate::run::evaluations::{FEWEST_ASIDE, Selection};
+use crate::run::evaluations::{MIN_HELD_OUT, Selection};
 use turnwise_core::error::{Error, Result};
 
 impl Recipe {
@@ -202,7 +202,7 @@ fn strength(given: Option<f64>) -> Number {
 fn aside(given: Option<usize>) -> Number {
     let given = given.unwrap_or(0);
     let valid = "0, or a number from 20 to 10000";
-    (given == 0 || (FEWEST_ASIDE..=10_000).contains(&given), "aside", given.to_string(), valid)
+    (given == 0 || (MIN_HELD_OUT..=10_000).contains(&given), "aside", given.to_string(), valid)
 }
 
 fn from_one(name: &'static str, given: Option<usize>) -> Number {

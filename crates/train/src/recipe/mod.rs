@@ -13,7 +13,7 @@ pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    data::Preparing,
+    data::Preprocessing,
     optimizer,
     run::evaluations::Selection,
     schedule::{Schedule, Shape},
@@ -324,8 +324,8 @@ impl Recipe {
     }
 
     /// Preprocessing of the dialogues.
-    pub fn preparing(&self) -> Preparing {
-        Preparing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }
+    pub fn preparing(&self) -> Preprocessing {
+        Preprocessing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }
     }
 
     /// Settings of the training loop.

@@ -21,7 +21,7 @@ pub struct Card<'a> {
     /// Step of the selected model.
     pub kept: u64,
     /// Scores of the base model and of the selected model.
-    pub gains: Vec<Gained>,
+    pub gains: Vec<ScoreChange>,
     /// Mean loss over the first and over the last tenth of the steps.
     pub losses: Option<(f64, f64)>,
     /// True if a `surroundings` layer was appended.
@@ -30,7 +30,7 @@ pub struct Card<'a> {
 
 /// Score of a task before and after training.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gained {
+pub struct ScoreChange {
     /// Task and measure.
     pub what: String,
     /// Score of the base model.
@@ -104,7 +104,7 @@ impl Card<'_> {
         if self.gains.is_empty() {
             return String::new();
         }
-        let row = |Gained { what, start, kept, p }: &Gained| {
+        let row = |ScoreChange { what, start, kept, p }: &ScoreChange| {
             let p = p.map_or_else(String::new, |p| format!("{p:.4}"));
             format!("| {what} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
         };
@@ -129,7 +129,7 @@ mod tests {
             seen: (12, 90),
             data: "abc",
             kept: 80,
-            gains: vec![Gained { what: "sr:x MAP".to_owned(), start: 0.5, kept: 0.625, p: Some(0.01) }],
+            gains: vec![ScoreChange { what: "sr:x MAP".to_owned(), start: 0.5, kept: 0.625, p: Some(0.01) }],
             losses: Some((2.0, 1.5)),
             layered: false,
         };

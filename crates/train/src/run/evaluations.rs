@@ -18,7 +18,7 @@ pub struct Evaluation {
     pub dev: Vec<Measured>,
     /// Label-free score on the held-out dialogues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aside: Option<Aside>,
+    pub aside: Option<HeldOut>,
     /// Label-free agreement: share of the ten nearest neighbors by words that are also among the ten nearest by
     /// vectors.
     pub agreement: Option<f64>,
@@ -58,25 +58,25 @@ pub struct Measured {
 }
 
 /// Minimum number of held-out dialogues. With fewer, the label-free score is not reliable.
-pub const FEWEST_ASIDE: usize = 20;
+pub const MIN_HELD_OUT: usize = 20;
 
 /// Label-free score on held-out dialogues: the overlap of the nearest neighbors of the two halves of a dialogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Aside {
+pub struct HeldOut {
     /// Mean over the dialogues.
     pub value: f64,
     /// Score of each dialogue.
     pub each: Vec<f64>,
 }
 
-impl Aside {
+impl HeldOut {
     /// Creates the score from the scores of the dialogues.
     pub fn of(each: Vec<f64>) -> Self {
-        Aside { value: mean_and_deviation(&each).0, each }
+        HeldOut { value: mean_and_deviation(&each).0, each }
     }
 
     /// Standard error of the mean difference to another score.
-    fn standard_error(&self, other: &Aside) -> f64 {
+    fn standard_error(&self, other: &HeldOut) -> f64 {
         let differences: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
         let (_, deviation) = mean_and_deviation(&differences);
         deviation / (differences.len().max(1) as f64).sqrt()
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn held_out_dialogues_take_precedence_over_agreement() {
         let with = |step: u64, agreement: f64, each: [f64; 4]| Evaluation {
-            aside: Some(Aside::of(each.to_vec())),
+            aside: Some(HeldOut::of(each.to_vec())),
             ..at(step, agreement, 0.0)
         };
         // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with

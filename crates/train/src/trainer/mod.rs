@@ -44,7 +44,7 @@ pub struct Plan {
 
 /// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stepped {
+pub struct StepResult {
     /// Number of steps taken, including this one.
     pub step: u64,
     /// Mean loss of the examples, before the update.
@@ -132,7 +132,7 @@ impl<'a> Trainer<'a> {
     ///
     /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the
     /// step returns an error and changes no parameter.
-    pub fn step(&mut self) -> Result<Stepped> {
+    pub fn step(&mut self) -> Result<StepResult> {
         let step = self.optimizer.steps();
         self.devices.synchronize()?;
         let Plan { batch, parts, rate, .. } = self.plan;
@@ -155,7 +155,7 @@ impl<'a> Trainer<'a> {
         };
         let rate = rate * self.plan.schedule.factor(step);
         self.optimizer.step(&self.parameters, &gradients, rate, scale)?;
-        Ok(Stepped { step: step + 1, loss, rate, norm, examples: batch, tokens })
+        Ok(StepResult { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
     /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their

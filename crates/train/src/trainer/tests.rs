@@ -6,7 +6,9 @@ use super::*;
 use crate::{
     data::TurnTokens,
     model::Freezing,
-    objectives::{Dial2vec, DialogueCse, Matching, NextTurn, Places, Relevance, SimCse, Turns, Words},
+    objectives::{
+        Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Turns, Words,
+    },
     schedule,
 };
 use turnwise_encoder::{Network, testing::small_shape};
@@ -56,9 +58,9 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
         Box::new(DialogueCse::new(Turns::Weighted, 24, 1, &Device::Cpu).unwrap()),
         Box::new(dial2vec),
         Box::new(SimCse::default()),
-        Box::new(NextTurn::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
-        Box::new(NextTurn::new(Matching::Layer, 24, 1, &Device::Cpu).unwrap()),
-        Box::new(NextTurn::new(Matching::Perceptron, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(ResponseSelection::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(ResponseSelection::new(Matching::Layer, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(ResponseSelection::new(Matching::Perceptron, 24, 1, &Device::Cpu).unwrap()),
         Box::new(Words::new(&trainable(1), Some(3), 1).unwrap()),
         Box::new(Relevance::new(24, 1, &Device::Cpu).unwrap()),
         Box::new(Places::new(&trainable(0), data, 16, 1).unwrap()),
@@ -94,14 +96,14 @@ fn a_resumed_run_equals_an_uninterrupted_run() {
             whole.step().unwrap();
         }
         let (middle, state) = (numbers(&whole), whole.optimizer().state().unwrap());
-        let rest: Vec<Stepped> = (0..6).map(|_| whole.step().unwrap()).collect();
+        let rest: Vec<StepResult> = (0..6).map(|_| whole.step().unwrap()).collect();
         let end = numbers(&whole);
         // Both runs share the objective's own parameters, so these are reset, too.
         let model = trainable(1);
         let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
         again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
         again.restore(6, state).unwrap();
-        let resumed: Vec<Stepped> = (0..6).map(|_| again.step().unwrap()).collect();
+        let resumed: Vec<StepResult> = (0..6).map(|_| again.step().unwrap()).collect();
         assert_eq!(resumed, rest, "{}", objective.name());
         assert_eq!(numbers(&again), end, "{}", objective.name());
         objective.heads().iter().zip(heads).for_each(|(h, numbers)| h.set(numbers).unwrap());

@@ -10,14 +10,14 @@ use turnwise_nearest::Originals;
 use super::speeds;
 use crate::cli::{
     Context,
-    args::{AnnArgs, GraphBuilder, SearchOf},
+    args::{AnnArgs, GraphBuilder, SearchUnitArg},
     printer::{BOLD, DIM, counted, grouped},
-    watching::Watching,
+    watching::StepProgress,
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
-    ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
+    ann::{DistinctVectors, Measured, Setting, Source, draw_queries, measure, pointing},
     rank::Given,
 };
 use turnwise_index::{
@@ -46,8 +46,8 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
         // Leave most vectors to search in: use at most a tenth as queries.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
-    let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
-    let watch = Watching::new(context.printer);
+    let sweep = DistinctVectors { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
+    let watch = StepProgress::new(context.printer);
     let measured = measure(&base, &queries, &sweep, Source { data, hash, seed }, &args.results, &watch)?;
     drop(watch);
     measured.write(&args.results)?;
@@ -70,10 +70,10 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
         let (vectors, hash) = Given::open(path)?.into_unit();
         return Ok((vectors, path.display().to_string(), hash));
     }
-    let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::none_yet(root))?;
+    let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::missing_error(root))?;
     let (kind, of) = match args.of {
-        SearchOf::Utterances => (Kind::Utterances, "utterances"),
-        SearchOf::Dialogues => (Kind::Dialogues, "dialogues"),
+        SearchUnitArg::Utterances => (Kind::Utterances, "utterances"),
+        SearchUnitArg::Dialogues => (Kind::Dialogues, "dialogues"),
     };
     let mut hasher = blake3::Hasher::new();
     let flat = reader.flat(kind);
@@ -81,7 +81,7 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
         hasher.update(&number.to_le_bytes());
     }
     let mut vectors =
-        Vectors::from_flat(reader.dim(), flat.to_vec()).ok_or_else(|| VectorReader::none_yet(root))?;
+        Vectors::from_flat(reader.dim(), flat.to_vec()).ok_or_else(|| VectorReader::missing_error(root))?;
     vectors.normalize();
     if vectors.len() < 20 {
         return Err(Error::Data {

@@ -11,7 +11,7 @@ use crate::cli::{
     args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
     output::Output,
     printer::counted,
-    watching::Watching,
+    watching::StepProgress,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -115,7 +115,7 @@ fn retrieval(
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
-    let set = retrieval_set(with, recipe, terms, context.settings.seed, &Watching::new(context.printer))?;
+    let set = retrieval_set(with, recipe, terms, context.settings.seed, &StepProgress::new(context.printer))?;
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.sentences.len() as u64, "sentence")));
     match set.without_positive() {
@@ -141,7 +141,7 @@ fn to_score(
     context: &Context<'_>,
 ) -> Result<()> {
     let sentences = sentences(labelled, context)?;
-    let watch = Watching::new(context.printer);
+    let watch = StepProgress::new(context.printer);
     let mut drawing = Drawing::new(&sentences, wanted.rankers.len(), wanted.pairs, context.settings.seed)?;
     let asked = rankers::RankerOptions {
         encoder: wanted.encoder,

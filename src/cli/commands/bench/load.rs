@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::build;
-use crate::cli::{Context, args::ReadArgs, watching::Watching};
+use crate::cli::{Context, args::ReadArgs, watching::StepProgress};
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
     build::retrieval_set,
@@ -31,7 +31,7 @@ pub(in crate::cli::commands) fn load(
         TaskSpec::Sr { data: file, build: Some(recipe) } => {
             let file = folder.join(file);
             let sentences = data::labelled(&file)?;
-            let watch = Watching::new(context.printer);
+            let watch = StepProgress::new(context.printer);
             let set = retrieval_set(sentences, *recipe, Terms::default(), seed, &watch)?;
             let mut made = Vec::new();
             set.write(&mut made).map_err(|e| Error::Internal(e.to_string()))?;

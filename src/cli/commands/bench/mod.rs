@@ -20,7 +20,7 @@ use crate::cli::{
     Context,
     args::{BenchCommand, ReadArgs, RunArgs},
     settings::Origin,
-    watching::Watching,
+    watching::StepProgress,
 };
 use rankers::RankerOptions;
 use turnwise_core::error::{Error, Result};
@@ -118,7 +118,7 @@ fn by_rankers(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<Done>> {
-    let watch = Watching::new(context.printer);
+    let watch = StepProgress::new(context.printer);
     let mut results = Vec::new();
     let asked = RankerOptions { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
     rankers::each(rankers, &asked, context, &mut |ranker| {
@@ -140,7 +140,7 @@ fn by_rankers(
     Ok(results)
 }
 
-fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, watch: &Watching<'_, Step>) -> Result<Done> {
+fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, watch: &StepProgress<'_, Step>) -> Result<Done> {
     let started = Instant::now();
     let scorer = ranker.prepare(of.task.pool(), watch)?;
     let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), watch)?;

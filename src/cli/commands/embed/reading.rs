@@ -10,7 +10,7 @@ use std::{
 
 use crate::cli::{
     Context,
-    args::{EmbedArgs, OneOf},
+    args::{EmbedArgs, UnitArg},
     commands,
     embeddings::{Target, ids_path},
 };
@@ -40,7 +40,7 @@ pub(super) type Items = mpsc::Receiver<Vec<Item>>;
 /// All inputs, in order.
 pub(super) struct Reading {
     parts: Vec<Part>,
-    of: OneOf,
+    of: UnitArg,
     /// Number of inputs per format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
     /// Total size in bytes, if known.
@@ -117,7 +117,7 @@ impl Reading {
             }
             (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
         };
-        if self.of == OneOf::Dialogues {
+        if self.of == UnitArg::Dialogues {
             return Err(Error::Input {
                 message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
                 hint: Some("remove --of, or name a corpus format with --from".to_owned()),
@@ -209,8 +209,8 @@ impl Reading {
             let going_on = match opened {
                 Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, of) {
                     (Err(problem), _) => give(Item::Problem(problem)),
-                    (Ok(dialogue), OneOf::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
-                    (Ok(dialogue), OneOf::Utterances) => {
+                    (Ok(dialogue), UnitArg::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
+                    (Ok(dialogue), UnitArg::Utterances) => {
                         let Dialogue { id, turns, .. } = dialogue;
                         turns.into_iter().all(|turn| {
                             give(Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))

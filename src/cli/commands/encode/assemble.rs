@@ -135,7 +135,7 @@ fn assemble(
     let [first, ..] = records else {
         return Err(Error::Internal("the set of complete shards is empty".into()));
     };
-    let mode = if replace { Mode::Replace } else { Mode::GoOn };
+    let mode = if replace { Mode::Replace } else { Mode::Continue };
     if !replace {
         fits(first, root, place.name())?;
     }

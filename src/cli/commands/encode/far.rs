@@ -105,7 +105,7 @@ mod again {
         let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
         let mut sink =
-            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::GoOn)?;
+            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::Continue)?;
         let begun = std::time::Instant::now();
         let encoded = fill(&mut sink, &target, &there, context)?;
         sink.settle()?;
@@ -158,7 +158,7 @@ mod again {
         there: &Manifest,
         context: &Context<'_>,
     ) -> Result<(u64, HashSet<IdKey>)> {
-        let mut walk = Walk::over(target)?.without_vectors();
+        let mut walk = Walk::over(target)?.no_vectors_error();
         if walk.manifest().generation != there.generation {
             return Err(Error::Unavailable {
                 message: format!(
@@ -195,7 +195,7 @@ mod again {
             return Ok(());
         }
         let mut others: Vec<DialogueId> = Vec::new();
-        let mut walk = sink.walk()?.without_vectors();
+        let mut walk = sink.walk()?.no_vectors_error();
         while let Some((_, part)) = walk.next_part()? {
             let ids = part.into_iter().map(|moved| moved.dialogue.id);
             others.extend(ids.filter(|id| !seen.contains(&id.key())));

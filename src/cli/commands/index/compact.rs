@@ -13,7 +13,7 @@ use crate::cli::{
     printer::{bytes, counted},
     progress::ProgressBar,
     signals,
-    watching::Watching,
+    watching::StepProgress,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -22,7 +22,7 @@ use turnwise_core::{
 use turnwise_index::{
     dense,
     lexical::Lexical,
-    vectors::{self, Dropped},
+    vectors::{self, CompactReport},
 };
 use turnwise_store::{Snapshot, compact as store, repair};
 
@@ -38,7 +38,7 @@ pub(in crate::cli::commands) struct Compacted {
     /// Space reclaimed in the log, the tables and the record store.
     records: store::Compacted,
     #[serde(skip_serializing_if = "Option::is_none")]
-    vectors: Option<Dropped>,
+    vectors: Option<CompactReport>,
     lexical_made_anew: bool,
     graphs_made_anew: bool,
 }
@@ -86,7 +86,7 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
     };
     let graphs_made_anew =
-        dense::compact(root, &snapshot, command, &Watching::new(context.printer)).map_err(go_on)?;
+        dense::compact(root, &snapshot, command, &StepProgress::new(context.printer)).map_err(go_on)?;
     drop(snapshot);
     warn(root, &records, context);
     Ok(Compacted {

@@ -187,7 +187,7 @@ fn of_vectors(
     let orphans = Kind::ALL.into_iter().map(orphan).sum();
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
     let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
-    let not_looked_at = from.map_or(Ok(0), |from| snapshot.live_since(from))?;
+    let not_looked_at = from.map_or(Ok(0), |from| snapshot.count_live_since(from))?;
     if not_looked_at > 0 {
         outdated.push(Outdated {
             part: "vectors",

@@ -59,7 +59,7 @@ pub(in crate::cli::commands) fn fill(
     let ingested = outcome?;
     settle(&mut sink, context);
     super::report_rejects(&ingested, options, context);
-    context.tell_cut(&sink);
+    context.warn_truncated(&sink);
     sink.finish()?;
     let summary = Summary::new(target.to_string(), files, &ingested, sink.totals()?, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
@@ -93,7 +93,7 @@ mod filling {
     use crate::cli::{
         Context,
         commands::search::encoder_of,
-        encoders::{self, DEFAULT_MODEL, lasting_name},
+        encoders::{self, DEFAULT_MODEL, absolute_name},
     };
     use turnwise_core::error::{Error, Result};
     use turnwise_encoder::{
@@ -117,7 +117,7 @@ mod filling {
             let source = encoder
                 .zip(recipe.as_ref())
                 .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>);
-            return MilvusWriter::anew(target, Analyzer::default(), recipe, source, Unfinished::ThrowAway);
+            return MilvusWriter::anew(target, Analyzer::default(), recipe, source, Unfinished::Discard);
         }
         if let Some(there) = there {
             let encoder = match (&there.recipe, into.model) {
@@ -153,7 +153,7 @@ mod filling {
             other => other,
         })?;
         let (tokens, options) = (Tokens::default(), Options::default());
-        let recipe = Recipe::of(encoder.as_ref(), &lasting_name(model), "auto", &tokens, &options);
+        let recipe = Recipe::of(encoder.as_ref(), &absolute_name(model), "auto", &tokens, &options);
         Ok(Some((recipe, Arc::from(encoder))))
     }
 }

@@ -131,7 +131,9 @@ fn fill(
 
     let mut store = Store::open_or_create(&staging.index, context.command_line)?;
     let mut vectors = match &mark.recipe {
-        Some(recipe) => Some(VectorWriter::open(&staging.index, recipe, Mode::GoOn, context.command_line)?),
+        Some(recipe) => {
+            Some(VectorWriter::open(&staging.index, recipe, Mode::Continue, context.command_line)?)
+        }
         None => None,
     };
     let total = far.totals();

@@ -50,9 +50,9 @@ pub(super) fn compare(
         if let Some(alike) = by_meaning(&dialogue, turn, from, to, &mut sampled.lost)? {
             meaning.push(alike);
         }
-        if from.has_words().is_ok() && to.has_words().is_ok() {
+        if from.check_lexical().is_ok() && to.check_lexical().is_ok() {
             let found = |engine: &dyn Engine| {
-                engine.view().by_words(Kind::Utterances, &engine.words(&turn.text), HITS)
+                engine.view().keyword_search(Kind::Utterances, &engine.words(&turn.text), HITS)
             };
             words.push(overlap(&found(from)?, &found(to)?));
         }

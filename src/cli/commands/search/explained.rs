@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::cli::printer::DIM;
-use turnwise_search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response};
+use turnwise_search::{BM25_HALF_SCORE, Effective, Explanation, Fused, Hit, Method, Place, Response};
 
 /// Largest number of terms shown for a long query.
 const TERMS: usize = 12;
@@ -101,7 +101,9 @@ fn sum(fused: &Fused, why: &Explanation) -> String {
         Method::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         Method::Weighted => [
             why.cosine.map(|cosine| format!("{} × {cosine:.4}", by.dense)),
-            why.bm25.map(|place| format!("{} × {:.4}/({:.4} + {HALF})", by.bm25, place.score, place.score)),
+            why.bm25.map(|place| {
+                format!("{} × {:.4}/({:.4} + {BM25_HALF_SCORE})", by.bm25, place.score, place.score)
+            }),
         ],
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));

@@ -10,7 +10,7 @@ use std::{path::Path, sync::Arc};
 
 use crate::cli::{
     Context,
-    args::{HowArgs, SearchArgs, SearchCommand, SimilarArgs},
+    args::{QueryArgs, SearchArgs, SearchCommand, SimilarArgs},
     encoders,
 };
 use turnwise_core::error::{Error, Result};
@@ -54,7 +54,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
 
 pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
     let dialogue = args.dialogue.as_deref().map(|file| said::dialogue(file, context)).transpose()?;
-    let how: &HowArgs = &args.how;
+    let how: &QueryArgs = &args.how;
     answer(
         &SearchRequest { like: args.id.clone(), dialogue: dialogue.map(Box::new), ..how.request() },
         context,

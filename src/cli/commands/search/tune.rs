@@ -15,7 +15,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
-use turnwise_search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning};
+use turnwise_search::{Fusion, LabeledQuery, Method, Quality, SearchRequest, Tuned, Tuning};
 
 /// Number of settings shown, best first.
 const SHOWN: usize = 8;
@@ -83,7 +83,7 @@ fn forget(context: &Context<'_>) -> Result<()> {
     })
 }
 
-fn read(file: &Path) -> Result<Vec<Labelled>> {
+fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
     let input = Input::open(file)?;
     let name = input.name.clone();
     let mut all = Vec::new();
@@ -105,7 +105,7 @@ fn read(file: &Path) -> Result<Vec<Labelled>> {
 }
 
 /// Parses a JSON request with the ids of its relevant results. An `id` is allowed and ignored.
-fn labelled(line: &str) -> std::result::Result<Labelled, String> {
+fn labelled(line: &str) -> std::result::Result<LabeledQuery, String> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     fields.remove("id");
     let relevant = fields.remove("relevant").ok_or("`relevant` is missing")?;
@@ -114,7 +114,7 @@ fn labelled(line: &str) -> std::result::Result<Labelled, String> {
     relevant.dedup();
     let request: SearchRequest = serde_json::from_value(Value::Object(fields)).map_err(|e| e.to_string())?;
     request.check().map_err(|e| e.to_string())?;
-    Ok(Labelled { request, relevant })
+    Ok(LabeledQuery { request, relevant })
 }
 
 fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {

@@ -82,7 +82,7 @@ pub(super) fn train(
         Evaluator::new(recipe, (&read, run_folder.path()), eval_data, named, run.device, context)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
     let read = recipe.layer.then_some(read);
-    memory::keep_large_blocks(POOL_BYTES);
+    memory::enable_block_cache(POOL_BYTES);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, context)?;
     run_folder.begin(recipe, of)?;

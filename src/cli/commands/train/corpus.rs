@@ -12,10 +12,10 @@ use turnwise_core::{
     random::Random,
 };
 use turnwise_corpus::Dialogue;
-use turnwise_eval::halves::can_be_parted;
+use turnwise_eval::halves::can_be_split;
 use turnwise_store::{Manifest, Snapshot};
 use turnwise_train::{
-    run::evaluations::FEWEST_ASIDE,
+    run::evaluations::MIN_HELD_OUT,
     spool::{DiskVec, Record as _},
 };
 
@@ -79,7 +79,7 @@ impl Read {
     /// dialogues.
     pub(super) fn hold_out(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
-        if wanted < FEWEST_ASIDE {
+        if wanted < MIN_HELD_OUT {
             return Ok(Vec::new());
         }
         let mut order: Vec<usize> = (0..self.dialogues.len()).collect();
@@ -90,12 +90,12 @@ impl Read {
                 break;
             }
             let dialogue = self.dialogues.get(number)?;
-            if can_be_parted(&dialogue) {
+            if can_be_split(&dialogue) {
                 kept[number] = false;
                 aside.push(dialogue.into_owned());
             }
         }
-        if aside.len() < FEWEST_ASIDE {
+        if aside.len() < MIN_HELD_OUT {
             return Ok(Vec::new());
         }
         self.retain(&kept);

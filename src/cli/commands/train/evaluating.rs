@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::corpus::Read;
-use crate::cli::{Context, args::ReadArgs, commands::bench, watching::Watching};
+use crate::cli::{Context, args::ReadArgs, commands::bench, watching::StepProgress};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -28,7 +28,7 @@ use turnwise_eval::{
 };
 use turnwise_train::{
     recipe::{DevTask, ObjectiveName, Recipe},
-    run::evaluations::{Aside, Evaluation, Measured},
+    run::evaluations::{Evaluation, HeldOut, Measured},
     spool::DiskVec,
     unique::Unique,
 };
@@ -124,7 +124,8 @@ impl<'a> Evaluator<'a> {
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let unlabelled = LabelFree::new(draw_sample(recipe, read, room)?, &Watching::new(context.printer))?;
+        let unlabelled =
+            LabelFree::new(draw_sample(recipe, read, room)?, &StepProgress::new(context.printer))?;
         Ok(Evaluator { eval_data, unlabelled, name, folder, device, context })
     }
 
@@ -152,7 +153,7 @@ impl<'a> Evaluator<'a> {
         let settings = Settings { device: self.device, tokens, ..Settings::default() };
         let encoder = open::open_with(self.name, folder, network, &settings)?;
         let dense = Dense::new(&encoder);
-        let watch = Watching::new(self.context.printer);
+        let watch = StepProgress::new(self.context.printer);
         let mut dev = Vec::new();
         for (name, task) in &self.eval_data.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;
@@ -177,7 +178,7 @@ impl<'a> Evaluator<'a> {
             None => None,
             Some(halves) => {
                 let scorer = dense.prepare(halves.pool(), &watch)?;
-                scorer.vectors().map(|vectors| Aside::of(halves.look(vectors)))
+                scorer.vectors().map(|vectors| HeldOut::of(halves.look(vectors)))
             }
         };
         Ok(Evaluation {

@@ -34,13 +34,13 @@ use turnwise_encoder::{Device, DeviceChoice};
 use turnwise_eval::{data::hash_of_records, halves::Halves};
 use turnwise_train::{
     recipe::{ObjectiveName, Recipe},
-    run::evaluations::FEWEST_ASIDE,
+    run::evaluations::MIN_HELD_OUT,
 };
 
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let (args, varied) = match &args.command {
         Some(TrainCommand::List(args)) => return list::run(args, context),
-        Some(TrainCommand::Sweep(sweep)) => (&sweep.run, sweep.vary.as_slice()),
+        Some(TrainCommand::DistinctVectors(sweep)) => (&sweep.run, sweep.vary.as_slice()),
         None => (&args.run, &[][..]),
     };
     let recipe = recipe::of(args, context)?;
@@ -167,7 +167,7 @@ fn hold_out(read: &mut Read, recipe: &Recipe, context: &Context<'_>) -> Result<O
             format!("held out for evaluation: {}{all_there_are}", counted(halves.len() as u64, "dialogue"))
         }
         None => format!(
-            "no dialogues are held out for evaluation without labels: {FEWEST_ASIDE} with at least four turns are needed, but a tenth of \
+            "no dialogues are held out for evaluation without labels: {MIN_HELD_OUT} with at least four turns are needed, but a tenth of \
              the corpus is only {}",
             grouped(tenth as u64)
         ),

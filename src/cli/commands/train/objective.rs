@@ -8,8 +8,8 @@ use turnwise_train::{
     data::TrainingSet,
     model::Trainable,
     objectives::{
-        Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Places, Relevance, SimCse,
-        Together, Turns, Words,
+        Auxiliary, Dial2vec, DialogueCse, Keep, Matching, MultiTask, Objective, Places, Relevance,
+        ResponseSelection, SimCse, Turns, Words,
     },
     recipe::{Aggregation, ObjectiveName, Profile, Recipe},
 };
@@ -39,11 +39,11 @@ pub(super) fn of(
             (own.batch, own.negatives, own.max_tokens) = (4, Some(4), 160);
         }
         own.fill(model.start().layers.len(), most_tokens);
-        additional.push(Beside { objective: made(&own)?, weight, batch: own.batch });
+        additional.push(Auxiliary { objective: made(&own)?, weight, batch: own.batch });
     }
     match additional.is_empty() {
         true => Ok(main),
-        false => Ok(Box::new(Together::new(main, additional, data)?)),
+        false => Ok(Box::new(MultiTask::new(main, additional, data)?)),
     }
 }
 
@@ -88,7 +88,7 @@ fn without_teacher(
                 ObjectiveName::SiameseM => Matching::Perceptron,
                 _ => Matching::Cosine,
             };
-            let mut made = NextTurn::new(matching, model.width(), seed, model.device())?;
+            let mut made = ResponseSelection::new(matching, model.width(), seed, model.device())?;
             made.context = recipe.context.unwrap_or(made.context);
             (made.temperature, made.max_tokens) = (temperature, max_tokens);
             Box::new(made)

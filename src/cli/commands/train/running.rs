@@ -26,7 +26,7 @@ use turnwise_train::{
         lines::{self, Lines},
         metrics::Line,
     },
-    trainer::{Stepped, Trainer},
+    trainer::{StepResult, Trainer},
 };
 
 /// Result of a run.
@@ -153,7 +153,7 @@ impl Running<'_, '_> {
             smooth = Some(smoothed);
             let rate = grouped((tokens as f64 / seconds.max(1e-3)) as u64);
             let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
-            bar.set_more(format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
+            bar.set_suffix(format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
             bar.set(step, examples);
         }
         drop(progress);
@@ -204,7 +204,7 @@ impl Running<'_, '_> {
     }
 }
 
-fn line(stepped: &Stepped, seconds: f64) -> Line {
+fn line(stepped: &StepResult, seconds: f64) -> Line {
     Line {
         step: stepped.step,
         loss: stepped.loss,

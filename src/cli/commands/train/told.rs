@@ -15,12 +15,12 @@ use crate::cli::{
 use turnwise_core::error::Result;
 use turnwise_eval::{
     halves,
-    significance::{DRAWS, randomisation},
+    significance::{DRAWS, randomization_test},
 };
 use turnwise_train::{
     recipe::{ObjectiveName, Recipe},
     run::{
-        card::Gained,
+        card::ScoreChange,
         evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
         learned::Learned,
     },
@@ -104,7 +104,7 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
             measure: kept.measure.clone(),
             start: start.value,
             kept: kept.value,
-            p: paired.then(|| randomisation(&start.each, &kept.each, DRAWS, seed)),
+            p: paired.then(|| randomization_test(&start.each, &kept.each, DRAWS, seed)),
             of: if paired { kept.each.len() } else { 0 },
         })
     };
@@ -113,22 +113,22 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
         measure: ASIDE.1.to_owned(),
         start: start.value,
         kept: kept.value,
-        p: Some(randomisation(&start.each, &kept.each, DRAWS, seed)),
+        p: Some(randomization_test(&start.each, &kept.each, DRAWS, seed)),
         of: kept.each.len(),
     });
     aside.into_iter().chain(main_values(kept).filter_map(of)).collect()
 }
 
 /// The same for the model card, with the agreement with words.
-pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<Gained> {
-    let words = agreements(reached).map(|[start, kept]| Gained {
+pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<ScoreChange> {
+    let words = agreements(reached).map(|[start, kept]| ScoreChange {
         what: "agreement of neighbors with words".to_owned(),
         start,
         kept,
         p: None,
     });
     let gains = gains(reached, seed).into_iter();
-    let gains = gains.map(|g| Gained { what: g.what(), start: g.start, kept: g.kept, p: g.p });
+    let gains = gains.map(|g| ScoreChange { what: g.what(), start: g.start, kept: g.kept, p: g.p });
     words.into_iter().chain(gains).collect()
 }
 

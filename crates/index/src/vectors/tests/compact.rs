@@ -19,7 +19,7 @@ fn with_orphans(root: &Path, encoder: &HashEncoder) {
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
 }
 
-fn compact_now(root: &Path) -> Dropped {
+fn compact_now(root: &Path) -> CompactReport {
     compact(root, "test", &|| false, &mut |_| {}).unwrap().unwrap()
 }
 
@@ -36,7 +36,7 @@ fn only_vectors_without_a_text_are_dropped_and_nothing_is_encoded_again() {
     assert_eq!(rows(root), [41, 20]);
     let old = VectorReader::open(root).unwrap().unwrap();
     // Seven questions with their answers; "one moment please" is still in use.
-    assert_eq!(compact_now(root), Dropped { utterances: 14, dialogues: 7 });
+    assert_eq!(compact_now(root), CompactReport { utterances: 14, dialogues: 7 });
     assert_eq!(rows(root), [27, 13]);
     assert_complete(root, &encoder);
     assert_eq!(fs::read_dir(root.join("vectors")).unwrap().count(), 2, "one set and current.json");
@@ -49,7 +49,7 @@ fn only_vectors_without_a_text_are_dropped_and_nothing_is_encoded_again() {
     assert_eq!(encode(root, &fresh).seen, 0);
     assert_eq!(fresh.encoded.into_inner(), 0);
     let before = files(root);
-    assert_eq!(compact_now(root), Dropped::default());
+    assert_eq!(compact_now(root), CompactReport::default());
     assert_eq!(files(root), before);
 }
 
@@ -62,7 +62,7 @@ fn texts_without_a_vector_are_still_encoded_later() {
     delete(root, "a");
     put(root, &[dialogue("c", "two"), dialogue("d", "three"), dialogue("e", "four")]);
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
-    assert_eq!(compact_now(root), Dropped { utterances: 2, dialogues: 1 });
+    assert_eq!(compact_now(root), CompactReport { utterances: 2, dialogues: 1 });
     // b has its vectors, and so has c, which has the same text.
     assert_eq!(encode(root, &HashEncoder::default()).seen, 2);
     assert_complete(root, &encoder);
@@ -72,7 +72,7 @@ fn texts_without_a_vector_are_still_encoded_later() {
     delete(root, "f");
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     let set = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
-    assert_eq!(compact_now(root), Dropped::default());
+    assert_eq!(compact_now(root), CompactReport::default());
     assert_eq!(VectorReader::open(root).unwrap().unwrap().folder(), set);
     assert_eq!(encode(root, &HashEncoder::default()).seen, 0);
 }
@@ -120,7 +120,7 @@ fn an_unfinished_replacement_is_compacted_too() {
     drop(snapshot);
     delete(root, "d0");
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
-    assert_eq!(compact_now(root), Dropped { utterances: 2, dialogues: 1 });
+    assert_eq!(compact_now(root), CompactReport { utterances: 2, dialogues: 1 });
     assert_eq!(sets::all(root).len(), 2);
     for set in sets::all(root) {
         assert_eq!(Manifest::read(&set).unwrap().rows(), 39 + 19);
@@ -153,7 +153,7 @@ fn a_copy_that_is_not_in_use_is_ignored() {
     assert!(Manifest::read(&copy).unwrap().copy);
 
     assert_eq!(sets::unfinished(root, &recipe(&encoder)).unwrap(), None);
-    assert_eq!(compact_now(root), Dropped { utterances: 14, dialogues: 7 });
+    assert_eq!(compact_now(root), CompactReport { utterances: 14, dialogues: 7 });
     assert_eq!(sets::all(root).len(), 1);
     let fresh = HashEncoder::default();
     pass(root, &fresh, BOTH, Mode::Replace).unwrap();

@@ -43,8 +43,8 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     Snapshot::open(root).unwrap().dialogues().for_each(|d| coverage.add(&d.unwrap()));
     // Two utterances each of the deleted and of the changed dialogue.
     let utterances = coverage.of(Kind::Utterances).unwrap();
-    assert_eq!(utterances, Covered { vectors: 85, live: 81, without: 0 });
-    assert_eq!(coverage.of(Kind::Dialogues).unwrap(), Covered { vectors: 42, live: 40, without: 0 });
+    assert_eq!(utterances, VectorCounts { vectors: 85, live: 81, without: 0 });
+    assert_eq!(coverage.of(Kind::Dialogues).unwrap(), VectorCounts { vectors: 42, live: 40, without: 0 });
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn each_kind_stores_its_log_position() {
     let encoder = HashEncoder::default();
     put(root, &numbered(0, 20));
     let only = Wanted { dialogues: false, ..BOTH };
-    let filled = pass(root, &encoder, only, Mode::GoOn).unwrap();
+    let filled = pass(root, &encoder, only, Mode::Continue).unwrap();
     assert_eq!((filled.utterances, filled.dialogues), (41, 0));
     put(root, &numbered(20, 25));
-    let filled = pass(root, &encoder, BOTH, Mode::GoOn).unwrap();
+    let filled = pass(root, &encoder, BOTH, Mode::Continue).unwrap();
     assert_eq!((filled.seen, filled.utterances, filled.dialogues, filled.known), (25, 10, 25, 5));
     assert_complete(root, &encoder);
 }
@@ -72,7 +72,7 @@ fn a_stopped_pass_continues_where_it_stopped() {
     let mut rounds = 0;
     loop {
         rounds += 1;
-        let mut writer = VectorWriter::open(root, &recipe(&encoder), Mode::GoOn, "test").unwrap();
+        let mut writer = VectorWriter::open(root, &recipe(&encoder), Mode::Continue, "test").unwrap();
         let steps = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let filled = fill(
@@ -110,7 +110,7 @@ fn vectors_before_an_encoder_failure_are_kept() {
     let root = dir.path();
     put(root, &numbered(0, 100));
     let failing = HashEncoder { fail_on: Some("number 60"), ..HashEncoder::default() };
-    assert!(pass(root, &failing, BOTH, Mode::GoOn).is_err());
+    assert!(pass(root, &failing, BOTH, Mode::Continue).is_err());
     let reader = VectorReader::open(root).unwrap().unwrap();
     assert!((60..=120).contains(&reader.rows(Kind::Utterances)), "{}", reader.rows(Kind::Utterances));
     let sound = HashEncoder::default();
@@ -128,7 +128,7 @@ fn another_encoder_is_refused_and_a_replacement_switches_when_complete() {
     put(root, &numbered(0, 30));
     encode(root, &old);
 
-    let e = pass(root, &new, BOTH, Mode::GoOn).unwrap_err();
+    let e = pass(root, &new, BOTH, Mode::Continue).unwrap_err();
     assert!(matches!(e, Error::Input { .. }), "{e}");
     let hint = e.hint().unwrap();
     assert!(
@@ -137,7 +137,7 @@ fn another_encoder_is_refused_and_a_replacement_switches_when_complete() {
     );
     let mut other_options = recipe(&old);
     other_options.dialogue_mode = DialogueMode::Utterances;
-    let e = VectorWriter::open(root, &other_options, Mode::GoOn, "test").err().unwrap();
+    let e = VectorWriter::open(root, &other_options, Mode::Continue, "test").err().unwrap();
     assert!(e.to_string().contains("dialogue vectors with sequence, mean, not utterances, mean"), "{e}");
 
     // Killed half way: readers see the old vectors.
@@ -153,7 +153,7 @@ fn another_encoder_is_refused_and_a_replacement_switches_when_complete() {
     assert!(new.encoded.load(Ordering::Relaxed) - before < 70, "the first half is encoded again");
     assert_complete(root, &new);
     assert_eq!(super::super::sets::all(root).len(), 1);
-    assert!(pass(root, &old, BOTH, Mode::GoOn).is_err());
+    assert!(pass(root, &old, BOTH, Mode::Continue).is_err());
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn key(n: u8) -> IdKey {
 }
 
 fn open(root: &Path) -> VectorWriter {
-    VectorWriter::open(root, &recipe(&HashEncoder::default()), Mode::GoOn, "test").unwrap()
+    VectorWriter::open(root, &recipe(&HashEncoder::default()), Mode::Continue, "test").unwrap()
 }
 
 fn same(root: &Path, committed: &Model) -> Result<(), TestCaseError> {
@@ -153,12 +153,12 @@ fn only_one_process_encodes_and_the_error_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let recipe = recipe(&HashEncoder::default());
-    let writer = VectorWriter::open(root, &recipe, Mode::GoOn, "turnwise encode -i x").unwrap();
-    let e = VectorWriter::open(root, &recipe, Mode::GoOn, "second").err().unwrap();
+    let writer = VectorWriter::open(root, &recipe, Mode::Continue, "turnwise encode -i x").unwrap();
+    let e = VectorWriter::open(root, &recipe, Mode::Continue, "second").err().unwrap();
     assert!(
         matches!(e, turnwise_core::Error::Busy { .. }) && e.to_string().contains("turnwise encode -i x"),
         "{e}"
     );
     drop(writer);
-    assert!(VectorWriter::open(root, &recipe, Mode::GoOn, "second").is_ok());
+    assert!(VectorWriter::open(root, &recipe, Mode::Continue, "second").is_ok());
 }

@@ -51,7 +51,7 @@ pub fn pass(root: &Path, encoder: &HashEncoder, wanted: Wanted, mode: Mode) -> R
 }
 
 pub fn encode(root: &Path, encoder: &HashEncoder) -> Filled {
-    let filled = pass(root, encoder, BOTH, Mode::GoOn).unwrap();
+    let filled = pass(root, encoder, BOTH, Mode::Continue).unwrap();
     assert!(filled.complete);
     filled
 }

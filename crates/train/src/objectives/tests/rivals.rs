@@ -21,7 +21,7 @@ fn responses_and_siamese_networks_equal_their_formulas() {
     dialogues[5][1] = dialogues[4][1].clone();
     let data = of(dialogues.clone());
     for matching in [Matching::Cosine, Matching::Layer, Matching::Perceptron] {
-        let mut objective = NextTurn::new(matching, WIDTH, 7, &Device::Cpu).unwrap();
+        let mut objective = ResponseSelection::new(matching, WIDTH, 7, &Device::Cpu).unwrap();
         // Move the activations away from the kink of ReLU, which a finite difference could cross.
         let biases = objective.heads.iter().filter(|head| head.name.ends_with("0.bias"));
         biases.for_each(|bias| bias.set(vec![1.0; WIDTH]).unwrap());
@@ -204,9 +204,9 @@ fn relevance_equals_its_formula() {
 fn combined_objectives_have_a_weighted_loss() {
     let data = data();
     let simcse = || Box::new(SimCse { temperature: 0.5, max_tokens: 32 });
-    let next = || Box::new(NextTurn::new(Matching::Cosine, WIDTH, 7, &Device::Cpu).unwrap());
-    let beside = vec![Beside { objective: next(), weight: 0.25, batch: 5 }];
-    let together = Together::new(simcse(), beside, &data).unwrap();
+    let next = || Box::new(ResponseSelection::new(Matching::Cosine, WIDTH, 7, &Device::Cpu).unwrap());
+    let beside = vec![Auxiliary { objective: next(), weight: 0.25, batch: 5 }];
+    let together = MultiTask::new(simcse(), beside, &data).unwrap();
     let mut drawn = examples(&together, &data, &[3, 8, 12]);
     let prepared = together.prepare(&data, &mut drawn).unwrap();
     let packed = prepared.packed();

@@ -15,7 +15,7 @@ use super::{ann, report, throughput};
 use crate::{
     cli::{
         Context,
-        args::{AnnArgs, GraphBuilder, SearchOf},
+        args::{AnnArgs, GraphBuilder, SearchUnitArg},
         commands::best_model::{self, Model},
         printer::{BOLD, DIM},
     },
@@ -125,7 +125,7 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
             vectors: None,
             query_vectors: None,
             queries: 200,
-            of: SearchOf::Utterances,
+            of: SearchUnitArg::Utterances,
             k: 10,
             ef: vec![10, 32, 128],
             graphs: vec![GraphBuilder::Native, GraphBuilder::HnswRs],

@@ -14,7 +14,7 @@ use turnwise_eval::{
     recipe::TaskSpec,
     result::Done,
     tasks::Profile,
-    trec::{Options, asked, evaluate, read_qrels, read_run},
+    trec::{Options, evaluate, parse_measures, read_qrels, read_run},
 };
 
 const RELEASED: &str = "as released";
@@ -151,7 +151,7 @@ fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
         .at("read", &folder)?;
     runs.retain(|path| path.extension().is_some_and(|ending| ending == "run"));
-    let measures = asked(&["map".to_owned(), "recip_rank".to_owned()])?;
+    let measures = parse_measures(&["map".to_owned(), "recip_rank".to_owned()])?;
     for run in &runs {
         let evaluation = evaluate(
             &read_qrels(&run.with_extension("qrels"))?,

@@ -16,7 +16,7 @@ pub(super) fn measured(
 ) -> Result<Throughput> {
     use std::sync::Arc;
 
-    use crate::cli::encoders::lasting_name;
+    use crate::cli::encoders::absolute_name;
     use turnwise_core::error::Error;
     use turnwise_encoder::{Encoder, ahead::Options};
     use turnwise_eval::throughput::Pace;
@@ -38,7 +38,7 @@ pub(super) fn measured(
     throughput.encoder = format!("{}, {}", model.name, model.encoder.describe());
     let recipe = Recipe::of(
         model.encoder.as_ref(),
-        &lasting_name(&model.name),
+        &absolute_name(&model.name),
         "auto",
         &args.tokens.given(),
         &Options::default(),

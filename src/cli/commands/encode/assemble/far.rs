@@ -71,7 +71,7 @@ mod there {
         let recipe = Some(first.recipe.clone());
         let source = Some(Box::new(vectors) as Box<dyn VectorSource>);
         let sink = match args.replace {
-            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, source, Unfinished::ThrowAway)?,
+            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, source, Unfinished::Discard)?,
             false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, source)?,
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
@@ -144,12 +144,12 @@ mod there {
             return Err(Error::Internal("the set of complete shards is empty".into()));
         };
         let folder = Folder::new()?;
-        let mut writer = VectorWriter::open(&folder.0, &first.recipe, Mode::GoOn, context.command_line)?;
+        let mut writer = VectorWriter::open(&folder.0, &first.recipe, Mode::Continue, context.command_line)?;
         load_all(place, records, &mut writer, "nothing was written", context)?;
         writer.finish()?;
         // Mapped files stay readable after removal. Removing the folder now means that a killed process
         // leaves nothing.
-        VectorReader::open(&folder.0)?.ok_or_else(|| VectorReader::none_yet(&folder.0))
+        VectorReader::open(&folder.0)?.ok_or_else(|| VectorReader::missing_error(&folder.0))
     }
 
     /// Temporary folder of this process, removed when dropped.

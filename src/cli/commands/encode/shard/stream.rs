@@ -157,7 +157,11 @@ impl Stream for Encoding<'_, '_> {
         self.spent += encoded.spent;
         let seconds = self.progress.seconds().max(1e-3);
         let rate = |n: u64| grouped((n as f64 / seconds) as u64);
-        self.progress.set_more(format!("{} texts/s, {} tokens/s", rate(self.rows), rate(self.spent.tokens)));
+        self.progress.set_suffix(format!(
+            "{} texts/s, {} tokens/s",
+            rate(self.rows),
+            rate(self.spent.tokens)
+        ));
         self.progress.set(tag.read, tag.seen);
         Ok(())
     }
