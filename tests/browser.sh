@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the browser in which the page is tested: Debian's chromium and its driver. Without it that test is skipped.
+# Installs the browser for the tests of the web page: Debian's chromium and its driver. Without it, these tests are
+# skipped.
 set -euo pipefail
 command -v chromedriver >/dev/null && command -v chromium >/dev/null && exit
 apt-get update -qq

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the official clients that the server is tested with, into $TURNWISE_CLIENTS or ~/.cache/turnwise/clients. Without
-# them those tests are skipped.
+# Installs the official clients for the tests of the server, in $TURNWISE_CLIENTS or ~/.cache/turnwise/clients. Without
+# them, these tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 clients=${TURNWISE_CLIENTS:-$HOME/.cache/turnwise/clients}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the server that the engine for Milvus is tested with, the Milvus project's own for one node, into $TURNWISE_MILVUS or
-# ~/.cache/turnwise/milvus. Without it those tests are skipped.
+# Installs Milvus Lite, the Milvus project's single-node server, for the tests of the Milvus engine. The folder is
+# $TURNWISE_MILVUS or ~/.cache/turnwise/milvus. Without the server, these tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 folder=${TURNWISE_MILVUS:-$HOME/.cache/turnwise/milvus}

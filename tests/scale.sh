@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what encoding in shards is tested with (a server of S3, Ray), into $TURNWISE_SCALE or ~/.cache/turnwise/scale.
-# Without it those tests are skipped.
+# Installs an S3 server and Ray for the tests of encoding in shards, in $TURNWISE_SCALE or ~/.cache/turnwise/scale.
+# Without them, these tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 scale=${TURNWISE_SCALE:-$HOME/.cache/turnwise/scale}
