@@ -22,7 +22,7 @@ use turnwise_core::error::Error;
 use turnwise_corpus::filter::Filter;
 
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
-pub(crate) use build::{BuildCommand, LabelArg, RecipeArg, SentencesArgs};
+pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use eval::EvalArgs;
@@ -30,8 +30,7 @@ pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, IndexBuildArgs, IndexCommand, QueryArgs, SearchArgs, SearchCommand,
-    SearchUnitArg, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, QueryArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;

@@ -6,6 +6,7 @@ use crate::{Dialogue, Role};
 
 /// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Target {
     /// The canonical format of turnwise, with all data.
     Jsonl,

@@ -142,6 +142,7 @@ pub struct DialogueOptions {
 
 /// How a dialogue is passed to the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueMode {
     /// One sequence: the turns, joined with the model's separator. A dialogue beyond the maximum length is
@@ -154,6 +155,7 @@ pub enum DialogueMode {
 
 /// How the parts of a dialogue (tokens or utterances) are reduced to one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePooling {
     /// Mean of all parts.

@@ -82,6 +82,7 @@ impl Default for SearchRequest {
 
 /// Search mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Dense and lexical search, fused.
@@ -94,6 +95,7 @@ pub enum Mode {
 
 /// Type of the hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
     /// Single turns.
@@ -115,6 +117,7 @@ impl Of {
 
 /// Grouping of the hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// One hit per dialogue.
@@ -158,6 +161,7 @@ impl Fusion {
 
 /// Fusion method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Weighted sum of the cosine and the BM25 score, which is scaled to 0…1.
@@ -185,6 +189,7 @@ impl Default for Rerank {
 
 /// Reranking method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     /// Exact cosine of the vectors.

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchUnitArg, TokenArgs, parse_value};
+use super::{BuildCommand, EncoderArgs, ReadArgs, TokenArgs, parse_value};
 use turnwise_eval::{recipe::Paper, tasks::Profile};
+use turnwise_index::dense::Builder;
+use turnwise_search::Of;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -168,7 +170,7 @@ pub(crate) struct BenchArgs {
     ///
     /// They differ only for `bench dialogues`.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
-    pub(crate) profile: ProfileArg,
+    pub(crate) profile: Profile,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -186,7 +188,7 @@ pub(crate) struct AnnArgs {
     pub(crate) queries: usize,
     /// Vectors of the index to use
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: SearchUnitArg,
+    pub(crate) of: Of,
     /// Number of nearest neighbors to search for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) k: usize,
@@ -196,7 +198,7 @@ pub(crate) struct AnnArgs {
     pub(crate) ef: Vec<usize>,
     /// Graph implementation; repeatable
     #[arg(long = "graph", value_enum, value_name = "BUILDER", default_value = "native")]
-    pub(crate) graphs: Vec<GraphBuilder>,
+    pub(crate) graphs: Vec<Builder>,
     /// Neighbors per vector in the graph (HNSW's M), comma-separated; each one is measured
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "16")]
     pub(crate) m: Vec<usize>,
@@ -284,20 +286,3 @@ TERMS is an analyzer of `turnwise analyze` or one of:
   scikit                 words like scikit-learn's, and their bigrams
 
 The default of --precision (auto) is f32 in benchmarks.";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProfileArg {
-    /// The text of the paper
-    Paper,
-    /// The released code of the paper
-    Code,
-}
-
-impl From<ProfileArg> for Profile {
-    fn from(profile: ProfileArg) -> Self {
-        match profile {
-            ProfileArg::Paper => Profile::Paper,
-            ProfileArg::Code => Profile::Code,
-        }
-    }
-}

@@ -21,7 +21,7 @@ pub(crate) enum BuildCommand {
         output: PathBuf,
         /// How to choose the candidates of each sentence
         #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
-        recipe: RecipeArg,
+        recipe: Recipe,
         /// Terms that BM25 counts (see TERMS in `bench sr --help`)
         #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,
@@ -121,21 +121,4 @@ pub(crate) enum LabelArg {
     Intent,
     /// The dialogue act without its arguments: `request(city)` is `request`. Only turns with one act are used
     Act,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RecipeArg {
-    /// As in the paper: the top 100 by BM25; those with the same intent are positive, at most 30
-    Text,
-    /// As in the published files: 30 random sentences of the same intent, and the top 40 of other intents by BM25
-    Released,
-}
-
-impl From<RecipeArg> for Recipe {
-    fn from(recipe: RecipeArg) -> Self {
-        match recipe {
-            RecipeArg::Text => Recipe::Text,
-            RecipeArg::Released => Recipe::Released,
-        }
-    }
 }

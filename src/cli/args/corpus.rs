@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::parse_value;
 use turnwise_corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
@@ -110,30 +110,13 @@ pub(crate) struct CleanArgs {
     pub(crate) min_turns: usize,
     /// Normalize texts to a Unicode normalization form
     #[arg(long, value_enum, value_name = "FORM")]
-    pub(crate) normalize: Option<FormArg>,
+    pub(crate) normalize: Option<Form>,
     /// Skip dialogues with the same turns as an earlier one
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
     #[arg(long)]
     pub(crate) redact: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum FormArg {
-    /// Canonical composition
-    Nfc,
-    /// Compatibility composition: also unifies character widths and ligatures
-    Nfkc,
-}
-
-impl From<FormArg> for Form {
-    fn from(form: FormArg) -> Self {
-        match form {
-            FormArg::Nfc => Form::Nfc,
-            FormArg::Nfkc => Form::Nfkc,
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -199,33 +182,10 @@ pub(crate) struct WriteArgs {
     pub(crate) output: PathBuf,
     /// Output format
     #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
-    pub(crate) to: TargetArg,
+    pub(crate) to: Target,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>=6'
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum TargetArg {
-    /// turnwise's own format: one dialogue per line
-    Jsonl,
-    /// One turn per row
-    Csv,
-    /// Chat-completion messages, one dialogue per line
-    Messages,
-    /// Plain text, one `Speaker: text` line per turn
-    Transcript,
-}
-
-impl From<TargetArg> for Target {
-    fn from(target: TargetArg) -> Self {
-        match target {
-            TargetArg::Jsonl => Target::Jsonl,
-            TargetArg::Csv => Target::Csv,
-            TargetArg::Messages => Target::Messages,
-            TargetArg::Transcript => Target::Transcript,
-        }
-    }
 }
 
 impl CorpusCommand {

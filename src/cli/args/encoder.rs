@@ -16,7 +16,7 @@ use turnwise_encoder::{
 pub(crate) struct TokenArgs {
     /// How to pool the token vectors of a text [default: set by the model]
     #[arg(long, value_enum, value_name = "POOLING")]
-    pub(crate) token_pooling: Option<TokenPoolingArg>,
+    pub(crate) token_pooling: Option<PoolingMode>,
     /// Layers to pool: last, a number, or first-last [default: last]
     ///
     /// Layer 0 is the embeddings. `first-last` averages the first and the last layer; `first-last=0.4,0.6` gives them
@@ -32,40 +32,7 @@ pub(crate) struct TokenArgs {
 
 impl TokenArgs {
     pub(crate) fn given(&self) -> Tokens {
-        Tokens {
-            pooling: self.token_pooling.map(Into::into),
-            layers: self.layers.clone(),
-            max: self.max_tokens,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TokenPoolingArg {
-    /// First token
-    Cls,
-    /// Mean of all tokens
-    Mean,
-    /// Maximum of each dimension
-    Max,
-    /// Sum of all tokens, divided by the square root of their number
-    MeanSqrtLen,
-    /// Mean of all tokens, with higher weights for later tokens
-    WeightedMean,
-    /// Last token
-    LastToken,
-}
-
-impl From<TokenPoolingArg> for PoolingMode {
-    fn from(pooling: TokenPoolingArg) -> Self {
-        match pooling {
-            TokenPoolingArg::Cls => PoolingMode::Cls,
-            TokenPoolingArg::Mean => PoolingMode::Mean,
-            TokenPoolingArg::Max => PoolingMode::Max,
-            TokenPoolingArg::MeanSqrtLen => PoolingMode::MeanSqrtLen,
-            TokenPoolingArg::WeightedMean => PoolingMode::WeightedMean,
-            TokenPoolingArg::LastToken => PoolingMode::LastToken,
-        }
+        Tokens { pooling: self.token_pooling, layers: self.layers.clone(), max: self.max_tokens }
     }
 }
 
@@ -89,19 +56,15 @@ pub(crate) struct EncoderArgs {
     pub(crate) prompt: Option<String>,
     /// How to encode a dialogue [default: sequence]
     #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) dialogue_mode: Option<DialogueModeArg>,
+    pub(crate) dialogue_mode: Option<DialogueMode>,
     /// How to pool the parts of a dialogue into one vector [default: mean]
     #[arg(long, value_enum, value_name = "POOLING")]
-    pub(crate) pooling: Option<PoolingArg>,
+    pub(crate) pooling: Option<DialoguePooling>,
 }
 
 impl EncoderArgs {
     pub(crate) fn given(&self) -> Given {
-        Given {
-            prompt: self.prompt.clone(),
-            mode: self.dialogue_mode.map(Into::into),
-            pooling: self.pooling.map(Into::into),
-        }
+        Given { prompt: self.prompt.clone(), mode: self.dialogue_mode, pooling: self.pooling }
     }
 
     /// Settings of a transformer.
@@ -137,44 +100,4 @@ pub(crate) enum PrecisionArg {
     Int16,
     /// 8-bit fixed point
     Int8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DialogueModeArg {
-    /// One sequence; a dialogue that is too long for the model is split into windows of whole turns
-    Sequence,
-    /// Mean of the vectors of its utterances
-    Utterances,
-}
-
-impl From<DialogueModeArg> for DialogueMode {
-    fn from(mode: DialogueModeArg) -> Self {
-        match mode {
-            DialogueModeArg::Sequence => DialogueMode::Sequence,
-            DialogueModeArg::Utterances => DialogueMode::Utterances,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PoolingArg {
-    /// Mean of all parts
-    Mean,
-    /// Sum over the speakers of the mean of each speaker's parts (dial2vec)
-    Interlocutors,
-    /// Mean of the parts of the first speaker
-    FirstSpeaker,
-    /// Mean of the parts of all other speakers
-    OtherSpeakers,
-}
-
-impl From<PoolingArg> for DialoguePooling {
-    fn from(pooling: PoolingArg) -> Self {
-        match pooling {
-            PoolingArg::Mean => DialoguePooling::Mean,
-            PoolingArg::Interlocutors => DialoguePooling::Interlocutors,
-            PoolingArg::FirstSpeaker => DialoguePooling::FirstSpeaker,
-            PoolingArg::OtherSpeakers => DialoguePooling::OtherSpeakers,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::parse_value;
 use turnwise_corpus::filter::Filter;
@@ -40,7 +40,7 @@ pub(crate) struct SearchArgs {
     pub(crate) decay: f32,
     /// What to search for
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: SearchUnitArg,
+    pub(crate) of: Of,
     /// Parse the query as an expression (see the syntax below)
     #[arg(long)]
     pub(crate) syntax: bool,
@@ -97,7 +97,7 @@ pub(crate) struct SimilarArgs {
 pub(crate) struct QueryArgs {
     /// Search mode [default: hybrid when the index has vectors, else bm25]
     #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) mode: Option<SearchMode>,
+    pub(crate) mode: Option<Mode>,
     /// Maximum number of hits
     #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) k: usize,
@@ -111,7 +111,7 @@ pub(crate) struct QueryArgs {
     pub(crate) filter: Option<Filter>,
     /// Group the hits, so that each dialogue appears at most once
     #[arg(long, value_enum, value_name = "UNIT")]
-    pub(crate) group: Option<GroupBy>,
+    pub(crate) group: Option<Group>,
     /// Number of turns to show before and after each hit
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) window: usize,
@@ -137,7 +137,7 @@ pub(crate) struct QueryArgs {
     /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k,
     /// --dense-weight or --bm25-weight is given.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
-    pub(crate) fusion: Option<FusionBy>,
+    pub(crate) fusion: Option<Method>,
     /// Constant k of reciprocal rank fusion [default: 60]
     ///
     /// The score is the sum of weight / (k + rank) over both lists. A larger k reduces the advantage of the top
@@ -157,7 +157,7 @@ pub(crate) struct QueryArgs {
     pub(crate) candidates: usize,
     /// Rerank the top hits
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
-    pub(crate) rerank: Option<RerankBy>,
+    pub(crate) rerank: Option<By>,
     /// Number of top hits to rerank
     #[arg(
         long,
@@ -177,40 +177,6 @@ With --syntax: +word is required, -word is excluded, \"several words\" is a phra
 words in between, word^2 doubles the weight, AND, OR, NOT and parentheses combine, dialogue:ID and turn:[1 TO 3] limit the \
 search. Parts that cannot be parsed are ignored with a warning.";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SearchMode {
-    /// Dense and BM25 search, combined
-    Hybrid,
-    /// By meaning: nearest vectors (`turnwise encode` computes them)
-    Dense,
-    /// By keywords: BM25
-    Bm25,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GroupBy {
-    /// One hit per dialogue, its best turn
-    Dialogue,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FusionBy {
-    /// Weighted sum of the cosine similarity and the BM25 score, scaled to 0…1
-    Weighted,
-    /// Reciprocal rank fusion
-    Rrf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RerankBy {
-    /// Exact cosine similarity of the vectors
-    Exact,
-    /// MaxSim: mean over the query tokens of the similarity to the nearest token of the hit
-    Maxsim,
-    /// DialogueCSE's matching-guided embedding, with the hit as a response to the context and the query
-    Matching,
-}
-
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("must be a positive integer".to_owned()),
@@ -227,11 +193,7 @@ impl QueryArgs {
         }
         let default = Fusion::default();
         Some(Fusion {
-            method: match self.fusion {
-                Some(FusionBy::Rrf) => Method::Rrf,
-                Some(FusionBy::Weighted) => Method::Weighted,
-                None => default.method,
-            },
+            method: self.fusion.unwrap_or(default.method),
             k: self.rrf_k.unwrap_or(default.k),
             dense: self.dense_weight.unwrap_or(default.dense),
             bm25: self.bm25_weight.unwrap_or(default.bm25),
@@ -241,68 +203,22 @@ impl QueryArgs {
     /// Search request with these options and no query.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
-            mode: self.mode.map(|mode| match mode {
-                SearchMode::Hybrid => Mode::Hybrid,
-                SearchMode::Dense => Mode::Dense,
-                SearchMode::Bm25 => Mode::Bm25,
-            }),
+            mode: self.mode,
             k: self.k,
             offset: self.offset,
             exact: self.exact,
             filter: self.filter.clone(),
-            group: self.group.map(|GroupBy::Dialogue| Group::Dialogue),
+            group: self.group,
             window: self.window,
             min_score: self.min_score,
             min_percentile: self.min_percentile,
             candidates: self.candidates,
             fusion: self.fusion(),
-            rerank: self.rerank.map(|by| Rerank {
-                by: match by {
-                    RerankBy::Exact => By::Exact,
-                    RerankBy::Maxsim => By::Maxsim,
-                    RerankBy::Matching => By::Matching,
-                },
-                top: self.rerank_top,
-            }),
+            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top }),
             explain: self.explain,
             ..SearchRequest::default()
         }
     }
-}
-
-impl From<SearchUnitArg> for Of {
-    fn from(of: SearchUnitArg) -> Self {
-        match of {
-            SearchUnitArg::Utterances => Of::Utterances,
-            SearchUnitArg::Dialogues => Of::Dialogues,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GraphBuilder {
-    /// turnwise's own implementation
-    Native,
-    /// The hnsw_rs crate
-    #[value(name = "hnsw_rs")]
-    HnswRs,
-}
-
-impl From<GraphBuilder> for Builder {
-    fn from(builder: GraphBuilder) -> Self {
-        match builder {
-            GraphBuilder::Native => Builder::Native,
-            GraphBuilder::HnswRs => Builder::HnswRs,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SearchUnitArg {
-    /// Single turns
-    Utterances,
-    /// Whole dialogues, each with its best matching turn
-    Dialogues,
 }
 
 fn analyzer_help() -> String {
@@ -338,7 +254,7 @@ pub(crate) enum IndexCommand {
 pub(crate) struct IndexBuildArgs {
     /// Graph implementation, if the index has vectors
     #[arg(long, value_enum, value_name = "BUILDER", default_value = "native")]
-    pub(crate) graph: GraphBuilder,
+    pub(crate) graph: Builder,
     /// Analyzer, such as mixed-1+stem-en [default: keep the current analyzer]
     #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
     pub(crate) analyzer: Option<Analyzer>,

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parse_value};
-use crate::cli::{embeddings, shards::Shards};
+use crate::cli::{
+    embeddings::{self, Target},
+    shards::Shards,
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = EMBED_FORMATS)]
@@ -20,7 +23,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) output: PathBuf,
     /// Output format [default: from the file extension of OUT]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) to: Option<VectorTarget>,
+    pub(crate) to: Option<Target>,
     /// What to encode
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: UnitArg,
@@ -66,29 +69,6 @@ pub(crate) enum UnitsArg {
     Dialogues,
     /// Utterances and dialogues
     Both,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VectorTarget {
-    /// NumPy, with the IDs in a separate text file
-    Npy,
-    /// Safetensors, with the tensors `embeddings` and `ids`
-    Safetensors,
-    /// JSON lines, one object per vector
-    Jsonl,
-    /// Arrow IPC
-    Arrow,
-}
-
-impl From<VectorTarget> for embeddings::Target {
-    fn from(target: VectorTarget) -> Self {
-        match target {
-            VectorTarget::Npy => embeddings::Target::Npy,
-            VectorTarget::Safetensors => embeddings::Target::Safetensors,
-            VectorTarget::Jsonl => embeddings::Target::Jsonl,
-            VectorTarget::Arrow => embeddings::Target::Arrow,
-        }
-    }
 }
 
 #[derive(Debug, Default, Args)]

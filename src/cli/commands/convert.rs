@@ -27,7 +27,7 @@ pub(super) fn run(
     context: &Context<'_>,
 ) -> Result<()> {
     let mut out = Output::create(&write.output)?;
-    let mut writer = Writer::new(write.to.into());
+    let mut writer = Writer::new(write.to);
     let mut cleaned = Cleaned::default();
     let (mut written, mut left_out) = (0u64, 0u64);
     let mut texts = HashSet::new();

@@ -55,7 +55,7 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
 }
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
-    let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
+    let target = args.to.map_or_else(|| Target::of(&args.output), Ok)?;
     // Check the inputs before loading the model, because loading is slow.
     let reading = Reading::plan(args, context)?;
     reading.must_not_overwrite(args, target)?;

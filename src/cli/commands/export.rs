@@ -9,7 +9,7 @@ use turnwise_corpus::writers::Writer;
 pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
     let mut out = Output::create(&write.output)?;
-    let mut writer = Writer::new(write.to.into());
+    let mut writer = Writer::new(write.to);
     let mut progress =
         ProgressBar::new(context.printer, "exporting", "dialogues", Some(snapshot.totals().dialogues));
     let (mut seen, mut written) = (0, 0);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    args::{GraphBuilder, IndexBuildArgs},
+    args::IndexBuildArgs,
     printer::{DIM, counted, grouped},
     progress::ProgressBar,
     signals,
@@ -20,7 +20,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
-    dense::{self, BuildOptions, Progress},
+    dense::{self, BuildOptions, Builder, Progress},
     lexical::Lexical,
     vectors::Kind,
 };
@@ -128,8 +128,8 @@ impl Built {
     }
 }
 
-fn options(builder: GraphBuilder) -> BuildOptions {
-    BuildOptions { builder: builder.into(), ..BuildOptions::default() }
+fn options(builder: Builder) -> BuildOptions {
+    BuildOptions { builder, ..BuildOptions::default() }
 }
 
 /// Prints the size and the recall of the graphs.

@@ -106,7 +106,7 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
 
 fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     Cleaning {
-        normalize: args.normalize.map(Into::into),
+        normalize: args.normalize,
         merge_turns: args.merge_turns,
         min_turns: args.min_turns,
         redact: args.redact,

@@ -26,12 +26,16 @@ use turnwise_core::{
 use turnwise_encoder::Vectors;
 
 /// File format for vectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Target {
+    /// NumPy, with the IDs in a separate text file
     Npy,
+    /// Safetensors, with the tensors `embeddings` and `ids`
     Safetensors,
+    /// JSON lines, one object per vector
     Jsonl,
+    /// Arrow IPC
     Arrow,
 }
 

@@ -11,6 +11,7 @@ use crate::Dialogue;
 
 /// Unicode normalization form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// Canonical composition. The text looks the same.

@@ -52,6 +52,7 @@ pub struct Pooling {
 
 /// A pooling mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum PoolingMode {
     /// The first token.

@@ -19,6 +19,7 @@ use turnwise_core::{
 
 /// Selection of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Recipe {
     /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.

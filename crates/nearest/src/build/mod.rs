@@ -25,8 +25,10 @@ const MAX_NODES: usize = 1 << 31;
 
 /// What builds the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Builder {
     /// The crate hnsw_rs, on our codes.
+    #[cfg_attr(feature = "clap", value(name = "hnsw_rs"))]
     HnswRs,
     /// Ours: the same graph at any number of threads.
     Native,

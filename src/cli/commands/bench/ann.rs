@@ -10,7 +10,7 @@ use turnwise_nearest::Originals;
 use super::speeds;
 use crate::cli::{
     Context,
-    args::{AnnArgs, GraphBuilder, SearchUnitArg},
+    args::AnnArgs,
     printer::{BOLD, DIM, counted, grouped},
     watching::StepProgress,
 };
@@ -24,6 +24,8 @@ use turnwise_index::{
     dense::{BuildOptions, Builder},
     vectors::{Kind, VectorReader},
 };
+
+use turnwise_search::Of;
 
 pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     let index = if args.vectors.is_some() { PathBuf::new() } else { context.existing_index()? };
@@ -57,8 +59,8 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
 /// All combinations of builder and number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     let originals = if args.half { Originals::F16 } else { Originals::F32 };
-    let with = |graph: &GraphBuilder| {
-        let builder = Builder::from(*graph);
+    let with = |graph: &Builder| {
+        let builder = *graph;
         args.m.iter().map(move |m| BuildOptions { builder, m: *m, ef: args.ef_construction, originals })
     };
     args.graphs.iter().flat_map(with).collect()
@@ -72,8 +74,8 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     }
     let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::missing_error(root))?;
     let (kind, of) = match args.of {
-        SearchUnitArg::Utterances => (Kind::Utterances, "utterances"),
-        SearchUnitArg::Dialogues => (Kind::Dialogues, "dialogues"),
+        Of::Utterances => (Kind::Utterances, "utterances"),
+        Of::Dialogues => (Kind::Dialogues, "dialogues"),
     };
     let mut hasher = blake3::Hasher::new();
     let flat = reader.flat(kind);

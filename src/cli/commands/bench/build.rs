@@ -28,7 +28,7 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
         BuildCommand::Sr { labelled, output, recipe, terms } => {
-            retrieval(labelled, (*recipe).into(), *terms, output, context)
+            retrieval(labelled, *recipe, *terms, output, context)
         }
         BuildCommand::Dsts { labelled, output, key, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };

@@ -47,7 +47,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         BenchCommand::Response { file, how } => (TaskSpec::Response { data: file }, None, how),
         BenchCommand::Adhoc { folder, qrels, how } => (TaskSpec::Adhoc { data: folder, qrels }, None, how),
         BenchCommand::Dialogues { path, read, how } => {
-            (TaskSpec::Dialogues { data: path, profile: how.profile.into() }, Some(read), how)
+            (TaskSpec::Dialogues { data: path, profile: how.profile }, Some(read), how)
         }
         BenchCommand::Ann(args) => return ann::run(&args, context),
         BenchCommand::Throughput(args) => return throughput::run(&args, context),

@@ -30,8 +30,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
             }),
         };
     }
-    let base =
-        SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
+    let base = SearchRequest { of: args.of, syntax: args.syntax, decay: args.decay, ..args.how.request() };
     // Clap does not check this because the subcommand replaces the required arguments.
     if args.run.is_some() && args.queries.is_none() {
         return Err(Error::Input {

@@ -22,6 +22,7 @@ use turnwise_measures::{plane::plane, space::space};
 
 /// Evaluation protocol: the one in the paper's text, or the one in its released code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// Paper: ten k-means runs, and the correlation over random pairs.

@@ -15,7 +15,7 @@ use super::{ann, report, throughput};
 use crate::{
     cli::{
         Context,
-        args::{AnnArgs, GraphBuilder, SearchUnitArg},
+        args::AnnArgs,
         commands::best_model::{self, Model},
         printer::{BOLD, DIM},
     },
@@ -32,6 +32,8 @@ use turnwise_corpus::{
     walk::{Plan, Source},
 };
 use turnwise_eval::throughput::Throughput;
+use turnwise_index::dense::Builder;
+use turnwise_search::Of;
 use turnwise_store::ingest::IngestOptions;
 
 /// Result of the command.
@@ -125,10 +127,10 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
             vectors: None,
             query_vectors: None,
             queries: 200,
-            of: SearchUnitArg::Utterances,
+            of: Of::Utterances,
             k: 10,
             ef: vec![10, 32, 128],
-            graphs: vec![GraphBuilder::Native, GraphBuilder::HnswRs],
+            graphs: vec![Builder::Native, Builder::HnswRs],
             m: vec![16],
             ef_construction: 128,
             half: false,

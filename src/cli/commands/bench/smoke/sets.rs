@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use crate::{
     cli::{
         Context,
-        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, RecipeArg, SentencesArgs, TokenArgs},
+        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     samples,
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
-use turnwise_eval::rank::Terms;
+use turnwise_eval::{build::Recipe, rank::Terms};
 
 /// Sizes of the sets: sentences for semantic retrieval, dialogues for response selection, and pairs. They cover
 /// all code paths and take only seconds.
@@ -64,13 +64,13 @@ impl Sets {
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("select.txt"),
-                recipe: RecipeArg::Text,
+                recipe: Recipe::Text,
                 terms: Terms::default(),
             },
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("released.txt"),
-                recipe: RecipeArg::Released,
+                recipe: Recipe::Released,
                 terms: Terms::default(),
             },
             BuildCommand::Dsts {
