@@ -1,6 +1,6 @@
 //! `turnwise delete`: removes dialogues from an index.
 
-mod far;
+mod remote;
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ struct Deleted {
 
 pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     if context.settings.engine.is_some() {
-        return far::delete(args, context);
+        return remote::delete(args, context);
     }
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;

@@ -1,7 +1,7 @@
 //! `turnwise encode`: computes the vectors of an index.
 
 mod assemble;
-mod far;
+mod remote;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         });
     }
     if context.settings.engine.is_some() {
-        return far::run(args, context);
+        return remote::run(args, context);
     }
     if let Some(option) = args.read.given() {
         return Err(Error::Input {

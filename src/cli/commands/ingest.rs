@@ -1,6 +1,6 @@
 //! `turnwise ingest`: reads dialogues from files into an index or an engine.
 
-pub(super) mod far;
+pub(super) mod remote;
 
 use std::{
     io::{self, Write},
@@ -33,7 +33,7 @@ use turnwise_store::{
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    far::check_flags(&args, context)?;
+    remote::check_flags(&args, context)?;
     let root = match context.settings.engine {
         Some(_) => None,
         None => Some(context.index()?),
@@ -57,8 +57,8 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let files = Files::of(&plan);
     let Some(root) = root else {
         let encode = context.settings.ingest_encode && !args.no_encode;
-        let into = far::Remote { model: args.model.as_deref(), encode, replace: args.replace };
-        return far::ingest(&into, (plan, files), &options, context);
+        let into = remote::Remote { model: args.model.as_deref(), encode, replace: args.replace };
+        return remote::ingest(&into, (plan, files), &options, context);
     };
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.set_segment_bytes(context.settings.segment_bytes);

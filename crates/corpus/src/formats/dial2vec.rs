@@ -15,7 +15,7 @@ use crate::{
     Dialogue, Role, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::PathInfo,
+        path_info::PathInfo,
         support::{self, RecordError},
         tables::{self, TurnRows},
     },

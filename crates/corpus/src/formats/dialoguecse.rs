@@ -17,7 +17,7 @@ use crate::{
     Dialogue, Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::PathInfo,
+        path_info::PathInfo,
         support::{self, RecordError},
     },
     input::{Input, Probe},

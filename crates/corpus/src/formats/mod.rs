@@ -22,7 +22,7 @@ mod metalwoz;
 mod multiwoz;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod place;
+mod path_info;
 mod response_tsv;
 mod self_dialogue;
 mod sgd;

@@ -10,7 +10,7 @@ use crate::{
     Dialogue,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::PathInfo,
+        path_info::PathInfo,
         support::{self, RecordError},
         ubuntu_dialogue::speakers,
     },

@@ -15,7 +15,7 @@ use crate::{
     Dialogue, MAX_TURNS, Role, Time,
     formats::{
         Dialogues, Fit, Format, Problem, ReadOptions,
-        place::PathInfo,
+        path_info::PathInfo,
         support::{self, RecordError},
         tables,
     },

@@ -15,8 +15,8 @@
 //! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
 //!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
 
+mod content;
 mod line;
-mod said;
 
 use jiff::{SignedDuration, civil::DateTime};
 
@@ -32,8 +32,8 @@ use crate::{
 };
 use turnwise_core::{error::Result, ids::DialogueId};
 
+use content::{Content, without_edited};
 use line::{Header, Order, clean, order};
-use said::{Content, without_edited};
 
 pub(super) struct WhatsApp;
 

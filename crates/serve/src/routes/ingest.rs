@@ -19,8 +19,8 @@ use super::Call;
 use crate::{
     body,
     hosted::Hosted,
+    idempotency::{self, Answered},
     problem::{Outcome, Problem},
-    repeated::{self, Answered},
 };
 use turnwise_core::error::Error;
 use turnwise_corpus::{
@@ -37,7 +37,7 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     let index = call.query_value("index");
     let hosted = call.client.index(&call.app, index.as_deref())?.clone();
     let client = call.client.0.as_ref().map_or("", |key| key.name.as_str());
-    let name = repeated::name(call.request.headers(), client)?;
+    let name = idempotency::name(call.request.headers(), client)?;
     let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
         let message = "the body is a form; expected JSON lines";

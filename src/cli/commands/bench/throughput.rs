@@ -1,7 +1,7 @@
 //! `turnwise bench throughput`: measures each step from files to search results: ingest, encode, index build
 //! and search.
 
-mod far;
+mod remote;
 
 use std::{
     io::{self, Write},
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let throughput = Throughput::new(paths, bytes);
     std::fs::create_dir_all(&args.results).at("create", &args.results)?;
     let throughput = match context.settings.engine {
-        Some(_) => far::measured(throughput, plan, &options, args, context)?,
+        Some(_) => remote::measured(throughput, plan, &options, args, context)?,
         None => {
             let root = TemporaryIndex(files::beside(&args.results.join("throughput-index")));
             files::remove_folder(&root.0)?;

@@ -1,7 +1,7 @@
 //! `turnwise encode --assemble`: loads the vectors of all shards into an index, or with their dialogues
 //! into Milvus.
 
-mod far;
+mod remote;
 
 use std::{
     io::{self, Write},
@@ -51,7 +51,7 @@ struct Assembled {
 
 pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     if context.settings.engine.is_some() {
-        return far::run(place, args, context);
+        return remote::run(place, args, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {

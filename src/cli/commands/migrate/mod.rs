@@ -1,15 +1,15 @@
 //! `turnwise migrate`: copies an index to Milvus, or back.
 
 #[cfg(feature = "milvus")]
-mod back;
-#[cfg(feature = "milvus")]
 mod content;
+#[cfg(feature = "milvus")]
+mod from_milvus;
 #[cfg(feature = "milvus")]
 mod report;
 #[cfg(feature = "milvus")]
 mod samples;
 #[cfg(feature = "milvus")]
-mod there;
+mod to_milvus;
 
 use crate::cli::{Context, args::MigrateArgs};
 #[cfg(feature = "milvus")]
@@ -21,8 +21,8 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     use turnwise_milvus::Target;
 
     match (&context.settings.engine, Target::is_address(&args.to)) {
-        (None, true) => there::run(args, context).map_err(resumable),
-        (Some(_), false) => back::run(args, context).map_err(resumable),
+        (None, true) => to_milvus::run(args, context).map_err(resumable),
+        (Some(_), false) => from_milvus::run(args, context).map_err(resumable),
         // A malformed address gets the error of the address parser.
         (None, false) if args.to.contains(":/") => args.to.parse::<Target>().map(drop),
         (None, false) => Err(Error::Input {

@@ -1,9 +1,9 @@
 //! `turnwise search` and `turnwise similar`.
 
 mod batch;
-mod explained;
-mod found;
-mod said;
+mod context;
+mod explanation;
+mod hits;
 mod tune;
 
 use std::{path::Path, sync::Arc};
@@ -18,7 +18,7 @@ use turnwise_encoder::{Encoder, transformer::Settings};
 use turnwise_index::vectors::Recipe;
 use turnwise_search::{SearchRequest, Searcher};
 
-pub(super) use {found::write, tune::weights};
+pub(super) use {hits::write, tune::weights};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {
@@ -42,7 +42,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
         return batch::run(file, args.run.as_deref(), base, context);
     }
     let mut said = match &args.context {
-        Some(file) => said::turns(file, context)?,
+        Some(file) => context::turns(file, context)?,
         None => args.turns.clone(),
     };
     said.extend(args.query.clone());
@@ -52,7 +52,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
 }
 
 pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
-    let dialogue = args.dialogue.as_deref().map(|file| said::dialogue(file, context)).transpose()?;
+    let dialogue = args.dialogue.as_deref().map(|file| context::dialogue(file, context)).transpose()?;
     let how: &QueryArgs = &args.how;
     answer(
         &SearchRequest { like: args.id.clone(), dialogue: dialogue.map(Box::new), ..how.request() },

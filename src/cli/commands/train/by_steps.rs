@@ -9,10 +9,9 @@ use super::{
     corpus::Read,
     evaluating::{EvaluationData, Evaluator},
     folder::RunFolder,
-    objective,
+    objective, report,
     running::{Reached, Running},
     surroundings::Surroundings,
-    told,
 };
 use crate::cli::{
     Context,
@@ -118,7 +117,7 @@ pub(super) fn train(
         seen: (data.len(), data.turns()),
         data: &of.dialogues,
         kept: reached.kept,
-        gains: told::of_card(&reached, recipe.seed),
+        gains: report::of_card(&reached, recipe.seed),
         losses: reached.losses,
         layered: reached.learned.is_some(),
     };

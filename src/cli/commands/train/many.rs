@@ -6,9 +6,10 @@ use std::{fs, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place, Start, folder, run_one,
+    Place, Start, folder,
+    report::{self, Gain},
+    run_one,
     running::Reached,
-    told::{self, Gain},
 };
 use crate::cli::{
     Context,
@@ -85,7 +86,7 @@ pub(super) fn run(
         let place = Place { output: &path, resume, is_first: n == 0 };
         let (reached, recipe) = run_one(recipe, args, &place, context)?;
         let one = of(name, settings, &recipe, seed, &reached);
-        told::warn_of_losses(&one.dev, reached.learned.is_some(), context);
+        report::warn_of_losses(&one.dev, reached.learned.is_some(), context);
         ended.push(one);
         write(args.output(), &ended)?;
     }
@@ -118,8 +119,8 @@ fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reac
         steps: reached.steps,
         kept: reached.kept,
         loss: reached.losses.map(<[f64; 2]>::from),
-        agreement: told::agreements(reached),
-        dev: told::gains(reached, recipe.seed),
+        agreement: report::agreements(reached),
+        dev: report::gains(reached, recipe.seed),
     }
 }
 

@@ -10,11 +10,11 @@ mod many;
 mod mined;
 mod objective;
 mod recipe;
+mod report;
 mod running;
 mod start;
 mod surroundings;
-mod taught;
-mod told;
+mod teacher;
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     if varied.is_empty() && args.seeds.is_none() {
         let place = Place { output: args.output(), resume: args.resume, is_first: true };
         let (reached, recipe) = run_one(recipe, args, &place, context)?;
-        return told::end(&reached, &recipe, args.output(), context);
+        return report::end(&reached, &recipe, args.output(), context);
     }
     many::run(&recipe, varied, args, context)
 }

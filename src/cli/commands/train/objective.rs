@@ -1,6 +1,6 @@
 //! Creates the training objective of a recipe.
 
-use super::{corpus::Read, mined, taught};
+use super::{corpus::Read, mined, teacher};
 use crate::cli::Context;
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{DeviceChoice, network::Table};
@@ -25,7 +25,7 @@ pub(super) fn of(
 ) -> Result<Box<dyn Objective>> {
     let made = |recipe: &Recipe| match recipe.objective {
         ObjectiveName::Neighbours => {
-            Ok(Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>)
+            Ok(Box::new(teacher::objective(recipe, data, read, device, context)?) as Box<dyn Objective>)
         }
         _ => without_teacher(recipe, data, model, context),
     };

@@ -6,7 +6,7 @@ use super::{
     curves,
     evaluating::Evaluator,
     folder::{self, RunFolder},
-    told,
+    report,
 };
 use crate::cli::{
     Context,
@@ -192,7 +192,11 @@ impl Running<'_, '_> {
             0 => self.evaluator.evaluate(self.model.start(), 0)?,
             _ => self.evaluator.evaluate(&self.model.network()?, step)?,
         };
-        self.context.printer.say(format!("after {}: {}", counted(step, "step"), told::measured(&evaluation)));
+        self.context.printer.say(format!(
+            "after {}: {}",
+            counted(step, "step"),
+            report::measured(&evaluation)
+        ));
         Ok(evaluation)
     }
 

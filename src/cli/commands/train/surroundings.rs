@@ -8,8 +8,8 @@ use super::{
     corpus::Read,
     curves,
     evaluating::{EvaluationData, Evaluator},
+    report,
     running::Reached,
-    told,
 };
 use crate::cli::{progress::ProgressBar, signals};
 use turnwise_core::{
@@ -69,7 +69,7 @@ impl Surroundings<'_> {
             seen,
             data: &of.dialogues,
             kept: reached.kept,
-            gains: told::of_card(&reached, recipe.seed),
+            gains: report::of_card(&reached, recipe.seed),
             losses: None,
             layered: true,
         };
@@ -179,7 +179,7 @@ impl Surroundings<'_> {
         evaluation.layer = layer;
         Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
         let when = if layer { "with the layer" } else { "before" };
-        self.run.context.printer.say(format!("{when}: {}", told::measured(&evaluation)));
+        self.run.context.printer.say(format!("{when}: {}", report::measured(&evaluation)));
         Ok(Some(evaluation))
     }
 

@@ -3,7 +3,7 @@
 //! Versions 2.0 and 2.1 are an object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
 //! frames, in the layout of SGD. The dialog acts are in the log or in a companion file (see [`beside`]).
 
-mod beside;
+mod companions;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     },
     input::{Input, Probe},
 };
-use beside::{Acts, Splits};
+use companions::{Acts, Splits};
 use turnwise_core::{error::Result, ids::DialogueId};
 
 pub(super) struct MultiWoz;
@@ -59,7 +59,7 @@ impl Format for MultiWoz {
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
         if any_element(probe, 1, |_, value| is_log(value) || is_framed(value)) {
             Fit::Yes
-        } else if beside::is_companion(probe) || is_schema(probe) {
+        } else if companions::is_companion(probe) || is_schema(probe) {
             Fit::Companion
         } else {
             Fit::No

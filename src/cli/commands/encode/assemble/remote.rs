@@ -76,7 +76,7 @@ mod there {
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
         let files = Files::of(&plan);
-        ingest::far::fill(sink, &target, (plan, files), &IngestOptions { read, ..options }, context)
+        ingest::remote::fill(sink, &target, (plan, files), &IngestOptions { read, ..options }, context)
     }
 
     /// Checks that the inputs are files, because they are read twice.

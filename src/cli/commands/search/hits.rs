@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::explained;
+use super::explanation;
 use crate::cli::printer::{BOLD, DIM, NAME, counted};
 use turnwise_corpus::Turn;
 use turnwise_search::{Candidates, Hit, Method, Mode, Response};
@@ -11,7 +11,7 @@ use turnwise_text::Analyzer;
 /// Prints the result of a search.
 pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     if let Some(effective) = &found.effective {
-        explained::effective(effective, out)?;
+        explanation::effective(effective, out)?;
     }
     if found.hits.is_empty() {
         return writeln!(out, "no results for `{}`{}", found.query, no_results_reason(found));
@@ -66,7 +66,7 @@ fn score(found: &Response, hit: &Hit) -> String {
     let digits = if reciprocal { 4 } else { 2 };
     let mut text = format!("{:.digits$}", hit.score);
     if let Some(percentile) = hit.percentile {
-        text.push_str(&format!("  {}", explained::percentile(percentile)));
+        text.push_str(&format!("  {}", explanation::percentile(percentile)));
     }
     text
 }
@@ -94,7 +94,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
         writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
     }
     if let Some(explanation) = &hit.explanation {
-        explained::hit(found, hit, explanation, out)?;
+        explanation::hit(found, hit, explanation, out)?;
     }
     writeln!(out)
 }
