@@ -1,4 +1,4 @@
-//! The left side of a product in the numbers of the right side, row by row.
+//! Conversion of the left side of a product (the activations) to the number format of the weights, row by row.
 
 use super::{
     buffer::{Buffer, units},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Precision;
 
-/// Room for codes.
+/// Buffers for codes and their scales.
 #[derive(Default)]
 pub(super) struct CodeRoom {
     codes: Buffer,
@@ -15,22 +15,21 @@ pub(super) struct CodeRoom {
     lows: Buffer,
 }
 
-/// The left side of a product.
+/// Left side of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
-    /// Rows of units.
+    /// Rows of 32-bit units.
     pub units: &'a [u32],
-    /// From row to row.
+    /// Distance between rows, in units.
     pub stride: usize,
-    /// What 1 stands for in each row; empty for floats.
+    /// Scale of each row: the number that one step of the code represents. Empty for floats.
     pub scales: &'a [f32],
-    /// What 0 stands for in each row; empty for floats.
+    /// Number that code 0 represents, for each row. Empty for floats.
     pub lows: &'a [f32],
 }
 
 impl CodeRoom {
-    /// Brings `rows` rows of `width` numbers, `stride` apart, into the form that a product with weights of `precision`
-    /// takes.
+    /// Converts `rows` rows of `width` numbers, at a distance of `stride`, for a product with weights of `precision`.
     ///
     /// # Safety
     ///
@@ -58,7 +57,7 @@ impl CodeRoom {
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
         let from = Source { x, width, stride, places };
-        // SAFETY: the features by our caller; `codes`, `scales` and `lows` have room for `rows` rows as long as `x`'s.
+        // SAFETY: the caller guarantees the features; `codes`, `scales` and `lows` are large enough for `rows` rows.
         unsafe {
             match precision {
                 Precision::Int16 => {
@@ -84,22 +83,22 @@ impl CodeRoom {
     }
 }
 
-/// Where the codes go.
+/// Memory layout of the codes.
 #[derive(Clone, Copy)]
 struct Places {
-    /// Units of a row.
+    /// Units per row.
     row: usize,
-    /// Numbers in a unit.
+    /// Numbers per unit.
     in_unit: usize,
-    /// Whether rows are those of squares: 16 of them take turns, a line each.
+    /// Whether the layout is that of squares: the lines of 16 rows are interleaved.
     squares: bool,
-    /// Numbers of a line, as a power of two.
+    /// Binary logarithm of the numbers per line.
     line: u32,
-    /// How far it is from a line of a row to its next, in numbers.
+    /// Distance between two lines of a row, in numbers.
     next_line: usize,
-    /// How far it is from plane to plane, in numbers.
+    /// Distance between two planes, in numbers.
     next_plane: usize,
-    /// Whether there are places without a code.
+    /// Whether rows contain padding.
     gaps: bool,
 }
 
@@ -125,13 +124,13 @@ impl Places {
         }
     }
 
-    /// The units that so many rows take. Squares are read whole: what is in the rows beyond the last does not matter, for
-    /// nothing of theirs is kept.
+    /// Returns the number of units that `rows` rows take. Squares are read as a whole. The rows after the last one may
+    /// hold anything, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
     }
 
-    /// Where a row begins, in numbers.
+    /// Returns the start of a row, in numbers.
     #[inline(always)]
     fn first(&self, row: usize) -> usize {
         match self.squares {
@@ -140,14 +139,14 @@ impl Places {
         }
     }
 
-    /// How far a number is from where its row begins.
+    /// Returns the offset of number `i` within its row.
     #[inline(always)]
     fn at(&self, i: usize) -> usize {
         (i >> self.line) * self.next_line + (i & ((1 << self.line) - 1))
     }
 }
 
-/// The numbers, and where their codes go.
+/// Numbers to convert, and the layout of their codes.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     x: &'a [f32],
@@ -156,7 +155,7 @@ struct Source<'a> {
     places: Places,
 }
 
-/// To 16-bit integers, as long as overflow allows.
+/// Kernel that quantizes rows to 16-bit integers, with the largest scale that cannot overflow.
 struct Shorts<'a> {
     from: Source<'a>,
     codes: &'a mut [i16],
@@ -170,7 +169,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
     unsafe fn call(self) {
         let Source { x, width, stride, places } = self.from;
         for (row, scale) in self.scales.iter_mut().enumerate() {
-            // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
                 let codes = self.codes.as_mut_ptr().add(places.first(row));
@@ -192,7 +191,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
     }
 }
 
-/// To bytes from 0, the row's smallest number, to `most`, its largest.
+/// Kernel that quantizes rows to bytes: the smallest number of a row becomes 0, its largest becomes `most`.
 struct Bytes<'a> {
     from: Source<'a>,
     codes: &'a mut [u8],
@@ -208,7 +207,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
     unsafe fn call(self) {
         let Source { x, width, stride, places } = self.from;
         for (row, (scale, low)) in self.scales.iter_mut().zip(self.lows).enumerate() {
-            // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
                 let codes = self.codes.as_mut_ptr().add(places.first(row));
@@ -232,7 +231,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
     }
 }
 
-/// To `N` of bf16 that together are the number, or as near to it as they come.
+/// Kernel that converts each number to a sum of `N` numbers in bf16, as close to it as possible.
 struct Halves<'a, const N: usize> {
     from: Source<'a>,
     codes: &'a mut [u16],
@@ -245,7 +244,7 @@ impl<S: Simd, const N: usize> Kernel<S> for Halves<'_, N> {
     unsafe fn call(self) {
         let Source { x, width, stride, places } = self.from;
         for (row, x) in x.chunks_exact(stride).enumerate() {
-            // SAFETY: `prepare` made room for as many rows of `N` planes; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated `N` planes for each row; the width is a multiple of the number of lanes.
             unsafe {
                 let codes = self.codes.as_mut_ptr().add(places.first(row));
                 for i in (0..width).step_by(S::LANES) {

@@ -1,4 +1,4 @@
-//! A network, packed and ready to run.
+//! The inference engine: a packed network that runs on the CPU.
 
 use std::sync::Mutex;
 
@@ -16,9 +16,9 @@ use crate::{Batch, Network, Precision};
 
 /// Runs a network on the CPU.
 ///
-/// A batch is computed on the thread that calls; for more threads call from them, or let them share one batch
-/// ([`Batch::threads`], rayon's threads). A token's numbers are the same to
-/// the last bit whatever is in the batch.
+/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads, or
+/// set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is identical to the last bit
+/// whatever other sequences are in the batch.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
@@ -27,18 +27,20 @@ pub struct CpuEngine {
     embedder: Embedder,
     norm: PaddedNorm,
     layers: Vec<PackedLayer>,
-    /// Multiplications for a token in the largest step.
+    /// Number of multiplications per token in the largest step.
     largest_step: usize,
-    /// Rooms that no call uses at the moment.
+    /// Workspaces that no call is using.
     rooms: Mutex<Vec<Room>>,
 }
 
 impl CpuEngine {
-    /// Packs a network's weights for a precision and for the vectors that are chosen.
+    /// Packs the weights of a network for a precision and a SIMD level.
+    ///
+    /// Returns an error for f16, for a level that the processor lacks, and for a network with inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
-            return Err(Error::input("the CPU does not compute in f16")
-                .with_hint("take `bf16` or `int16`: both are as small, and `int16` is nearer to f32"));
+            return Err(Error::input("f16 is not supported on the CPU")
+                .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate"));
         }
         let (level, failed) = match simd.demanded()? {
             Some(level) => (level, Vec::new()),
@@ -49,7 +51,7 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    /// Packs for a level that this processor has.
+    /// Packs a network for a level that this processor has.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
             network
@@ -58,7 +60,7 @@ impl CpuEngine {
                 .map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision))
                 .collect()
         }
-        assert!(level.available(), "a level that the processor lacks");
+        assert!(level.available(), "the processor does not have this SIMD level");
         check(network)?;
         Ok(CpuEngine {
             precision,
@@ -73,23 +75,25 @@ impl CpuEngine {
         })
     }
 
-    /// The fastest 16-bit precision: bf16 where the processor multiplies it faster than f32, else fixed point.
+    /// Returns the fastest 16-bit precision: bf16 if the processor multiplies it faster than f32, else int16.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
         let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
         Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
     }
 
-    /// Which vectors it runs on.
+    /// Returns the SIMD level that the engine runs on.
     pub fn level(&self) -> SimdLevel {
         self.level
     }
 
     fn rooms(&self) -> std::sync::MutexGuard<'_, Vec<Room>> {
-        // Rooms are taken out while they are used: a panic elsewhere cannot have left one half written.
+        // A workspace is removed from the list while it is in use. So a panic cannot leave a half-written one here.
         self.rooms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
+/// Embeds the batch and runs the layers, up to the last one in `layers`.
+///
 /// # Safety
 ///
 /// The processor has the features of `S`, for which the engine was packed.
@@ -128,7 +132,7 @@ unsafe fn run<S: Simd>(
     }
 }
 
-/// Hands out the hidden states without what fills up their rows.
+/// Passes the hidden states to `take`, without the padding of the rows.
 fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut(&[f32])) {
     let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
     let x = &room.x.of::<f32>()[..tokens * stride];
@@ -140,7 +144,7 @@ fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut
     }
 }
 
-/// Whether the parts of a network fit each other: kernels trust it.
+/// Checks that the sizes of a network's weights are consistent. The kernels rely on it.
 fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
@@ -166,22 +170,24 @@ fn check(network: &Network) -> Result<()> {
         }
     }
     fits &= norms.iter().all(|n| n.weight.len() == h && n.bias.len() == h);
-    if fits { Ok(()) } else { Err(Error::data("the parts of the network do not fit its sizes")) }
+    if fits { Ok(()) } else { Err(Error::data("the sizes of the network's weights are inconsistent")) }
 }
 
 impl CpuEngine {
-    /// Gives the hidden states after each of the `layers` (0 is the embeddings), in growing order: `take(layer, states)`,
-    /// where `states` holds one row a token, sequences end to end.
+    /// Runs a batch and calls `take(layer, states)` for each of the `layers`, which must be in ascending order.
+    ///
+    /// Layer 0 is the output of the embeddings. `states` holds one row of hidden states per token; the sequences are
+    /// concatenated. Layers above the last requested one are not computed.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
         }
         let n = self.layers.len();
         if let Some(beyond) = layers.iter().find(|layer| **layer > n) {
-            return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
+            return Err(Error::input(format!("layer {beyond} does not exist: the model has {n} layers")));
         }
         if !layers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
+            return Err(Error::Internal("layers must be requested in ascending order".to_owned()));
         }
         if layers.is_empty() || batch.sequences.is_empty() {
             return Ok(());
@@ -196,28 +202,28 @@ impl CpuEngine {
         Ok(())
     }
 
-    /// The width of a hidden state.
+    /// Returns the width of a hidden state.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// How many layers can be asked for, the embeddings not counted.
+    /// Returns the number of layers, not counting the embeddings.
     pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// Tokens that one call handles best.
+    /// Returns the number of tokens per batch at which throughput is highest.
     pub fn best_batch(&self) -> usize {
-        // The states of so many tokens stay in a core's cache while the weights pass by.
+        // The hidden states of this many tokens stay in the core's cache while the weights stream through it.
         256
     }
 
-    /// What runs where, for people: `f32 on cpu (avx2)`.
+    /// Describes the precision and the SIMD level for users, for example `f32 on cpu (avx2)`.
     pub fn describe(&self) -> String {
         let failed: String = self
             .failed
             .iter()
-            .map(|level| format!("; {level} is not used: it computes wrongly here"))
+            .map(|level| format!("; {level} is disabled: its results are wrong on this processor"))
             .collect();
         format!("{} on cpu ({}{failed})", self.precision, self.level)
     }

@@ -1,8 +1,9 @@
-//! The steps of one batch, shared out among threads.
+//! Shares the steps of one batch among threads.
 //!
-//! A single query takes a few milliseconds and some thirty steps, each of which needs all of the one before. With each
-//! step handed to rayon by itself, two threads gained little in f32 and lost in int8. So the helpers are woken once, look
-//! out for parts of steps until the batch is done, and nobody waits for a helper that did not come.
+//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the step
+//! before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8 got slower.
+//! Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is done. The leader
+//! computes the parts that no helper has taken, so it never waits for a helper that did not start.
 
 use std::{
     cell::UnsafeCell,
@@ -11,33 +12,34 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// Multiplications that are worth a part of their own: some 5 microseconds.
+/// Minimum number of multiplications in a part: about 5 microseconds.
 const WORTH: usize = 1 << 18;
 
-/// Rows for which a weight is fetched in the time in which it is multiplied; with fewer, fetching is the work.
+/// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on the
+/// memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
-/// Looks in vain after which somebody who waits lets others have the processor.
+/// Number of polls after which a waiting thread yields the processor.
 const PATIENCE: u32 = 10_000;
 
-/// The threads that share a batch.
+/// Threads that share a batch.
 pub(super) struct Team {
     threads: usize,
-    /// The parts of the step at hand that nobody has taken yet.
+    /// The packed [`Ticket`] of the current step.
     ticket: AtomicU64,
-    /// How many of its parts are not done.
+    /// Number of unfinished parts of the current step.
     undone: AtomicU32,
     step: UnsafeCell<Step>,
 }
 
-/// What is done with each part.
+/// The work of a step, type-erased.
 #[derive(Clone, Copy)]
 struct Step {
     data: *const (),
     call: unsafe fn(*const (), u32),
 }
 
-/// Which step it is (so that no two tickets are alike), how many parts it has, and the next one to be taken.
+/// State of the current step: its number (which makes tickets unique), the number of its parts, and the next free part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     step: u32,
@@ -46,7 +48,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// The batch is done.
+    /// Signals that the batch is done.
     const OVER: u64 = u64::MAX;
 
     fn pack(self) -> u64 {
@@ -58,12 +60,14 @@ impl Ticket {
     }
 }
 
-// SAFETY: `step` is read only by those who hold an undone part of it, and written only when there is none.
+// SAFETY: `step` is read only by threads that hold an unfinished part of it, and written only when there is none.
 unsafe impl Sync for Team {}
 
 impl Team {
-    /// Calls `lead` with a team of so many threads, the caller's among them; the others are rayon's. Within a part of a
-    /// step rayon must not be called: it may take up a helper's place, which ends only after that part.
+    /// Calls `lead` with a team of `threads` threads: the calling thread, and helpers from rayon.
+    ///
+    /// The parts of a step must not call rayon. Rayon could run a helper inside such a part, and the helper ends only
+    /// after the batch, which needs that part.
     pub fn with<R>(threads: usize, lead: impl FnOnce(&Team) -> R) -> R {
         unsafe fn nothing(_: *const (), _: u32) {}
         let team = Team {
@@ -76,30 +80,31 @@ impl Team {
             return lead(&team);
         }
         rayon::in_place_scope(|scope| {
-            // Also when the leader panics: helpers have to come home.
+            // Also runs if the leader panics: the helpers have to end.
             let _end = OnDrop(|| team.ticket.store(Ticket::OVER, Ordering::Release));
             (1..team.threads).for_each(|_| scope.spawn(|_| team.help()));
             lead(&team)
         })
     }
 
-    /// How many of so many threads are worth waking for a batch of so many tokens, of which the largest step takes so
-    /// many multiplications a token: a few parts of that step should be there for each.
+    /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token in the
+    /// largest step. That step should have a few parts for each thread.
     pub fn worth(threads: usize, tokens: usize, multiplications: usize) -> usize {
         threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * WORTH)).max(1)
     }
 
-    /// Into how many parts `n` equal pieces go, each piece so many multiplications for each of so many rows.
+    /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications for
+    /// each of `rows` rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
             return 1;
         }
         let all = n * rows.max(FETCH_ROWS) * multiplications;
-        // More than threads: those who come late or are held up leave more to the others.
+        // More parts than threads: a thread that starts late or is interrupted takes fewer of them.
         (2 * self.threads).min(all / WORTH).min(n).max(1)
     }
 
-    /// Calls `work` once for each of so many parts of `0..n`, as even as can be, with the part's own of the `rooms`.
+    /// Splits `0..n` evenly into one part for each workspace, and calls `work` for each part with its workspace.
     pub fn each<R: Send>(&self, rooms: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
         let parts = rooms.len();
         if let [room] = rooms {
@@ -109,24 +114,24 @@ impl Team {
         let rooms = Rooms(rooms.as_mut_ptr());
         self.all(parts as u16, |part| {
             let part = part as usize;
-            // SAFETY: every part is taken once, and no two are the same.
+            // SAFETY: each part is taken exactly once, so each workspace is borrowed once.
             let room = unsafe { &mut *rooms.at(part) };
             work(room, n * part / parts..n * (part + 1) / parts);
         });
     }
 
-    /// Calls `work` with each of so many parts, and comes back when all are done.
+    /// Calls `work` with each part number, and returns when all parts are done.
     fn all<W: Fn(u32) + Sync>(&self, parts: u16, work: W) {
         unsafe fn call<W: Fn(u32)>(work: *const (), part: u32) {
-            // SAFETY: `all` has put a `W` there, and is still waiting for this part.
+            // SAFETY: the pointer comes from `all`, which is still waiting for this part.
             unsafe { (*work.cast::<W>())(part) }
         }
-        // SAFETY: no part of another step is undone, so that nobody reads.
+        // SAFETY: all parts of the previous step are done, so no thread reads the step.
         unsafe { *self.step.get() = Step { data: (&raw const work).cast(), call: call::<W> } };
         self.undone.store(u32::from(parts), Ordering::Relaxed);
         let step = Ticket::unpack(self.ticket.load(Ordering::Relaxed)).step.wrapping_add(1);
         self.ticket.store(Ticket { step, parts, next: 0 }.pack(), Ordering::Release);
-        // Also after a panic nobody may come back before those who borrowed `work` are done with it.
+        // Also after a panic, this function must not return while other threads still use `work`.
         let _wait = OnDrop(|| {
             self.undone.fetch_sub(self.take_all_that_is_left(), Ordering::Relaxed);
             let mut look = Lookout::default();
@@ -137,7 +142,7 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Does one part, if there is one.
+    /// Computes one part if there is a free one. Returns `false` if there is none.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);
@@ -151,7 +156,7 @@ impl Team {
         let _done = OnDrop(|| {
             self.undone.fetch_sub(1, Ordering::Release);
         });
-        // SAFETY: this part is not done, so that the step stays what it was when the ticket was written.
+        // SAFETY: the step does not change while this part is unfinished.
         unsafe {
             let step = *self.step.get();
             (step.call)(step.data, u32::from(ticket.next));
@@ -159,7 +164,7 @@ impl Team {
         true
     }
 
-    /// Takes what nobody has taken, to leave it undone: how many parts.
+    /// Takes all free parts without computing them, and returns their number.
     fn take_all_that_is_left(&self) -> u32 {
         let none_left = |old| {
             let ticket = Ticket::unpack(old);
@@ -170,7 +175,7 @@ impl Team {
         u32::from(ticket.parts - ticket.next)
     }
 
-    /// Does parts until the batch is done.
+    /// Computes parts until the batch is done.
     fn help(&self) {
         let mut look = Lookout::default();
         while self.ticket.load(Ordering::Acquire) != Ticket::OVER {
@@ -183,7 +188,7 @@ impl Team {
     }
 }
 
-/// Somebody who waits for what comes very soon.
+/// Wait loop for events that are expected very soon: spins first, then yields.
 #[derive(Default)]
 struct Lookout(u32);
 
@@ -198,6 +203,7 @@ impl Lookout {
     }
 }
 
+/// Calls a function when dropped.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -206,10 +212,10 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Rooms of which every thread uses others.
+/// Workspaces that are shared among threads; each is used by one thread.
 struct Rooms<R>(*mut R);
 
-// SAFETY: `each` hands every room to one thread.
+// SAFETY: `each` passes every workspace to exactly one thread.
 unsafe impl<R: Send> Sync for Rooms<R> {}
 
 impl<R> Rooms<R> {
@@ -218,22 +224,22 @@ impl<R> Rooms<R> {
     }
 }
 
-/// A place in memory of which several threads write different parts.
+/// Pointer to memory in which several threads write disjoint parts.
 #[derive(Clone, Copy)]
 pub(super) struct Shared(*mut f32);
 
-// SAFETY: whoever writes behind it has to see to it that nobody else writes or reads there.
+// SAFETY: code that writes through it must ensure that no other thread accesses the same numbers.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Where the numbers begin.
+    /// Takes the address of the first number.
     pub fn of(numbers: &mut [f32]) -> Self {
         Shared(numbers.as_mut_ptr())
     }
 
-    /// The place of a number.
+    /// Returns the address of number `n`.
     pub fn at(self, n: usize) -> *mut f32 {
         self.0.wrapping_add(n)
     }
@@ -244,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_is_done_once_in_every_step() {
+    fn every_piece_is_computed_once_in_every_step() {
         for threads in [1, 2, 3, 9] {
             Team::with(threads, |team| {
                 for step in 0..2000 {
@@ -259,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn teams_work_side_by_side() {
+    fn several_teams_can_run_at_the_same_time() {
         let sum = |team: &Team| {
             let mut rooms = [0; 8];
             team.each(&mut rooms, 1000, |room, range| *room = range.sum());
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_comes_through_and_leaves_nobody_waiting() {
+    fn a_panic_is_propagated_and_no_thread_keeps_waiting() {
         for bad in 0..4 {
             let panicked = std::panic::catch_unwind(|| {
                 Team::with(3, |team| team.each(&mut [(); 4], 4, |(), part| assert!(part.start != bad)));
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn little_work_stays_where_it_is() {
+    fn small_work_is_not_split() {
         Team::with(4, |team| {
             assert_eq!(team.parts(3, 1, 100), 1);
             assert_eq!(team.parts(3, 1000, WORTH), 3);

@@ -1,4 +1,4 @@
-//! Products where the processor multiplies whole squares: blocks of two by two, whose sums go through memory.
+//! Matrix products with AMX tiles (called squares here): blocks of two by two squares, with the sums in memory.
 
 use std::{cell::RefCell, marker::PhantomData, ops::Range};
 
@@ -12,27 +12,27 @@ use super::{
 };
 use crate::network::Activation;
 
-/// Rows and columns of a block.
+/// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// Bytes of the left side that are worked on together: they stay in the second-level cache.
+/// Bytes of the left side per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Rows that are worked on together. While they are multiplied with one panel the next is fetched, and with so many rows
-/// a step takes as long as fetching [`LINES_AHEAD`] lines.
+/// Number of rows that are multiplied with a panel before the next panel. Meanwhile the next panel is prefetched: with
+/// this many rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
-    /// The sums of blocks, which are not needed from one product to the next.
+    /// Sums of blocks; only used within one product.
     static SUMS: RefCell<Buffer> = RefCell::default();
 }
 
 impl Job<'_> {
-    /// The columns of some panels.
+    /// Computes the columns of some panels.
     ///
     /// # Safety
     ///
-    /// As [`super::product::product`]; `E` is good for all rows and columns.
+    /// As [`super::product::product`]; the pointers in `E` are valid for all rows and columns.
     pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
         &self,
         squared: Squared,
@@ -45,11 +45,11 @@ impl Job<'_> {
         let line = SIDE * squared.planes();
         let all_steps = weights.depth / line;
         SUMS.with_borrow_mut(|sums| {
-            // SAFETY: the features by our caller.
+            // SAFETY: the caller guarantees the features.
             unsafe { S::begin_squares() };
             for blocks in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
                 let most = (LEFT_BLOCK / (blocks.len() * BLOCK * line * size_of::<u32>())).max(1);
-                // Sums that begin and end in one go need not be kept.
+                // Sums that are completed in one pass need no memory of their own.
                 let kept = if most < all_steps { blocks.len() * BLOCK * BLOCK } else { 0 };
                 sums.reserve::<f32>(panels.len().max(1) * kept.max(BLOCK * BLOCK));
                 for steps in even_parts(0..all_steps, most) {
@@ -66,7 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Some blocks of a panel, some steps deep. With `kept` each block has sums of its own, which go on from part to part.
+    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts continue
+    /// them.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
         &self,
         part: Part,
@@ -96,7 +97,8 @@ impl Job<'_> {
                 first: steps.start == 0,
                 ahead: right.wrapping_add(panel_units + ahead),
             };
-            // SAFETY: rows, columns and units lie within what `in_squares` has seen; what is fetched ahead need not exist.
+            // SAFETY: rows, columns and units are within the bounds that `in_squares` has checked; prefetched addresses
+            // may be invalid.
             unsafe {
                 if rows > SIDE {
                     S::squares::<true>(squared, squares);
@@ -119,7 +121,7 @@ impl Job<'_> {
     }
 }
 
-/// What is multiplied in one go.
+/// The part of a product that is computed in one pass.
 struct Part {
     squared: Squared,
     panel: usize,
@@ -127,10 +129,10 @@ struct Part {
     steps: Range<usize>,
 }
 
-/// From a block's sums to numbers.
+/// Kernel that converts the sums of a block to the final numbers.
 struct Finish<F, E> {
     sums: *const f32,
-    /// Where the first row's numbers go, and how far it is to the next row.
+    /// Start of the first output row, and distance between rows.
     out: (*mut f32, usize),
     rows: usize,
     width: usize,
@@ -144,9 +146,9 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
 
     #[inline(always)]
     unsafe fn call(self) {
-        // SAFETY: whoever makes one vouches for rows and columns.
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
-            // Some rows at a time: one waits for its own results most of the time.
+            // Several rows at a time, to hide the latency of the polynomial.
             let together = if self.width == BLOCK { self.rows / TOGETHER * TOGETHER } else { 0 };
             for row in (0..together).step_by(TOGETHER) {
                 self.several::<S, 2, { 2 * TOGETHER }>(row);
@@ -162,11 +164,11 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
     }
 }
 
-/// Rows that go through a polynomial side by side.
+/// Number of rows that go through a polynomial at the same time.
 const TOGETHER: usize = 4;
 
 impl<F, E> Finish<F, E> {
-    /// `W` vectors, `V` of each row. Always inlined, so that it has the processor's features.
+    /// Converts `W` vectors, `V` of each row. Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
     unsafe fn several<S: Simd, const V: usize, const W: usize>(&self, row: usize)
     where

@@ -1,4 +1,4 @@
-//! Attention of the tokens of one sequence to each other, head by head.
+//! Self-attention within one sequence, head by head.
 
 mod floats;
 mod squares;
@@ -12,30 +12,30 @@ use super::{
     spread::{Shared, Team},
 };
 
-/// The heads of a layer.
+/// Attention heads of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
-    /// How many.
+    /// Number of heads.
     pub count: usize,
-    /// The width of each in memory, a multiple of the grain.
+    /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
-    /// Whether queries, keys and values are multiplied in bf16, by squares; else as floats, by vectors.
+    /// Whether attention is computed in bf16 with squares (AMX tiles). Otherwise it is computed in f32 with vectors.
     pub squares: bool,
 }
 
 impl Heads {
-    /// How heads are multiplied where weights are of these squares: floats stay floats.
+    /// Returns whether attention uses squares, given the squares of the weights. In f32 precision it does not.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
 
-    /// The width of all of them.
+    /// Returns the padded width of all heads.
     pub fn width(self) -> usize {
         self.count * self.stride
     }
 }
 
-/// Room for what one head needs.
+/// Buffers for the attention of one head.
 #[derive(Default)]
 pub(super) struct HeadRoom {
     queries: Buffer,
@@ -46,11 +46,12 @@ pub(super) struct HeadRoom {
     factors: Vec<f32>,
 }
 
-/// Rows beyond the last one that may be read (never used): keys are transposed in whole squares.
+/// Number of rows after the last one that must be readable. Keys are transposed in whole blocks; the extra rows are read
+/// but not used.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Writes to `context` (rows of all heads) what each of `tokens` takes from the others. `projected` holds rows of
-/// queries, keys and values, already scaled, and [`SPARE_ROWS`] more.
+/// Computes attention among `tokens` and writes the results of all heads to the rows of `context`. The rows of `projected`
+/// hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more rows must follow.
 ///
 /// # Safety
 ///
@@ -71,10 +72,10 @@ pub(super) unsafe fn attend<S: Simd>(
         rooms.resize_with(parts, HeadRoom::default);
     }
     let context = Shared::of(context);
-    // A part writes the columns of its own heads.
+    // Each part writes only the columns of its own heads.
     team.each(&mut rooms[..parts], heads.count, |room, which| {
         let tokens = tokens.clone();
-        // SAFETY: the features by our caller, the lengths by the asserts.
+        // SAFETY: the caller guarantees the features; the asserts check the lengths.
         unsafe {
             if heads.squares {
                 squares::attend_heads::<S>(heads, which, projected, tokens, context, room);
