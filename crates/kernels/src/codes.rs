@@ -9,7 +9,7 @@ use crate::Precision;
 
 /// Buffers for codes and their scales.
 #[derive(Default)]
-pub(super) struct CodeRoom {
+pub(super) struct CodeBuffers {
     codes: Buffer,
     scales: Buffer,
     lows: Buffer,
@@ -28,7 +28,7 @@ pub(super) struct Left<'a> {
     pub lows: &'a [f32],
 }
 
-impl CodeRoom {
+impl CodeBuffers {
     /// Converts `rows` rows of `width` numbers, at a distance of `stride`, for a product with weights of `precision`.
     ///
     /// # Safety
@@ -48,44 +48,44 @@ impl CodeRoom {
         if plain && squared.is_none() {
             return Left { units: units(x), stride, scales: &[], lows: &[] };
         }
-        let places = Places::new(squared, width, Packed::numbers_in_unit(precision));
-        self.codes.reserve::<u32>(places.units(rows));
-        if places.gaps {
-            self.codes.of_mut::<u32>()[..places.units(rows)].fill(0);
+        let layout = Layout::new(squared, width, Packed::numbers_in_unit(precision));
+        self.codes.reserve::<u32>(layout.units(rows));
+        if layout.gaps {
+            self.codes.of_mut::<u32>()[..layout.units(rows)].fill(0);
         }
         self.scales.reserve::<f32>(rows);
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
-        let from = Source { x, width, stride, places };
+        let from = Source { x, width, stride, layout };
         // SAFETY: the caller guarantees the features; `codes`, `scales` and `lows` are large enough for `rows` rows.
         unsafe {
             match precision {
                 Precision::Int16 => {
                     let codes = self.codes.of_mut::<i16>();
                     lows.fill(0.0);
-                    S::Base::enter(Shorts { from, codes, scales });
+                    S::Base::enter(ToInt16 { from, codes, scales });
                 }
                 Precision::Int8 => {
                     let codes = self.codes.of_mut::<u8>();
-                    S::Base::enter(Bytes { from, codes, scales, lows, most: S::BYTE_MAX });
+                    S::Base::enter(ToInt8 { from, codes, scales, lows, most: S::BYTE_MAX });
                 }
                 Precision::F32 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves::<{ Squared::Thirds.planes() }> { from, codes });
+                    S::Base::enter(ToBf16::<{ Squared::Thirds.planes() }> { from, codes });
                 }
                 Precision::Bf16 | Precision::F16 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves::<1> { from, codes });
+                    S::Base::enter(ToBf16::<1> { from, codes });
                 }
             }
         }
-        Left { units: self.codes.of(), stride: places.row, scales: self.scales.of(), lows: self.lows.of() }
+        Left { units: self.codes.of(), stride: layout.row, scales: self.scales.of(), lows: self.lows.of() }
     }
 }
 
 /// Memory layout of the codes.
 #[derive(Clone, Copy)]
-struct Places {
+struct Layout {
     /// Units per row.
     row: usize,
     /// Numbers per unit.
@@ -102,18 +102,18 @@ struct Places {
     gaps: bool,
 }
 
-impl Places {
+impl Layout {
     fn new(squared: Option<Squared>, width: usize, in_unit: usize) -> Self {
         let Some(squared) = squared else {
             let line = usize::BITS - 1;
             let row = width / in_unit;
-            return Places { row, in_unit, squares: false, line, next_line: 0, next_plane: 0, gaps: false };
+            return Layout { row, in_unit, squares: false, line, next_line: 0, next_plane: 0, gaps: false };
         };
         let in_unit = squared.in_unit();
         let in_line = SIDE * in_unit;
         let steps = width.div_ceil(in_line);
         let next_plane = SQUARE * in_unit;
-        Places {
+        Layout {
             row: steps * SIDE * squared.planes(),
             in_unit,
             squares: true,
@@ -152,27 +152,27 @@ struct Source<'a> {
     x: &'a [f32],
     width: usize,
     stride: usize,
-    places: Places,
+    layout: Layout,
 }
 
 /// Kernel that quantizes rows to 16-bit integers, with the largest scale that cannot overflow.
-struct Shorts<'a> {
+struct ToInt16<'a> {
     from: Source<'a>,
     codes: &'a mut [i16],
     scales: &'a mut [f32],
 }
 
-impl<S: Simd> Kernel<S> for Shorts<'_> {
+impl<S: Simd> Kernel<S> for ToInt16<'_> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, scale) in self.scales.iter_mut().enumerate() {
             // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 let (mut squares, mut largest) = (S::splat(0.0), S::splat(0.0));
                 for i in (0..width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -184,7 +184,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
                 *scale = if factor > 0.0 { (1.0 / factor) as f32 } else { 0.0 };
                 let factor = S::splat(factor as f32);
                 for i in (0..width).step_by(S::LANES) {
-                    S::store_shorts(codes.add(places.at(i)), S::mul(S::load(x.add(i)), factor));
+                    S::store_shorts(codes.add(layout.at(i)), S::mul(S::load(x.add(i)), factor));
                 }
             }
         }
@@ -192,7 +192,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
 }
 
 /// Kernel that quantizes rows to bytes: the smallest number of a row becomes 0, its largest becomes `most`.
-struct Bytes<'a> {
+struct ToInt8<'a> {
     from: Source<'a>,
     codes: &'a mut [u8],
     scales: &'a mut [f32],
@@ -200,17 +200,17 @@ struct Bytes<'a> {
     most: f32,
 }
 
-impl<S: Simd> Kernel<S> for Bytes<'_> {
+impl<S: Simd> Kernel<S> for ToInt8<'_> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, (scale, low)) in self.scales.iter_mut().zip(self.lows).enumerate() {
             // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 let (mut least, mut most) = (S::load(x), S::load(x));
                 for i in (S::LANES..width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -224,7 +224,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
                 let shift = S::splat(least);
                 for i in (0..width).step_by(S::LANES) {
                     let code = S::mul(S::sub(S::load(x.add(i)), shift), factor);
-                    S::store_bytes(codes.add(places.at(i)), S::min(code, S::splat(self.most)));
+                    S::store_bytes(codes.add(layout.at(i)), S::min(code, S::splat(self.most)));
                 }
             }
         }
@@ -232,26 +232,26 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
 }
 
 /// Kernel that converts each number to a sum of `N` numbers in bf16, as close to it as possible.
-struct Halves<'a, const N: usize> {
+struct ToBf16<'a, const N: usize> {
     from: Source<'a>,
     codes: &'a mut [u16],
 }
 
-impl<S: Simd, const N: usize> Kernel<S> for Halves<'_, N> {
+impl<S: Simd, const N: usize> Kernel<S> for ToBf16<'_, N> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, x) in x.chunks_exact(stride).enumerate() {
             // SAFETY: `prepare` has allocated `N` planes for each row; the width is a multiple of the number of lanes.
             unsafe {
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 for i in (0..width).step_by(S::LANES) {
                     let mut rest = S::load(x.as_ptr().add(i));
                     for plane in 0..N {
                         let half = S::round_bf16(rest);
-                        S::store_bf16(codes.add(places.at(i) + plane * places.next_plane), half);
+                        S::store_bf16(codes.add(layout.at(i) + plane * layout.next_plane), half);
                         rest = S::sub(rest, half);
                     }
                 }

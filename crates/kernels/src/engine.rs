@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::{
     embed::Embedder,
-    layer::{PackedLayer, Room, padded_norm},
+    layer::{PackedLayer, Workspace, padded_norm},
     norm::{AddNorm, PaddedNorm},
     proof,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
@@ -30,7 +30,7 @@ pub struct CpuEngine {
     /// Number of multiplications per token in the largest step.
     largest_step: usize,
     /// Workspaces that no call is using.
-    rooms: Mutex<Vec<Room>>,
+    workspaces: Mutex<Vec<Workspace>>,
 }
 
 impl CpuEngine {
@@ -42,9 +42,9 @@ impl CpuEngine {
             return Err(Error::input("f16 is not supported on the CPU")
                 .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate"));
         }
-        let (level, failed) = match simd.demanded()? {
+        let (level, failed) = match simd.requested()? {
             Some(level) => (level, Vec::new()),
-            None => proof::best_proven(),
+            None => proof::best_verified(),
         };
         let mut engine = CpuEngine::at(network, precision, level)?;
         engine.failed = failed;
@@ -71,13 +71,13 @@ impl CpuEngine {
             norm: padded_norm(&network.embeddings.norm, &network.shape),
             layers: at_level!(level, pack::<_>(network, precision))?,
             largest_step: network.shape.hidden * network.shape.intermediate,
-            rooms: Mutex::default(),
+            workspaces: Mutex::default(),
         })
     }
 
     /// Returns the fastest 16-bit precision: bf16 if the processor multiplies it faster than f32, else int16.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
-        let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
+        let level = simd.requested()?.unwrap_or_else(|| proof::best_verified().0);
         Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
     }
 
@@ -86,9 +86,9 @@ impl CpuEngine {
         self.level
     }
 
-    fn rooms(&self) -> std::sync::MutexGuard<'_, Vec<Room>> {
+    fn workspaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
         // A workspace is removed from the list while it is in use. So a panic cannot leave a half-written one here.
-        self.rooms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.workspaces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -102,29 +102,29 @@ unsafe fn run<S: Simd>(
     batch: &Batch,
     layers: &[usize],
     take: &mut dyn FnMut(usize, &[f32]),
-    room: &mut Room,
+    workspace: &mut Workspace,
     team: &Team,
 ) {
     let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
-    room.x.reserve::<f32>(tokens * stride);
+    workspace.x.reserve::<f32>(tokens * stride);
     let mut start = 0;
     for sequence in batch.sequences {
-        let rows = &mut room.x.of_mut()[start * stride..(start + sequence.len()) * stride];
+        let rows = &mut workspace.x.of_mut()[start * stride..(start + sequence.len()) * stride];
         engine.embedder.embed(sequence, rows, stride);
         start += sequence.len();
     }
-    let x = &mut room.x.of_mut()[..tokens * stride];
-    // SAFETY: features by our caller.
+    let x = &mut workspace.x.of_mut()[..tokens * stride];
+    // SAFETY: the caller guarantees the features.
     unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
     let mut wanted = layers.iter().copied().peekable();
     for done in 0..=engine.layers.len() {
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
-            // SAFETY: features by our caller.
-            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens, team) };
+            // SAFETY: the caller guarantees the features.
+            unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, tokens, team) };
         }
         if wanted.next_if_eq(&done).is_some() {
-            hand_out(engine, room, tokens, &mut |states| take(done, states));
+            hand_out(engine, workspace, tokens, &mut |states| take(done, states));
         }
         if wanted.peek().is_none() {
             break;
@@ -133,9 +133,9 @@ unsafe fn run<S: Simd>(
 }
 
 /// Passes the hidden states to `take`, without the padding of the rows.
-fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut(&[f32])) {
+fn hand_out(engine: &CpuEngine, workspace: &Workspace, tokens: usize, take: &mut dyn FnMut(&[f32])) {
     let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
-    let x = &room.x.of::<f32>()[..tokens * stride];
+    let x = &workspace.x.of::<f32>()[..tokens * stride];
     if stride == hidden {
         take(x);
     } else {
@@ -192,13 +192,13 @@ impl CpuEngine {
         if layers.is_empty() || batch.sequences.is_empty() {
             return Ok(());
         }
-        let mut room = self.rooms().pop().unwrap_or_default();
+        let mut workspace = self.workspaces().pop().unwrap_or_default();
         let threads = Team::worth(batch.threads, batch.tokens(), self.largest_step);
         // SAFETY: `at` has seen that the processor has the level's features.
         Team::with(threads, |team| unsafe {
-            at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, team))
+            at_level!(self.level, run::<_>(self, batch, layers, take, &mut workspace, team))
         });
-        self.rooms().push(room);
+        self.workspaces().push(workspace);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! A transformer layer with packed weights. Each attention head starts at a vector boundary.
 
 use super::{
-    attention::{HeadRoom, Heads, SPARE_ROWS, attend},
+    attention::{HeadWorkspace, Heads, SPARE_ROWS, attend},
     buffer::Buffer,
-    codes::CodeRoom,
+    codes::CodeBuffers,
     norm::{AddNorm, PaddedNorm},
     pack::{GRAIN, Packed},
     product::{Out, product},
@@ -35,16 +35,16 @@ pub(super) struct PackedLayer {
 
 /// Buffers for the intermediate results of the layers, reused from batch to batch.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Workspace {
     /// Hidden states.
     pub x: Buffer,
     y: Buffer,
     projected: Buffer,
     context: Buffer,
     inner: Buffer,
-    codes: CodeRoom,
+    codes: CodeBuffers,
     /// One workspace for each thread that shares the batch.
-    heads: Vec<HeadRoom>,
+    heads: Vec<HeadWorkspace>,
 }
 
 /// Pads the parameters of a layer norm with zeros.
@@ -112,12 +112,12 @@ impl PackedLayer {
     /// The processor has the features of `S`, for which the layer was packed.
     pub unsafe fn run<S: Simd>(
         &self,
-        room: &mut Room,
+        workspace: &mut Workspace,
         lengths: impl Iterator<Item = usize>,
         tokens: usize,
         team: &Team,
     ) {
-        let Room { x, y, projected, context, inner, codes, heads } = room;
+        let Workspace { x, y, projected, context, inner, codes, heads } = workspace;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());
         projected.reserve::<f32>((tokens + SPARE_ROWS) * three);
@@ -165,7 +165,7 @@ impl PackedLayer {
 /// The processor has the features of `S`, for which the weights were packed.
 unsafe fn linear<S: Simd>(
     weights: &Packed,
-    codes: &mut CodeRoom,
+    codes: &mut CodeBuffers,
     (x, x_stride): (&[f32], usize),
     rows: usize,
     (numbers, stride): (&mut [f32], usize),

@@ -38,7 +38,7 @@ impl AddNorm<'_> {
         assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
         assert!(self.norm.width <= self.stride);
         assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
-        // SAFETY: the features by our caller, the lengths by the asserts.
+        // SAFETY: the caller guarantees the features; the asserts check the lengths.
         unsafe { S::enter(self) }
     }
 }

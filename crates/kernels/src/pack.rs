@@ -78,7 +78,10 @@ impl Packed {
         weight: &[f32],
         bias: &[f32],
     ) -> Result<Self> {
-        assert!(weight.len() == inputs * outputs && bias.len() == outputs, "the weights have a different shape");
+        assert!(
+            weight.len() == inputs * outputs && bias.len() == outputs,
+            "the weights have a different shape"
+        );
         let group = Packed::numbers_in_unit(precision);
         let padded = (inputs.next_multiple_of(GRAIN), outputs.next_multiple_of(GRAIN));
         let squared = Packed::squared::<S>(precision);
@@ -127,8 +130,9 @@ impl Packed {
                     packed.put(output, codes.codes.iter().map(|c| *c as i8 as u8));
                 }
                 Precision::F16 => {
-                    return Err(Error::input("f16 is not supported on the CPU")
-                        .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate"));
+                    return Err(Error::input("f16 is not supported on the CPU").with_hint(
+                        "use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate",
+                    ));
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::{
     pack::Packed,
     simd::{Simd, Squared},
     spread::{Shared, Team},
-    tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
+    tile::{ColumnBias, Dequantize, Epilogue, Tiles, UNITS_IN_LINE, with_tile},
 };
 use crate::{Precision, network::Activation};
 
@@ -50,7 +50,7 @@ pub(super) unsafe fn product<S: Simd>(
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
     let to = (Shared::of(out.numbers), out.stride);
     let job = Job { left, weights, rows: out.rows, out: to, activation };
-    let biased = |_, column: usize| Biased(weights.bias[column..].as_ptr());
+    let biased = |_, column: usize| ColumnBias(weights.bias[column..].as_ptr());
     let parts = team.parts(weights.panels(), out.rows, weights.inputs * weights.panel);
     // Each part writes only the columns of its own panels.
     team.each(&mut vec![(); parts], weights.panels(), |(), panels| {
@@ -83,8 +83,8 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn scaled(&self, row: usize, column: usize) -> Scaled {
-        Scaled {
+    fn scaled(&self, row: usize, column: usize) -> Dequantize {
+        Dequantize {
             rows: self.left.scales[row..].as_ptr(),
             lows: self.left.lows[row..].as_ptr(),
             columns: self.weights.scales[column..].as_ptr(),
@@ -93,10 +93,10 @@ impl Job<'_> {
         }
     }
 
-    unsafe fn run<S: Simd, F: Format<S>, E: Ending<S>>(
+    unsafe fn run<S: Simd, F: Format<S>, E: Epilogue<S>>(
         &self,
         panels: Range<usize>,
-        ending: impl Fn(usize, usize) -> E,
+        epilogue: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         let units = weights.depth;
@@ -146,7 +146,7 @@ impl Job<'_> {
                                         out: (self.out.0.at(row * self.out.1 + column), self.out.1),
                                         first: step == 0,
                                         last: until == steps,
-                                        ending: ending(row, column),
+                                        epilogue: epilogue(row, column),
                                         activation: self.activation,
                                         next: (next.wrapping_add(fetched), fetch),
                                         format: PhantomData,

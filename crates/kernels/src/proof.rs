@@ -24,7 +24,7 @@ const NEAR: [(Precision, f32); 4] = [
 ];
 
 /// Returns the fastest level that passes the self-test, and the faster levels that failed it.
-pub(super) fn best_proven() -> (SimdLevel, Vec<SimdLevel>) {
+pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {
         let mut failed = Vec::new();
@@ -86,7 +86,7 @@ mod tests {
         for level in SimdLevel::here() {
             assert!(agrees(level).unwrap(), "{level}");
         }
-        let (best, failed) = best_proven();
+        let (best, failed) = best_verified();
         assert_eq!((Some(best), failed), (SimdLevel::here().next(), Vec::new()));
     }
 }

@@ -13,14 +13,14 @@ use std::{
 };
 
 /// Minimum number of multiplications in a part: about 5 microseconds.
-const WORTH: usize = 1 << 18;
+const MIN_PART: usize = 1 << 18;
 
 /// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on the
 /// memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
 /// Number of polls after which a waiting thread yields the processor.
-const PATIENCE: u32 = 10_000;
+const SPINS: u32 = 10_000;
 
 /// Threads that share a batch.
 pub(super) struct Team {
@@ -28,7 +28,7 @@ pub(super) struct Team {
     /// The packed [`Ticket`] of the current step.
     ticket: AtomicU64,
     /// Number of unfinished parts of the current step.
-    undone: AtomicU32,
+    unfinished: AtomicU32,
     step: UnsafeCell<Step>,
 }
 
@@ -73,7 +73,7 @@ impl Team {
         let team = Team {
             threads: threads.clamp(1, usize::from(u16::MAX) / 2),
             ticket: AtomicU64::new(0),
-            undone: AtomicU32::new(0),
+            unfinished: AtomicU32::new(0),
             step: UnsafeCell::new(Step { data: std::ptr::null(), call: nothing }),
         };
         if team.threads == 1 {
@@ -90,7 +90,7 @@ impl Team {
     /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token in the
     /// largest step. That step should have a few parts for each thread.
     pub fn worth(threads: usize, tokens: usize, multiplications: usize) -> usize {
-        threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * WORTH)).max(1)
+        threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * MIN_PART)).max(1)
     }
 
     /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications for
@@ -101,22 +101,22 @@ impl Team {
         }
         let all = n * rows.max(FETCH_ROWS) * multiplications;
         // More parts than threads: a thread that starts late or is interrupted takes fewer of them.
-        (2 * self.threads).min(all / WORTH).min(n).max(1)
+        (2 * self.threads).min(all / MIN_PART).min(n).max(1)
     }
 
     /// Splits `0..n` evenly into one part for each workspace, and calls `work` for each part with its workspace.
-    pub fn each<R: Send>(&self, rooms: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
-        let parts = rooms.len();
-        if let [room] = rooms {
-            return work(room, 0..n);
+    pub fn each<R: Send>(&self, workspaces: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
+        let parts = workspaces.len();
+        if let [workspace] = workspaces {
+            return work(workspace, 0..n);
         }
         assert!(parts <= usize::from(u16::MAX));
-        let rooms = Rooms(rooms.as_mut_ptr());
+        let workspaces = Workspaces(workspaces.as_mut_ptr());
         self.all(parts as u16, |part| {
             let part = part as usize;
             // SAFETY: each part is taken exactly once, so each workspace is borrowed once.
-            let room = unsafe { &mut *rooms.at(part) };
-            work(room, n * part / parts..n * (part + 1) / parts);
+            let workspace = unsafe { &mut *workspaces.at(part) };
+            work(workspace, n * part / parts..n * (part + 1) / parts);
         });
     }
 
@@ -128,15 +128,15 @@ impl Team {
         }
         // SAFETY: all parts of the previous step are done, so no thread reads the step.
         unsafe { *self.step.get() = Step { data: (&raw const work).cast(), call: call::<W> } };
-        self.undone.store(u32::from(parts), Ordering::Relaxed);
+        self.unfinished.store(u32::from(parts), Ordering::Relaxed);
         let step = Ticket::unpack(self.ticket.load(Ordering::Relaxed)).step.wrapping_add(1);
         self.ticket.store(Ticket { step, parts, next: 0 }.pack(), Ordering::Release);
         // Also after a panic, this function must not return while other threads still use `work`.
         let _wait = OnDrop(|| {
-            self.undone.fetch_sub(self.take_all_that_is_left(), Ordering::Relaxed);
-            let mut look = Lookout::default();
-            while self.undone.load(Ordering::Acquire) > 0 {
-                look.in_vain();
+            self.unfinished.fetch_sub(self.take_all_free(), Ordering::Relaxed);
+            let mut backoff = Backoff::default();
+            while self.unfinished.load(Ordering::Acquire) > 0 {
+                backoff.wait();
             }
         });
         while self.take_part() {}
@@ -154,7 +154,7 @@ impl Team {
             return true;
         }
         let _done = OnDrop(|| {
-            self.undone.fetch_sub(1, Ordering::Release);
+            self.unfinished.fetch_sub(1, Ordering::Release);
         });
         // SAFETY: the step does not change while this part is unfinished.
         unsafe {
@@ -165,7 +165,7 @@ impl Team {
     }
 
     /// Takes all free parts without computing them, and returns their number.
-    fn take_all_that_is_left(&self) -> u32 {
+    fn take_all_free(&self) -> u32 {
         let none_left = |old| {
             let ticket = Ticket::unpack(old);
             Some(Ticket { next: ticket.parts, ..ticket }.pack())
@@ -177,12 +177,12 @@ impl Team {
 
     /// Computes parts until the batch is done.
     fn help(&self) {
-        let mut look = Lookout::default();
+        let mut backoff = Backoff::default();
         while self.ticket.load(Ordering::Acquire) != Ticket::OVER {
             if self.take_part() {
-                look = Lookout::default();
+                backoff = Backoff::default();
             } else {
-                look.in_vain();
+                backoff.wait();
             }
         }
     }
@@ -190,11 +190,11 @@ impl Team {
 
 /// Wait loop for events that are expected very soon: spins first, then yields.
 #[derive(Default)]
-struct Lookout(u32);
+struct Backoff(u32);
 
-impl Lookout {
-    fn in_vain(&mut self) {
-        if self.0 < PATIENCE {
+impl Backoff {
+    fn wait(&mut self) {
+        if self.0 < SPINS {
             self.0 += 1;
             spin_loop();
         } else {
@@ -213,12 +213,12 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 /// Workspaces that are shared among threads; each is used by one thread.
-struct Rooms<R>(*mut R);
+struct Workspaces<R>(*mut R);
 
 // SAFETY: `each` passes every workspace to exactly one thread.
-unsafe impl<R: Send> Sync for Rooms<R> {}
+unsafe impl<R: Send> Sync for Workspaces<R> {}
 
-impl<R> Rooms<R> {
+impl<R> Workspaces<R> {
     fn at(&self, part: usize) -> *mut R {
         self.0.wrapping_add(part)
     }
@@ -255,10 +255,10 @@ mod tests {
             Team::with(threads, |team| {
                 for step in 0..2000 {
                     let (parts, n) = (step % 9 + 1, step % 41);
-                    let mut rooms = vec![Vec::new(); parts];
-                    team.each(&mut rooms, n, |room, range| room.extend(range));
-                    assert!(rooms.iter().all(|room| room.len() <= n.div_ceil(parts)));
-                    assert_eq!(rooms.concat(), (0..n).collect::<Vec<_>>());
+                    let mut workspaces = vec![Vec::new(); parts];
+                    team.each(&mut workspaces, n, |workspace, range| workspace.extend(range));
+                    assert!(workspaces.iter().all(|workspace| workspace.len() <= n.div_ceil(parts)));
+                    assert_eq!(workspaces.concat(), (0..n).collect::<Vec<_>>());
                 }
             });
         }
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn several_teams_can_run_at_the_same_time() {
         let sum = |team: &Team| {
-            let mut rooms = [0; 8];
-            team.each(&mut rooms, 1000, |room, range| *room = range.sum());
-            rooms.iter().sum::<usize>()
+            let mut workspaces = [0; 8];
+            team.each(&mut workspaces, 1000, |workspace, range| *workspace = range.sum());
+            workspaces.iter().sum::<usize>()
         };
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -299,11 +299,11 @@ mod tests {
     fn small_work_is_not_split() {
         Team::with(4, |team| {
             assert_eq!(team.parts(3, 1, 100), 1);
-            assert_eq!(team.parts(3, 1000, WORTH), 3);
-            assert_eq!(team.parts(100, 1000, WORTH), 8);
+            assert_eq!(team.parts(3, 1000, MIN_PART), 3);
+            assert_eq!(team.parts(100, 1000, MIN_PART), 8);
             assert_eq!(team.parts(24, 1, 384 * 16), 4);
         });
-        assert_eq!(Team::with(1, |team| team.parts(100, 1000, WORTH)), 1);
+        assert_eq!(Team::with(1, |team| team.parts(100, 1000, MIN_PART)), 1);
         // A query of fifteen tokens on the default model.
         assert_eq!([2, 4, 64].map(|threads| Team::worth(threads, 15, 384 * 1536)), [2, 4, 8]);
         assert_eq!(Team::worth(64, 400, 384 * 1536), 64);

@@ -8,7 +8,7 @@ use super::{
     math,
     product::{Job, even_parts},
     simd::{Kernel, LINES_AHEAD, SIDE, SQUARE, Simd, Squared, Squares},
-    tile::{Ending, UNITS_IN_LINE},
+    tile::{Epilogue, UNITS_IN_LINE},
 };
 use crate::network::Activation;
 
@@ -33,11 +33,11 @@ impl Job<'_> {
     /// # Safety
     ///
     /// As [`super::product::product`]; the pointers in `E` are valid for all rows and columns.
-    pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
+    pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         squared: Squared,
         panels: Range<usize>,
-        ending: impl Fn(usize, usize) -> E,
+        epilogue: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         assert!(S::LANES == SIDE && weights.panel == BLOCK && left.stride == weights.depth);
@@ -56,8 +56,8 @@ impl Job<'_> {
                     for panel in panels.clone() {
                         let sums = &mut sums.of_mut::<f32>()[(panel - panels.start) * kept..];
                         let part = Part { squared, panel, blocks: blocks.clone(), steps: steps.clone() };
-                        // SAFETY: as our caller.
-                        unsafe { self.part::<S, F, E>(part, sums, kept > 0, &ending) };
+                        // SAFETY: guaranteed by the caller.
+                        unsafe { self.part::<S, F, E>(part, sums, kept > 0, &epilogue) };
                     }
                 }
             }
@@ -68,12 +68,12 @@ impl Job<'_> {
 
     /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts continue
     /// them.
-    unsafe fn part<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
+    unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,
         sums: &mut [f32],
         kept: bool,
-        ending: &impl Fn(usize, usize) -> E,
+        epilogue: &impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         let Part { squared, panel, blocks, steps } = part;
@@ -111,7 +111,7 @@ impl Job<'_> {
                         out: (self.out.0.at(row * self.out.1 + column), self.out.1),
                         rows,
                         width: BLOCK.min(weights.outputs - column),
-                        ending: ending(row, column),
+                        epilogue: epilogue(row, column),
                         activation: self.activation,
                         format: PhantomData,
                     });
@@ -136,12 +136,12 @@ struct Finish<F, E> {
     out: (*mut f32, usize),
     rows: usize,
     width: usize,
-    ending: E,
+    epilogue: E,
     activation: Option<Activation>,
     format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
+impl<S: Simd, F: Format<S>, E: Epilogue<S>> Kernel<S> for Finish<F, E> {
     type Output = ();
 
     #[inline(always)]
@@ -149,11 +149,11 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
         // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
             // Several rows at a time, to hide the latency of the polynomial.
-            let together = if self.width == BLOCK { self.rows / TOGETHER * TOGETHER } else { 0 };
-            for row in (0..together).step_by(TOGETHER) {
-                self.several::<S, 2, { 2 * TOGETHER }>(row);
+            let grouped = if self.width == BLOCK { self.rows / GROUP * GROUP } else { 0 };
+            for row in (0..grouped).step_by(GROUP) {
+                self.several::<S, 2, { 2 * GROUP }>(row);
             }
-            for row in together..self.rows {
+            for row in grouped..self.rows {
                 if self.width == BLOCK {
                     self.several::<S, 2, 2>(row);
                 } else {
@@ -165,7 +165,7 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
 }
 
 /// Number of rows that go through a polynomial at the same time.
-const TOGETHER: usize = 4;
+const GROUP: usize = 4;
 
 impl<F, E> Finish<F, E> {
     /// Converts `W` vectors, `V` of each row. Always inlined, so that it is compiled with the processor's features.
@@ -173,14 +173,15 @@ impl<F, E> Finish<F, E> {
     unsafe fn several<S: Simd, const V: usize, const W: usize>(&self, row: usize)
     where
         F: Format<S>,
-        E: Ending<S>,
+        E: Epilogue<S>,
     {
         // SAFETY: as in `call`.
         unsafe {
             let mut x = [S::splat(0.0); W];
             for i in 0..W {
                 let (row, column) = (row + i / V, i % V * S::LANES);
-                x[i] = self.ending.end(F::value(F::load(self.sums.add(row * BLOCK + column))), row, column);
+                x[i] =
+                    self.epilogue.apply(F::value(F::load(self.sums.add(row * BLOCK + column))), row, column);
             }
             if let Some(activation) = self.activation {
                 x = math::activate::<S, W>(activation, x);

@@ -11,29 +11,29 @@ use super::{
 use crate::network::Activation;
 
 /// Epilogue of a product: converts a complete sum to the number that is written.
-pub(super) trait Ending<S: Simd>: Copy {
+pub(super) trait Epilogue<S: Simd>: Copy {
     /// Converts the sums of one vector. `row` and `column` count from the start of the tile.
-    unsafe fn end(self, sum: S::F32, row: usize, column: usize) -> S::F32;
+    unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 
 /// Epilogue that changes nothing.
 #[derive(Clone, Copy)]
-pub(super) struct AsIs;
+pub(super) struct Identity;
 
-impl<S: Simd> Ending<S> for AsIs {
+impl<S: Simd> Epilogue<S> for Identity {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, _: usize, _: usize) -> S::F32 {
+    unsafe fn apply(self, sum: S::F32, _: usize, _: usize) -> S::F32 {
         sum
     }
 }
 
 /// Epilogue that multiplies each row by a factor.
 #[derive(Clone, Copy)]
-pub(super) struct ByRow(pub *const f32);
+pub(super) struct RowScale(pub *const f32);
 
-impl<S: Simd> Ending<S> for ByRow {
+impl<S: Simd> Epilogue<S> for RowScale {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, row: usize, _: usize) -> S::F32 {
+    unsafe fn apply(self, sum: S::F32, row: usize, _: usize) -> S::F32 {
         // SAFETY: the code that creates the epilogue guarantees one number per row.
         unsafe { S::mul(sum, S::splat(self.0.add(row).read())) }
     }
@@ -41,11 +41,11 @@ impl<S: Simd> Ending<S> for ByRow {
 
 /// Epilogue that adds a bias to each column.
 #[derive(Clone, Copy)]
-pub(super) struct Biased(pub *const f32);
+pub(super) struct ColumnBias(pub *const f32);
 
-impl<S: Simd> Ending<S> for Biased {
+impl<S: Simd> Epilogue<S> for ColumnBias {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, _: usize, column: usize) -> S::F32 {
+    unsafe fn apply(self, sum: S::F32, _: usize, column: usize) -> S::F32 {
         // SAFETY: the code that creates the epilogue guarantees one number per column.
         unsafe { S::add(sum, S::load(self.0.add(column))) }
     }
@@ -53,7 +53,7 @@ impl<S: Simd> Ending<S> for Biased {
 
 /// Epilogue that dequantizes integer sums and adds the bias.
 #[derive(Clone, Copy)]
-pub(super) struct Scaled {
+pub(super) struct Dequantize {
     /// Scale of each row.
     pub rows: *const f32,
     /// Number that code 0 represents, for each row.
@@ -66,9 +66,9 @@ pub(super) struct Scaled {
     pub bias: *const f32,
 }
 
-impl<S: Simd> Ending<S> for Scaled {
+impl<S: Simd> Epilogue<S> for Dequantize {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, row: usize, column: usize) -> S::F32 {
+    unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32 {
         // SAFETY: the code that creates the epilogue guarantees numbers for all rows and columns.
         unsafe {
             let (factor, low) = (S::splat(self.rows.add(row).read()), S::splat(self.lows.add(row).read()));
@@ -95,7 +95,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     /// Whether the sums are complete afterwards. Otherwise the partial sums are written to `out`.
     pub last: bool,
     /// Conversion of complete sums.
-    pub ending: E,
+    pub epilogue: E,
     /// Activation function to apply to the results.
     pub activation: Option<Activation>,
     /// Memory to prefetch, and number of units to prefetch with each tile.
@@ -104,7 +104,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Format<S>, E: Ending<S>, const M: usize, const V: usize> Kernel<S> for Tiles<F, E, M, V> {
+impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kernel<S> for Tiles<F, E, M, V> {
     type Output = ();
 
     #[inline(always)]
@@ -136,7 +136,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
     unsafe fn tile<S: Simd>(&self, row: usize)
     where
         F: Format<S>,
-        E: Ending<S>,
+        E: Epilogue<S>,
     {
         let stride = self.left.1;
         let mut right = self.right;
@@ -172,7 +172,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
                 for v in 0..V {
                     let to = out.add(m * self.out.1 + v * S::LANES);
                     if self.last {
-                        S::store(to, self.ending.end(F::value(sums[m][v]), row + m, v * S::LANES));
+                        S::store(to, self.epilogue.apply(F::value(sums[m][v]), row + m, v * S::LANES));
                     } else {
                         F::store(to, sums[m][v]);
                     }
@@ -200,13 +200,13 @@ impl<S: Simd> Kernel<S> for Activate {
     #[inline(always)]
     unsafe fn call(self) {
         let vectors = self.rows * (self.columns / S::LANES);
-        let together = vectors / TOGETHER * TOGETHER;
+        let grouped = vectors / GROUP * GROUP;
         // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
-            for from in (0..together).step_by(TOGETHER) {
-                self.several::<S, TOGETHER>(from);
+            for from in (0..grouped).step_by(GROUP) {
+                self.several::<S, GROUP>(from);
             }
-            for from in together..vectors {
+            for from in grouped..vectors {
                 self.several::<S, 1>(from);
             }
         }
@@ -235,7 +235,7 @@ impl Activate {
 }
 
 /// Number of vectors that go through a polynomial at the same time, to hide its latency.
-const TOGETHER: usize = 4;
+const GROUP: usize = 4;
 
 /// Calls a macro with the constants `M` and `V` that a tile of `rows` rows and `vectors` vectors needs.
 macro_rules! with_tile {

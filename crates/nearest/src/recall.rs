@@ -1,4 +1,4 @@
-//! How much of what is nearest a search finds.
+//! Measuring the recall of a graph.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,22 +8,24 @@ use crate::{
     Ask, Error, Frozen, Progress, Result, Scratch, Step, exact::Scans, file::Header, points::prepared,
 };
 
-/// Recall, measured.
+/// Result of a recall measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recall {
-    /// Of the `k` nearest by looking at all, the part that was found.
+    /// Fraction of the `k` nearest vectors that the search found, from 0 to 1.
     pub recall: f64,
-    /// How many were looked for.
+    /// Number of nearest vectors per query.
     pub k: usize,
-    /// How many queries.
+    /// Number of queries.
     pub queries: usize,
 }
 
-/// So many queries look at all nodes together: their vectors fit into the nearest memory.
+/// Number of queries per exact scan. Their vectors fit into the fastest cache.
 const TOGETHER: usize = 16;
 
-/// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
-/// besides itself. `watch` is asked and told now and then.
+/// Measures recall against an exact scan.
+///
+/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit. `watch`
+/// receives progress and can cancel the measurement.
 pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
@@ -42,7 +44,7 @@ pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress)
             }
             let mut exact = Vec::new();
             for node in asked {
-                // As the search will prepare it, so that scores are the same to the bit.
+                // Prepared like in a search, so that the scores are identical.
                 let mut query = Vec::new();
                 let Header { metric, dim, .. } = frozen.header;
                 prepared(metric, dim, &frozen.vector(*node), &mut query).map_err(Error::input)?;
@@ -52,7 +54,7 @@ pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress)
             let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
             for (node, (_, nearest)) in asked.iter().zip(&exact) {
                 frozen.search(&frozen.vector(*node), &ask, &mut scratch, &mut hits)?;
-                // The score of the k-th decides: which of several equally near ones is found does not matter.
+                // A hit counts if it scores at least as high as the k-th nearest vector, so ties do not matter.
                 let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
                 let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
                 found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();

@@ -2,14 +2,14 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use super::{HeadRoom, Heads};
+use super::{HeadWorkspace, Heads};
 use crate::{
     format::F32,
     math,
     product::{even_parts, even_tiles},
     simd::{Kernel, Simd},
     spread::Shared,
-    tile::{AsIs, ByRow, Ending, Tiles, with_tile},
+    tile::{Epilogue, Identity, RowScale, Tiles, with_tile},
 };
 
 /// Number of query tiles whose scores are in memory at the same time.
@@ -26,19 +26,19 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     projected: &[f32],
     tokens: Range<usize>,
     context: Shared,
-    room: &mut HeadRoom,
+    workspace: &mut HeadWorkspace,
 ) {
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
     let columns = n.next_multiple_of(S::LANES);
     let panel = S::VECTORS * S::LANES;
-    room.keys.reserve::<f32>(columns * heads.stride);
-    room.values.reserve::<f32>(n * heads.stride);
-    room.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
-    room.factors.resize(BLOCK * S::ROWS, 0.0);
+    workspace.keys.reserve::<f32>(columns * heads.stride);
+    workspace.values.reserve::<f32>(n * heads.stride);
+    workspace.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
+    workspace.factors.resize(BLOCK * S::ROWS, 0.0);
     for head in which {
         let first = tokens.start * stride + head * heads.stride;
-        let (keys, values) = (room.keys.of_mut::<f32>(), room.values.of_mut::<f32>());
-        let (scores, factors) = (room.scores.of_mut::<f32>(), &mut room.factors[..]);
+        let (keys, values) = (workspace.keys.of_mut::<f32>(), workspace.values.of_mut::<f32>());
+        let (scores, factors) = (workspace.scores.of_mut::<f32>(), &mut workspace.factors[..]);
         let depth = heads.stride;
         // SAFETY: the caller guarantees the features. `attend` has checked that `projected` contains `tokens` and the
         // spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
@@ -61,7 +61,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             keys[start * depth..].as_ptr(),
                             depth,
                             (scores[row * columns + start..].as_mut_ptr(), columns),
-                            AsIs,
+                            Identity,
                             (count, high, vectors),
                         );
                     }
@@ -77,7 +77,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             values[start * n..].as_ptr(),
                             n,
                             (context.at(to), width),
-                            ByRow(factors[row..].as_ptr()),
+                            RowScale(factors[row..].as_ptr()),
                             (count, high, vectors),
                         );
                     }
@@ -88,12 +88,12 @@ pub(super) unsafe fn attend_heads<S: Simd>(
 }
 
 /// Computes some tiles of a product in f32. The last argument is the number of tiles, and the rows and vectors of each.
-unsafe fn tiles<S: Simd, E: Ending<S>>(
+unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
     steps: usize,
     out: (*mut f32, usize),
-    ending: E,
+    epilogue: E,
     (count, rows, vectors): (usize, usize, usize),
 ) {
     macro_rules! run {
@@ -108,7 +108,7 @@ unsafe fn tiles<S: Simd, E: Ending<S>>(
                     out,
                     first: true,
                     last: true,
-                    ending,
+                    epilogue,
                     activation: None,
                     next: (right.cast(), 0),
                     format: PhantomData,

@@ -37,7 +37,7 @@ impl Heads {
 
 /// Buffers for the attention of one head.
 #[derive(Default)]
-pub(super) struct HeadRoom {
+pub(super) struct HeadWorkspace {
     queries: Buffer,
     keys: Buffer,
     values: Buffer,
@@ -61,26 +61,26 @@ pub(super) unsafe fn attend<S: Simd>(
     projected: &[f32],
     tokens: Range<usize>,
     context: &mut [f32],
-    rooms: &mut Vec<HeadRoom>,
+    workspaces: &mut Vec<HeadWorkspace>,
     team: &Team,
 ) {
     let (stride, width) = (3 * heads.width(), heads.width());
     assert!(heads.stride.is_multiple_of(GRAIN));
     assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
     let parts = team.parts(heads.count, tokens.len(), 2 * tokens.len() * heads.stride);
-    if rooms.len() < parts {
-        rooms.resize_with(parts, HeadRoom::default);
+    if workspaces.len() < parts {
+        workspaces.resize_with(parts, HeadWorkspace::default);
     }
     let context = Shared::of(context);
     // Each part writes only the columns of its own heads.
-    team.each(&mut rooms[..parts], heads.count, |room, which| {
+    team.each(&mut workspaces[..parts], heads.count, |workspace, which| {
         let tokens = tokens.clone();
         // SAFETY: the caller guarantees the features; the asserts check the lengths.
         unsafe {
             if heads.squares {
-                squares::attend_heads::<S>(heads, which, projected, tokens, context, room);
+                squares::attend_heads::<S>(heads, which, projected, tokens, context, workspace);
             } else {
-                floats::attend_heads::<S::Base>(heads, which, projected, tokens, context, room);
+                floats::attend_heads::<S::Base>(heads, which, projected, tokens, context, workspace);
             }
         }
     });

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{HeadRoom, Heads};
+use super::{HeadWorkspace, Heads};
 use crate::{
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
@@ -30,13 +30,13 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     projected: &[f32],
     tokens: Range<usize>,
     context: Shared,
-    room: &mut HeadRoom,
+    workspace: &mut HeadWorkspace,
 ) {
     assert!(S::LANES == SIDE);
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
     // Number of steps along a query, and number of blocks of tokens. A block is also a step along the weights.
     let (depth, blocks) = (heads.stride.div_ceil(STEP), n.div_ceil(BLOCK));
-    let HeadRoom { queries, keys, values, scores, weights, factors } = room;
+    let HeadWorkspace { queries, keys, values, scores, weights, factors } = workspace;
     for buffer in [&mut *queries, keys, values] {
         // Padding that is never written stays zero: see `Arrange`.
         buffer.reserve::<u32>(blocks * depth * 2 * SQUARE);
