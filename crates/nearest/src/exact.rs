@@ -61,7 +61,7 @@ impl Task for One<'_> {
 /// Both vectors must have `length` numbers.
 #[inline(always)]
 unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match metric {
             Metric::L2 => -S::floats::<true>(a, b, length).sqrt(),
@@ -84,7 +84,7 @@ pub(crate) unsafe fn score<S: Distances>(
     wide: &mut [f32],
 ) -> f32 {
     let dim = frozen.header.dim;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let vector = match vectors {
             Vectors::F32(flat) => flat.as_ptr().add(node as usize * dim),

@@ -37,7 +37,7 @@ impl Links {
 /// A point's level, and its neighbors (as points) on each level.
 pub(crate) struct Built {
     pub(crate) level: usize,
-    pub(crate) neighbours: Vec<Vec<u32>>,
+    pub(crate) neighbors: Vec<Vec<u32>>,
 }
 
 impl Graph {
@@ -60,13 +60,13 @@ impl Graph {
             let nodes = points.iter().take_while(|p| built[**p as usize].level >= level).count();
             let mut links = Links::empty(nodes, if level == 0 { 2 * m } else { m });
             for node in 0..nodes as u32 {
-                let lists = &built[points[node as usize] as usize].neighbours;
+                let lists = &built[points[node as usize] as usize].neighbors;
                 let wanted = lists.get(level).into_iter().flatten();
                 let wanted = wanted.map(|point| node_of[*point as usize]);
                 // Leaves out neighbors that are not on this level, and the node itself.
                 let wanted = wanted.filter(|n| (*n as usize) < nodes && *n != node);
-                for (place, neighbour) in links.of_mut(node).iter_mut().zip(wanted) {
-                    *place = neighbour;
+                for (place, neighbor) in links.of_mut(node).iter_mut().zip(wanted) {
+                    *place = neighbor;
                 }
             }
             links

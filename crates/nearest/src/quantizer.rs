@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::{aligned::Aligned, distances::CODE_STEP};
 
 /// Largest code. The smallest is its negative.
-const GREATEST: f32 = 127.0;
+const LARGEST: f32 = 127.0;
 /// Fraction of all numbers within the range of the codes. The others are clipped, which makes the codes of the rest finer.
 const WITHIN: f64 = 0.9998;
 /// Maximum number of numbers from which the range is determined.
@@ -40,7 +40,7 @@ impl Quantizer {
     #[inline]
     pub(crate) fn code(self, value: f32) -> i8 {
         const HALF: f32 = 0.5f32.next_down();
-        let scaled = (value * self.scale).clamp(-GREATEST, GREATEST);
+        let scaled = (value * self.scale).clamp(-LARGEST, LARGEST);
         (scaled + HALF.copysign(scaled)) as i32 as i8
     }
 
@@ -95,7 +95,7 @@ pub(crate) fn stride(dim: usize) -> usize {
 
 /// Returns the scale at which `range` gets the largest code.
 pub(crate) fn scale(range: f32) -> f32 {
-    let scale = GREATEST / range;
+    let scale = LARGEST / range;
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let halves = (-256..=256).map(|n| n as f32 / 2.0);
         let edges = halves.flat_map(|half| [half.next_down(), half, half.next_up()]);
         for value in edges.chain([f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 0.3, -0.3]) {
-            assert_eq!(one.code(value), value.round().clamp(-GREATEST, GREATEST) as i8, "{value}");
+            assert_eq!(one.code(value), value.round().clamp(-LARGEST, LARGEST) as i8, "{value}");
         }
     }
 

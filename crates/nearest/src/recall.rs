@@ -20,30 +20,30 @@ pub struct Recall {
 }
 
 /// Number of queries per exact scan. Their vectors fit into the fastest cache.
-const TOGETHER: usize = 16;
+const QUERIES_PER_SCAN: usize = 16;
 
 /// Measures recall against an exact scan.
 ///
-/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit. `watch`
+/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit. `progress`
 /// receives progress and can cancel the measurement.
-pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress) -> Result<Recall> {
+pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, progress: &dyn Progress) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
     let k = ask.k.min(nodes.saturating_sub(1));
     if queries == 0 || k == 0 {
         return Ok(Recall { recall: 1.0, k, queries: 0 });
     }
-    let asked: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
+    let sample: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
     let ask = Ask { k: k + 1, exact: false, allowed: None, ..*ask };
     let done = AtomicUsize::new(0);
-    let found = asked
-        .par_chunks(TOGETHER)
-        .map(|asked| {
-            if watch.stop() {
+    let found = sample
+        .par_chunks(QUERIES_PER_SCAN)
+        .map(|sample| {
+            if progress.stop() {
                 return Err(crate::progress::stopped());
             }
             let mut exact = Vec::new();
-            for node in asked {
+            for node in sample {
                 // Prepared like in a search, so that the scores are identical.
                 let mut query = Vec::new();
                 let Header { metric, dim, .. } = frozen.header;
@@ -52,15 +52,15 @@ pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress)
             }
             frozen.level.run(Scans { frozen, queries: &mut exact, k: k + 1 });
             let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
-            for (node, (_, nearest)) in asked.iter().zip(&exact) {
+            for (node, (_, nearest)) in sample.iter().zip(&exact) {
                 frozen.search(&frozen.vector(*node), &ask, &mut scratch, &mut hits)?;
                 // A hit counts if it scores at least as high as the k-th nearest vector, so ties do not matter.
                 let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
                 let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
                 found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
             }
-            let done = done.fetch_add(asked.len(), Ordering::Relaxed) + asked.len();
-            watch.done(Step::Measuring, done, queries);
+            let done = done.fetch_add(sample.len(), Ordering::Relaxed) + sample.len();
+            progress.done(Step::Measuring, done, queries);
             Ok(found)
         })
         .try_reduce(|| 0, |a, b| Ok(a + b))?;

@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// Maximum number of nodes that are always scanned exactly.
-const FEW: usize = 256;
+const EXACT_SCAN: usize = 256;
 /// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured with
 /// `benchmarks/nearest.rs --scan`.
 const SKIMMED_PER_CANDIDATE: usize = 32;
 /// Minimum number of candidates to score exactly for each requested hit, because the quantized distances are approximate.
-const SCORED: usize = 2;
+const SCORED_PER_HIT: usize = 2;
 
 /// Parameters of a search.
 #[derive(Clone, Copy)]
@@ -145,8 +145,8 @@ impl Frozen {
         if !usable || k == 0 {
             return Ok(());
         }
-        if !ask.exact && (ask.way != Way::Faster || there > FEW) {
-            let scored = ask.rerank.max(k.saturating_mul(SCORED));
+        if !ask.exact && (ask.way != Way::Faster || there > EXACT_SCAN) {
+            let scored = ask.rerank.max(k.saturating_mul(SCORED_PER_HIT));
             // If few nodes are allowed, a beam search needs more candidates to find enough of them.
             let ef = ask.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
             let way = match ask.way {

@@ -8,7 +8,7 @@ use crate::distances::Distances;
 pub(crate) const DONE: u32 = 1 << 31;
 
 /// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
-const WIPED: usize = 8;
+const CLEARED_PER_WORD: usize = 8;
 
 /// A visited node and its distance from the query.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl Marks {
     /// Clears the set for a new search among `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
         // If the last search has visited a large part of the nodes, clearing everything is faster.
-        if self.nodes != nodes || self.bits.len() <= WIPED * self.seen.len() {
+        if self.nodes != nodes || self.bits.len() <= CLEARED_PER_WORD * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
             self.nodes = nodes;
@@ -135,14 +135,14 @@ pub(crate) unsafe fn descend<S: Distances>(
         let before = at;
         let list = lists.of(at);
         let list = &list[..list.iter().position(|n| *n as usize >= nodes).unwrap_or(list.len())];
-        for neighbour in list {
-            near.prefetch::<S>(*neighbour);
+        for neighbor in list {
+            near.prefetch::<S>(*neighbor);
         }
-        for neighbour in list {
+        for neighbor in list {
             // SAFETY: as above.
-            let this = unsafe { near.apart::<S>(*neighbour) };
+            let this = unsafe { near.apart::<S>(*neighbor) };
             if this < apart {
-                (apart, at) = (this, *neighbour);
+                (apart, at) = (this, *neighbor);
             }
         }
         if at == before {
@@ -189,20 +189,20 @@ pub(crate) unsafe fn walk<S: Distances>(
             lists.prefetch::<S>(next.node);
         }
         let before = seen.len();
-        for neighbour in lists.of(node) {
+        for neighbor in lists.of(node) {
             // `NONE` marks the end of the list; it is larger than any node.
-            if *neighbour as usize >= nodes {
+            if *neighbor as usize >= nodes {
                 break;
             }
-            let (word, bit) = (&mut bits[*neighbour as usize / 64], 1 << (neighbour % 64));
+            let (word, bit) = (&mut bits[*neighbor as usize / 64], 1 << (neighbor % 64));
             if *word & bit == 0 {
                 *word |= bit;
-                seen.push(*neighbour);
+                seen.push(*neighbor);
             }
         }
         let fresh = &seen[before..];
-        for neighbour in fresh.iter().take(AHEAD) {
-            near.prefetch::<S>(*neighbour);
+        for neighbor in fresh.iter().take(AHEAD) {
+            near.prefetch::<S>(*neighbor);
         }
         let mut first = at + 1;
         for n in 0..fresh.len() {
