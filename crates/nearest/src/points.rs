@@ -41,7 +41,9 @@ impl<'a> Points<'a> {
     /// Creates an empty set of vectors with `dim` dimensions.
     pub fn new(metric: Metric, dim: usize) -> Result<Self> {
         if dim == 0 || dim > MAX_DIM {
-            return Err(Error::input(format!("vectors have {dim} dimensions; the supported range is 1 to {MAX_DIM}")));
+            return Err(Error::input(format!(
+                "vectors have {dim} dimensions; the supported range is 1 to {MAX_DIM}"
+            )));
         }
         Ok(Points {
             metric,
