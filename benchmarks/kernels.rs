@@ -2,9 +2,9 @@
 //!
 //!     cargo bench --bench kernels [TOKENS] [LENGTH]
 //!
-//! Runs a network with the sizes of MiniLM over one batch on one thread, in every precision and at every SIMD level of this
-//! processor. The variants alternate, and the fastest of many rounds counts. For comparison, it also runs only the matrix
-//! products in f32 with the `gemm` crate, which candle uses.
+//! Runs a network with the sizes of MiniLM over one batch on one thread, in every precision and at every SIMD level
+//! of this processor. The variants alternate, and the fastest of many rounds counts. For comparison, it also runs
+//! only the matrix products in f32 with the `gemm` crate, which candle uses.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

@@ -73,8 +73,8 @@ impl Random {
     }
 }
 
-/// Generates dialogues of ten turns. About a third of the turns are copies of sample turns; the others combine halves of
-/// two sample turns.
+/// Generates dialogues of ten turns. About a third of the turns are copies of sample turns; the others combine halves
+/// of two sample turns.
 fn from_samples(utterances: usize) -> Vec<Dialogue> {
     let texts: Vec<String> = samples::SUPPORT
         .iter()
@@ -162,8 +162,8 @@ fn measure(dialogues: &[Dialogue]) {
     }
 }
 
-/// Tantivy's own search and collector over the same files. It finds the same number of documents, but returns document
-/// addresses without ids, and orders equal scores by address.
+/// Tantivy's own search and collector over the same files. It finds the same number of documents, but returns
+/// document addresses without ids, and orders equal scores by address.
 fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {
     let index = Index::open_in_dir(folder).unwrap();
     let text = index.schema().get_field("text").unwrap();
@@ -194,8 +194,8 @@ fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
         .collect()
 }
 
-/// Measures and prints the mean processor time of a query, and percentiles by the clock of each query's fastest of three
-/// runs.
+/// Measures and prints the mean processor time of a query, and percentiles by the clock of each query's fastest of
+/// three runs.
 fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) -> usize) {
     let hits: usize = queries.iter().map(&search).sum();
     let rounds = 4000_usize.div_ceil(queries.len());

@@ -2,8 +2,9 @@
 //!
 //!     cargo bench --features milvus --bench milvus -- milvus://127.0.0.1:19530/chats [ROUNDS]
 //!
-//! The collection must have vectors. Create it with `turnwise ingest` or `migrate`, or with benchmarks/scale/milvus.py. The
-//! queries are stored vectors of utterances. Each round runs every query in four ways, in a different order each time:
+//! The collection must have vectors. Create it with `turnwise ingest` or `migrate`, or with
+//! benchmarks/scale/milvus.py. The queries are stored vectors of utterances. Each round runs every query in four
+//! ways, in a different order each time:
 //!
 //! - the client's search, with the same expression, columns and depth as turnwise;
 //! - the same search through turnwise's engine, which provides the candidates of a search;

@@ -1,16 +1,17 @@
-//! Nearest-neighbor benchmark, for `benchmarks/index/compare.py`: builds or opens a graph over vectors and searches it.
+//! Nearest-neighbor benchmark, for `benchmarks/index/compare.py`: builds or opens a graph over vectors and searches
+//! it.
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
 //!         [--passes 3] [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
-//! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the tenth
-//! nearest vector of each query; without it, the scores are computed by an exact scan.
+//! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the
+//! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
 //!
-//! Prints JSON objects, one per line. First the graph. Then, for each `ef`, the speed of one thread: queries per second of
-//! processor time, the 50th and 99th percentile by the clock, and the recall at 10. All queries run `--passes` times, and
-//! the fastest pass counts. `quiet_p99_us` is the 99th percentile of the fastest time of each query, so it is not affected
-//! by interruptions.
+//! Prints JSON objects, one per line. First the graph. Then, for each `ef`, the speed of one thread: queries per
+//! second of processor time, the 50th and 99th percentile by the clock, and the recall at 10. All queries run
+//! `--passes` times, and the fastest pass counts. `quiet_p99_us` is the 99th percentile of the fastest time of each
+//! query, so it is not affected by interruptions.
 //!
 //! - `--peer`: build and search with hnsw_rs.
 //! - `--scan`: find the number of vectors from which a beam search is faster than a scan.

@@ -1,5 +1,5 @@
-//! Load generator for a search server over HTTP: at a fixed rate (optionally with additional slow connections), or as fast
-//! as the server answers. `benchmarks/serve/compare.py` runs it. To run it alone:
+//! Load generator for a search server over HTTP: at a fixed rate (optionally with additional slow connections), or as
+//! fast as the server answers. `benchmarks/serve/compare.py` runs it. To run it alone:
 //!
 //!     cargo bench --bench serve -- flood 127.0.0.1:7700 bodies.jsonl --seconds 10
 //!
@@ -127,8 +127,8 @@ fn main() {
     println!("{report}");
 }
 
-/// Sends requests at a fixed rate. A request waits if its connection is still busy; its time is measured from the moment
-/// when it was due.
+/// Sends requests at a fixed rate. A request waits if its connection is still busy; its time is measured from the
+/// moment when it was due.
 async fn paced(
     target: &Target,
     bodies: Rc<[String]>,
@@ -141,8 +141,8 @@ async fn paced(
     for n in 0..slow {
         let (target, open, bodies) = (target.clone(), open.clone(), bodies.clone());
         spawn_local(async move {
-            // Staggered, because the searches of the slow connections are not to be measured. A connection that the server
-            // closes is opened again.
+            // Staggered, because the searches of the slow connections are not to be measured. A connection that the
+            // server closes is opened again.
             sleep(STAGGER * n as u32).await;
             loop {
                 open.set(open.get() + 1);

@@ -1,8 +1,8 @@
 //! Training steps for `benchmarks/train/peers.py`: exports the batches and measures turnwise's time per step.
 //!
-//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, so that the other side can
-//! train on the same examples. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective NAME` prints a
-//! JSON line per step: the loss, the seconds by the clock and the processor seconds.
+//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, so that the other side
+//! can train on the same examples. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective
+//! NAME` prints a JSON line per step: the loss, the seconds by the clock and the processor seconds.
 
 #![allow(clippy::print_stdout)]
 

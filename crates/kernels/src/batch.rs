@@ -37,8 +37,8 @@ impl Sequence {
 pub struct Batch<'a> {
     /// The sequences; none is empty.
     pub sequences: &'a [&'a Sequence],
-    /// Number of threads that share the work. If there are at least as many batches as threads, one thread per batch is
-    /// fastest. For a single query, use all threads.
+    /// Number of threads that share the work. If there are at least as many batches as threads, one thread per batch
+    /// is fastest. For a single query, use all threads.
     pub threads: usize,
 }
 

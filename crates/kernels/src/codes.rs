@@ -124,8 +124,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of units that `rows` rows take. Squares are read as a whole. The rows after the last one may
-    /// hold anything, because their results are not used.
+    /// Returns the number of units that `rows` rows take. Squares are read as a whole. The rows after the last one
+    /// may hold anything, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
     }
@@ -244,7 +244,8 @@ impl<S: Simd, const N: usize> Kernel<S> for ToBf16<'_, N> {
     unsafe fn call(self) {
         let Source { x, width, stride, layout } = self.from;
         for (row, x) in x.chunks_exact(stride).enumerate() {
-            // SAFETY: `prepare` has allocated `N` planes for each row; the width is a multiple of the number of lanes.
+            // SAFETY: `prepare` has allocated `N` planes for each row; the width is a multiple of the number of
+            // lanes.
             unsafe {
                 let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 for i in (0..width).step_by(S::LANES) {

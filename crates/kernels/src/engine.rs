@@ -16,9 +16,9 @@ use crate::{Batch, Network, Precision};
 
 /// Runs a network on the CPU.
 ///
-/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads, or
-/// set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is identical to the last bit
-/// whatever other sequences are in the batch.
+/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads,
+/// or set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is identical to the
+/// last bit whatever other sequences are in the batch.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
@@ -193,7 +193,7 @@ impl CpuEngine {
             return Ok(());
         }
         let mut workspace = self.workspaces().pop().unwrap_or_default();
-        let threads = Team::worth(batch.threads, batch.tokens(), self.largest_step);
+        let threads = Team::useful_threads(batch.threads, batch.tokens(), self.largest_step);
         // SAFETY: `at` has seen that the processor has the level's features.
         Team::with(threads, |team| unsafe {
             at_level!(self.level, run::<_>(self, batch, layers, take, &mut workspace, team))

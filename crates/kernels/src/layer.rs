@@ -75,7 +75,8 @@ impl PackedLayer {
         let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
         let scale = 1.0 / (size as f64).sqrt();
         for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
-            // Attention scores are divided by the square root of the head size. The query weights include this factor.
+            // Attention scores are divided by the square root of the head size. The query weights include this
+            // factor.
             let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
             for i in 0..h {
                 let to = part * width + place(i);
@@ -135,7 +136,8 @@ impl PackedLayer {
             }
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
-            // One extra cache line per row: rows at a distance of a power of two would evict each other from the cache.
+            // One extra cache line per row: rows at a distance of a power of two would evict each other from the
+            // cache.
             let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();

@@ -20,8 +20,8 @@ pub struct Shape {
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If positions count from the padding id, a padding token has the row before the first position. It is not counted,
-    /// even if it occurs within a text.
+    /// If positions count from the padding id, a padding token has the row before the first position. It is not
+    /// counted, even if it occurs within a text.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;

@@ -8,19 +8,19 @@ use turnwise_core::{Error, Result};
 
 use crate::Precision;
 
-/// Inputs and outputs are padded with zeros to a multiple of this. It is the number of lanes of the widest vectors, and a
-/// multiple of the numbers in a chain of bytes ([`Simd::BYTE_CHAIN`]).
+/// Inputs and outputs are padded with zeros to a multiple of this. It is the number of lanes of the widest vectors,
+/// and a multiple of the numbers in a chain of bytes ([`Simd::BYTE_CHAIN`]).
 pub(super) const GRAIN: usize = 16;
 
-/// Maximum Euclidean norm of a row of 16-bit codes. Its square is below 2³¹. By the Cauchy–Schwarz inequality, the dot
-/// product of two such rows, and every partial sum of it, fits into 32 bits.
+/// Maximum Euclidean norm of a row of 16-bit codes. Its square is below 2³¹. By the Cauchy–Schwarz inequality, the
+/// dot product of two such rows, and every partial sum of it, fits into 32 bits.
 pub(super) const LONGEST: f64 = 46_340.0;
 
-/// Returns the largest factor that converts a row to 16-bit codes without overflow, from the row's norm (`length`), its
-/// largest absolute value and the number of codes.
+/// Returns the largest factor that converts a row to 16-bit codes without overflow, from the row's norm (`length`),
+/// its largest absolute value and the number of codes.
 pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
-    // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm itself,
-    // which is computed in f32.
+    // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm
+    // itself, which is computed in f32.
     let longest = (LONGEST - (n as f64).sqrt() / 2.0) * 0.999;
     if largest > 0.0 { (longest / length).min(32_767.0 / largest) } else { 0.0 }
 }
@@ -39,8 +39,8 @@ pub(super) struct Packed {
     pub depth: usize,
     /// Kind of squares, if the product uses squares (AMX tiles).
     pub squared: Option<Squared>,
-    /// The panels, one after the other, each in the order `[unit of inputs][column]`. For squares they are in the order of
-    /// [`Squares`](super::simd::Squares), and the last panel is padded.
+    /// The panels, one after the other, each in the order `[unit of inputs][column]`. For squares they are in the
+    /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
     pub units: Buffer,
     /// Scale of each column: the number that code 1 represents.
     pub scales: Vec<f32>,
@@ -214,8 +214,8 @@ fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let code = |w: f32, factor: f64| (f64::from(w) * factor).round();
     if chain > 1 {
         let limit = (f64::from(i16::MAX) / most).floor();
-        // A 16-bit lane sums the products of one half of each group. The positive codes must fit on their own, and so must
-        // the negative ones.
+        // A 16-bit lane sums the products of one half of each group. The positive codes must fit on their own, and so
+        // must the negative ones.
         let heaviest = |factor: f64| {
             row.chunks(4 * chain).fold(0.0f64, |heaviest, links| {
                 let mut sums = [[0.0f64; 2]; 2];

@@ -15,8 +15,8 @@ use crate::{Precision, network::Activation};
 /// Bytes of the left side per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
-/// Minimum number of tiles in a column for prefetching. With fewer tiles, there is too little work to hide the loads: a
-/// single query is faster without prefetching.
+/// Minimum number of tiles in a column for prefetching. With fewer tiles, there is too little work to hide the loads:
+/// a single query is faster without prefetching.
 const FETCHING_TILES: usize = 8;
 
 /// Output matrix of a product.
@@ -133,7 +133,8 @@ impl Job<'_> {
                     for (count, high, row) in even_tiles(rows.clone(), F::ROWS) {
                         macro_rules! run {
                             ($m:literal, $v:literal) => {
-                                // SAFETY: rows, columns and units are within the bounds that the asserts have checked.
+                                // SAFETY: rows, columns and units are within the bounds that the asserts have
+                                // checked.
                                 unsafe {
                                     S::enter(Tiles::<F, E, $m, $v> {
                                         count,
@@ -163,9 +164,9 @@ impl Job<'_> {
     }
 }
 
-/// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or two
-/// rows, and would take as long as a full one.) Returns up to two runs of equal tiles, each as the number of tiles, the
-/// rows per tile and the first row.
+/// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
+/// two rows, and would take as long as a full one.) Returns up to two runs of equal tiles, each as the number of
+/// tiles, the rows per tile and the first row.
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);

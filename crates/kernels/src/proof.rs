@@ -1,8 +1,8 @@
-//! Self-test of the kernels: before a SIMD level is used for the first time, its results are compared with those of the
-//! portable level.
+//! Self-test of the kernels: before a SIMD level is used for the first time, its results are compared with those of
+//! the portable level.
 //!
-//! The kernels were not tested on every kind of processor. The self-test runs a small network in every precision, which
-//! takes about a millisecond. A level that fails is not used, and `CpuEngine::describe` reports it.
+//! The kernels were not tested on every kind of processor. The self-test runs a small network in every precision,
+//! which takes about a millisecond. A level that fails is not used, and `CpuEngine::describe` reports it.
 
 use std::sync::OnceLock;
 use turnwise_core::vectors::cosine;

@@ -1,9 +1,9 @@
 //! Shares the steps of one batch among threads.
 //!
-//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the step
-//! before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8 got slower.
-//! Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is done. The leader
-//! computes the parts that no helper has taken, so it never waits for a helper that did not start.
+//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the
+//! step before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8
+//! got slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is
+//! done. The leader computes the parts that no helper has taken, so it never waits for a helper that did not start.
 
 use std::{
     cell::UnsafeCell,
@@ -15,8 +15,8 @@ use std::{
 /// Minimum number of multiplications in a part: about 5 microseconds.
 const MIN_PART: usize = 1 << 18;
 
-/// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on the
-/// memory bandwidth.
+/// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on
+/// the memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
 /// Number of polls after which a waiting thread yields the processor.
@@ -39,7 +39,8 @@ struct Step {
     call: unsafe fn(*const (), u32),
 }
 
-/// State of the current step: its number (which makes tickets unique), the number of its parts, and the next free part.
+/// State of the current step: its number (which makes tickets unique), the number of its parts, and the next free
+/// part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     step: u32,
@@ -87,14 +88,14 @@ impl Team {
         })
     }
 
-    /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token in the
-    /// largest step. That step should have a few parts for each thread.
-    pub fn worth(threads: usize, tokens: usize, multiplications: usize) -> usize {
+    /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token
+    /// in the largest step. That step should have a few parts for each thread.
+    pub fn useful_threads(threads: usize, tokens: usize, multiplications: usize) -> usize {
         threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * MIN_PART)).max(1)
     }
 
-    /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications for
-    /// each of `rows` rows.
+    /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications
+    /// for each of `rows` rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
             return 1;
@@ -305,8 +306,8 @@ mod tests {
         });
         assert_eq!(Team::with(1, |team| team.parts(100, 1000, MIN_PART)), 1);
         // A query of fifteen tokens on the default model.
-        assert_eq!([2, 4, 64].map(|threads| Team::worth(threads, 15, 384 * 1536)), [2, 4, 8]);
-        assert_eq!(Team::worth(64, 400, 384 * 1536), 64);
-        assert_eq!(Team::worth(2, 3, 100), 1);
+        assert_eq!([2, 4, 64].map(|threads| Team::useful_threads(threads, 15, 384 * 1536)), [2, 4, 8]);
+        assert_eq!(Team::useful_threads(64, 400, 384 * 1536), 64);
+        assert_eq!(Team::useful_threads(2, 3, 100), 1);
     }
 }

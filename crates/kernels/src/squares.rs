@@ -18,8 +18,8 @@ const BLOCK: usize = 2 * SIDE;
 /// Bytes of the left side per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Number of rows that are multiplied with a panel before the next panel. Meanwhile the next panel is prefetched: with
-/// this many rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
+/// Number of rows that are multiplied with a panel before the next panel. Meanwhile the next panel is prefetched:
+/// with this many rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
@@ -66,8 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts continue
-    /// them.
+    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts
+    /// continue them.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,
@@ -97,8 +97,8 @@ impl Job<'_> {
                 first: steps.start == 0,
                 ahead: right.wrapping_add(panel_units + ahead),
             };
-            // SAFETY: rows, columns and units are within the bounds that `in_squares` has checked; prefetched addresses
-            // may be invalid.
+            // SAFETY: rows, columns and units are within the bounds that `in_squares` has checked; prefetched
+            // addresses may be invalid.
             unsafe {
                 if rows > SIDE {
                     S::squares::<true>(squared, squares);

@@ -1,5 +1,5 @@
-//! The innermost kernel of a product (micro-kernel): a tile of a few rows times a few vectors of columns. All sums of a
-//! tile stay in registers.
+//! The innermost kernel of a product (micro-kernel): a tile of a few rows times a few vectors of columns. All sums of
+//! a tile stay in registers.
 
 use std::marker::PhantomData;
 
@@ -110,8 +110,8 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kern
     #[inline(always)]
     unsafe fn call(self) {
         for tile in 0..self.count {
-            // SAFETY: the code that creates the kernel guarantees `count · M` rows on the left and in `out`, and a panel
-            // of `steps` steps. Prefetched addresses may be invalid.
+            // SAFETY: the code that creates the kernel guarantees `count · M` rows on the left and in `out`, and a
+            // panel of `steps` steps. Prefetched addresses may be invalid.
             unsafe {
                 for unit in (0..self.next.1).step_by(UNITS_IN_LINE) {
                     S::fetch(self.next.0.wrapping_add(tile * self.next.1 + unit));
@@ -214,8 +214,8 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Applies the function to `W` vectors, starting at vector `from` of all rows. Always inlined, which a closure is not:
-    /// out of line it would be compiled without the processor's features, and every intrinsic would be a call.
+    /// Applies the function to `W` vectors, starting at vector `from` of all rows. Always inlined, which a closure is
+    /// not: out of line it would be compiled without the processor's features, and every intrinsic would be a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;

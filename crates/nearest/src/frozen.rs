@@ -74,7 +74,8 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 }
 
 impl Frozen {
-    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`Frozen::verify`] checks the rest.
+    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`Frozen::verify`] checks the
+    /// rest.
     pub fn open(path: &Path) -> Result<Self> {
         let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
         let file = File::open(path).map_err(io("open"))?;

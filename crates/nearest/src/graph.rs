@@ -3,8 +3,8 @@
 /// Marks an unused entry at the end of a neighbor list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// HNSW graph over nodes 0, 1, …. Nodes are sorted by level, the highest first, so the nodes of a level are always the
-/// first ones.
+/// HNSW graph over nodes 0, 1, …. Nodes are sorted by level, the highest first, so the nodes of a level are always
+/// the first ones.
 pub(crate) struct Graph {
     /// The builder's number (row of codes) of each node.
     pub(crate) points: Vec<u32>,
@@ -45,8 +45,8 @@ impl Graph {
         self.points.len()
     }
 
-    /// Builds the graph from the levels and neighbors of all points. A list keeps at most `m` neighbors, or `2 · m` on
-    /// level 0.
+    /// Builds the graph from the levels and neighbors of all points. A list keeps at most `m` neighbors, or `2 · m`
+    /// on level 0.
     pub(crate) fn assemble(built: &[Built], m: usize) -> Self {
         let mut points: Vec<u32> = (0..built.len() as u32).collect();
         // The sort is stable: points of the same level keep their order.

@@ -4,9 +4,9 @@
 //! point. [`freeze`] builds an HNSW graph over the points and writes it to a file. The builder is hnsw_rs
 //! ([`Builder::HnswRs`]) or our own ([`Builder::Native`]). Both compare vectors by 8-bit codes.
 //!
-//! The file is read-only and memory-mapped, so any number of processes can share it ([`Frozen`]). It contains quantized
-//! vectors for the beam search, neighbor lists of fixed length, and the original vectors. A search scores the best
-//! candidates exactly, with the original vectors.
+//! The file is read-only and memory-mapped, so any number of processes can share it ([`Frozen`]). It contains
+//! quantized vectors for the beam search, neighbor lists of fixed length, and the original vectors. A search scores
+//! the best candidates exactly, with the original vectors.
 //!
 //! This is a separate crate so that development builds can optimize it fully, like the kernels.
 

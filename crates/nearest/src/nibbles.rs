@@ -1,8 +1,8 @@
 //! 4-bit quantization (nibbles): approximate products that read half as much memory as 8-bit codes.
 //!
-//! The speed of a beam search is limited by the memory. It needs only an approximate order of the candidates, because the
-//! best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of vectors, the graph uses 8-bit
-//! codes instead.
+//! The speed of a beam search is limited by the memory. It needs only an approximate order of the candidates, because
+//! the best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of vectors, the graph
+//! uses 8-bit codes instead.
 
 use rayon::prelude::*;
 
@@ -29,7 +29,8 @@ const AMONG: usize = 20;
 const TRIES: usize = 128;
 /// Maximum number of vectors in the accuracy test.
 const SAMPLE: usize = 4096;
-/// Bytes per block of numbers. The first half of the numbers is in the lower halves of the bytes, the rest in the upper.
+/// Bytes per block of numbers. The first half of the numbers is in the lower halves of the bytes, the rest in the
+/// upper.
 const HALF: usize = CODE_STEP / 2;
 
 /// Returns the number of bytes in a row of nibbles.
@@ -44,8 +45,8 @@ pub(crate) struct Nibbles {
 }
 
 impl Nibbles {
-    /// Quantizes the points if nibbles are accurate enough, which is tested with a sample. Returns `None` if they are not,
-    /// or if the metric is L2: nibbles support only products.
+    /// Quantizes the points if nibbles are accurate enough, which is tested with a sample. Returns `None` if they are
+    /// not, or if the metric is L2: nibbles support only products.
     pub(crate) fn fine_enough(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);

@@ -19,8 +19,8 @@ pub enum Originals {
 
 /// Vectors for a graph. Equal vectors become one point, which may have many rows.
 ///
-/// All vectors have the same number of dimensions, and their numbers are finite. The vectors are borrowed, and they are
-/// normalized each time they are used. So a memory-mapped file needs no copy in memory.
+/// All vectors have the same number of dimensions, and their numbers are finite. The vectors are borrowed, and they
+/// are normalized each time they are used. So a memory-mapped file needs no copy in memory.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
@@ -58,8 +58,8 @@ impl<'a> Points<'a> {
 
     /// Adds the vector of a row.
     ///
-    /// Returns `false` if the vector is left out, because the metric is the cosine and the vector is zero. Returns an error
-    /// if the number of dimensions is wrong or a number is not finite.
+    /// Returns `false` if the vector is left out, because the metric is the cosine and the vector is zero. Returns an
+    /// error if the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepared(self.metric, self.dim, vector, &mut new);
@@ -118,8 +118,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// Returns the rows of the points, with the points in the given order. The first list has the start of each point's
-    /// rows, and the end of the last; the second list has all rows.
+    /// Returns the rows of the points, with the points in the given order. The first list has the start of each
+    /// point's rows, and the end of the last; the second list has all rows.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -142,8 +142,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Checks a vector, and writes it to `out`, normalized if the metric is the cosine. Returns `false` for a zero vector if
-/// the metric is the cosine.
+/// Checks a vector, and writes it to `out`, normalized if the metric is the cosine. Returns `false` for a zero vector
+/// if the metric is the cosine.
 pub(crate) fn prepared(
     metric: Metric,
     dim: usize,

@@ -4,8 +4,8 @@ use crate::distances::{Dispatch, Distances, Task};
 
 /// Computes the inner product of each row of `a` with each row of `b`.
 ///
-/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is cleared and receives the products, those
-/// of the first row of `a` first. A product depends only on its two rows.
+/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is cleared and receives the products,
+/// those of the first row of `a` first. A product depends only on its two rows.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {

@@ -9,8 +9,8 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores the
-/// progress.
+/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores
+/// the progress.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called from time to time.
     fn stop(&self) -> bool;

@@ -6,7 +6,8 @@ use crate::{aligned::Aligned, distances::CODE_STEP};
 
 /// Largest code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
-/// Fraction of all numbers within the range of the codes. The others are clipped, which makes the codes of the rest finer.
+/// Fraction of all numbers within the range of the codes. The others are clipped, which makes the codes of the rest
+/// finer.
 const WITHIN: f64 = 0.9998;
 /// Maximum number of numbers from which the range is determined.
 const SAMPLE: usize = 2_000_000;
@@ -35,8 +36,8 @@ impl Quantizer {
         out.resize(stride(vector.len()), 0);
     }
 
-    /// Returns the code of a number. It is rounded like `f32::round`, but without a function call: a little less than ½ is
-    /// added, and the fraction is cut off.
+    /// Returns the code of a number. It is rounded like `f32::round`, but without a function call: a little less than
+    /// ½ is added, and the fraction is cut off.
     #[inline]
     pub(crate) fn code(self, value: f32) -> i8 {
         const HALF: f32 = 0.5f32.next_down();
@@ -71,7 +72,8 @@ pub(crate) fn spread(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32>
     (0..count).step_by(step).map(number).collect()
 }
 
-/// Returns the absolute value that the fraction `within` of the numbers does not exceed. Returns 0 if all numbers are 0.
+/// Returns the absolute value that the fraction `within` of the numbers does not exceed. Returns 0 if all numbers are
+/// 0.
 pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if numbers.is_empty() {
         return 0.0;
@@ -83,7 +85,8 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the numbers in a row of codes, for [`Distances::code_dot`](crate::distances::Distances).
+/// Returns 128 times the sum of the numbers in a row of codes, for
+/// [`Distances::code_dot`](crate::distances::Distances).
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }

@@ -16,10 +16,11 @@ use crate::{
 
 /// Maximum number of nodes that are always scanned exactly.
 const EXACT_SCAN: usize = 256;
-/// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured with
-/// `benchmarks/nearest.rs --scan`.
+/// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
+/// with `benchmarks/nearest.rs --scan`.
 const SKIMMED_PER_CANDIDATE: usize = 32;
-/// Minimum number of candidates to score exactly for each requested hit, because the quantized distances are approximate.
+/// Minimum number of candidates to score exactly for each requested hit, because the quantized distances are
+/// approximate.
 const SCORED_PER_HIT: usize = 2;
 
 /// Parameters of a search.
@@ -130,8 +131,8 @@ pub struct Scratch {
 impl Frozen {
     /// Searches the nodes nearest to a query and writes them to `out`, the best first.
     ///
-    /// If the metric is the cosine, a zero vector finds nothing. Returns an error if the query is not a valid vector for
-    /// this graph, or if the filter belongs to a different graph.
+    /// If the metric is the cosine, a zero vector finds nothing. Returns an error if the query is not a valid vector
+    /// for this graph, or if the filter belongs to a different graph.
     pub fn search(&self, query: &[f32], ask: &Ask, scratch: &mut Scratch, out: &mut Vec<Hit>) -> Result<()> {
         out.clear();
         let usable = prepared(self.header.metric, self.header.dim, query, &mut scratch.query)

@@ -26,7 +26,8 @@ impl<N: Near> Task for Skim<'_, N> {
         let Skim { near, nodes, allowed, keep, candidates } = self;
         candidates.clear();
         let mut best = Best { candidates, keep, worst: f32::INFINITY };
-        // Loops instead of closures: a closure is compiled without the processor's features, so its intrinsics are calls.
+        // Loops instead of closures: a closure is compiled without the processor's features, so its intrinsics are
+        // calls.
         match allowed {
             None => {
                 for node in 0..nodes as u32 {

@@ -117,7 +117,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Greedy search on one level: moves to the nearest neighbor until no neighbor is nearer. `nodes` is the number of nodes.
+/// Greedy search on one level: moves to the nearest neighbor until no neighbor is nearer. `nodes` is the number of
+/// nodes.
 ///
 /// # Safety
 ///
@@ -151,8 +152,8 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Beam search on one level: repeatedly visits the neighbors of the nearest unprocessed candidate, until all candidates are
-/// processed. Afterwards `candidates` holds the nearest `ef` visited nodes, the nearest first.
+/// Beam search on one level: repeatedly visits the neighbors of the nearest unprocessed candidate, until all
+/// candidates are processed. Afterwards `candidates` holds the nearest `ef` visited nodes, the nearest first.
 ///
 /// # Safety
 ///

@@ -87,7 +87,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Computes some tiles of a product in f32. The last argument is the number of tiles, and the rows and vectors of each.
+/// Computes some tiles of a product in f32. The last argument is the number of tiles, and the rows and vectors of
+/// each.
 unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
@@ -160,7 +161,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that replaces scores with their exponentials. The factor that makes the sum of a row 1 is written to `factors`.
+/// Kernel that replaces scores with their exponentials. The factor that makes the sum of a row 1 is written to
+/// `factors`.
 struct Softmax<'a> {
     scores: *mut f32,
     n: usize,

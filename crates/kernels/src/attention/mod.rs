@@ -46,12 +46,12 @@ pub(super) struct HeadWorkspace {
     factors: Vec<f32>,
 }
 
-/// Number of rows after the last one that must be readable. Keys are transposed in whole blocks; the extra rows are read
-/// but not used.
+/// Number of rows after the last one that must be readable. Keys are transposed in whole blocks; the extra rows are
+/// read but not used.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Computes attention among `tokens` and writes the results of all heads to the rows of `context`. The rows of `projected`
-/// hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more rows must follow.
+/// Computes attention among `tokens` and writes the results of all heads to the rows of `context`. The rows of
+/// `projected` hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more rows must follow.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! Attention in bf16 with AMX tiles (called squares here).
 //!
-//! Scores are the product of queries and keys; contexts are the product of attention weights and values. So queries and
-//! weights have the memory layout of the left side of a product, and keys and values that of the right side (see
+//! Scores are the product of queries and keys; contexts are the product of attention weights and values. So queries
+//! and weights have the memory layout of the left side of a product, and keys and values that of the right side (see
 //! [`Squares`]). The softmax converts scores to weights.
 
 use std::ops::Range;
@@ -46,8 +46,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     factors.resize(BLOCK, 0.0);
     let (queries, keys, values) = (queries.of_mut::<u32>(), keys.of_mut::<u32>(), values.of_mut::<u32>());
     let (scores, weights) = (scores.of_mut::<f32>(), weights.of_mut::<u32>());
-    // SAFETY: the caller guarantees the features. `attend` has checked that `projected` and `context` contain `tokens`.
-    // The buffers have just been reserved.
+    // SAFETY: the caller guarantees the features. `attend` has checked that `projected` and `context` contain
+    // `tokens`. The buffers have just been reserved.
     unsafe {
         S::begin_squares();
         for head in which {
@@ -114,12 +114,13 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Kernel that packs queries as the left side of a product, and transposed keys and pairs of value rows as right sides.
+/// Kernel that packs queries as the left side of a product, and transposed keys and pairs of value rows as right
+/// sides.
 ///
-/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of keys and the rows of
-/// queries after the last one are not used. The padding of a head's width is always zero, because all heads have the same
-/// width. Values after the last one are multiplied by weights of zero. They are set to zero, because the product with a
-/// NaN or an infinity would not be zero.
+/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of keys and the
+/// rows of queries after the last one are not used. The padding of a head's width is always zero, because all heads
+/// have the same width. Values after the last one are multiplied by weights of zero. They are set to zero, because
+/// the product with a NaN or an infinity would not be zero.
 struct Arrange {
     projected: *const f32,
     stride: usize,
@@ -177,8 +178,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that makes the sum of a row
-/// 1 is written to `factors`.
+/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that makes the sum of
+/// a row 1 is written to `factors`.
 struct Softmax<'a> {
     scores: *const f32,
     weights: *mut u32,
@@ -206,8 +207,8 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
 }
 
 impl Softmax<'_> {
-    /// Processes `W / 2` rows, with two vectors of each row per block. Several rows at a time hide the latency. Always
-    /// inlined, so that it is compiled with the processor's features.
+    /// Processes `W / 2` rows, with two vectors of each row per block. Several rows at a time hide the latency.
+    /// Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
     unsafe fn some<S: Simd, const W: usize>(&mut self, row: usize) {
         let blocks = self.n.div_ceil(BLOCK);

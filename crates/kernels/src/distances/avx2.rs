@@ -8,8 +8,8 @@ use super::Distances;
 pub(super) struct Avx2;
 
 impl Distances for Avx2 {
-    /// The instruction multiplies unsigned by signed bytes and sums pairs of products in 16 bits. Here the sign of one
-    /// code is moved to the other. Then both are at most 127, and no pair overflows.
+    /// The instruction multiplies unsigned by signed bytes and sums pairs of products in 16 bits. Here the sign of
+    /// one code is moved to the other. Then both are at most 127, and no pair overflows.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -61,7 +61,8 @@ impl Distances for Avx2 {
         }
     }
 
-    /// Contains no closures: a closure is compiled without the processor's features, and its intrinsics would be calls.
+    /// Contains no closures: a closure is compiled without the processor's features, and its intrinsics would be
+    /// calls.
     #[inline(always)]
     unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller.

@@ -8,8 +8,8 @@ use super::Distances;
 pub(super) struct Avx512;
 
 impl Distances for Avx512 {
-    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes, with their bias, and the
-    /// contribution of the bias is subtracted at the end.
+    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes, with their bias,
+    /// and the contribution of the bias is subtracted at the end.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.

@@ -1,8 +1,8 @@
 //! Vector operations of nearest-neighbor search: dot products of 8-bit and 4-bit codes, and dot products and squared
 //! distances of floats. Like the encoder's kernels, they are compiled for each [`SimdLevel`] and chosen at run time.
 //!
-//! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row of
-//! codes is padded to a multiple of 64 with the byte 128, which does not change a product.
+//! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row
+//! of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -25,13 +25,13 @@ pub const CODE_STEP: usize = 64;
 /// instructions.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the numbers in `other` (codes minus 128).
-    /// `length` is a multiple of 64.
+    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the numbers in `other` (codes minus
+    /// 128). `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
-    /// Returns the dot product of nibbles with signed numbers from −127 to 127. Each block of 64 numbers belongs to 32
-    /// bytes: the first 32 numbers to their lower halves, the others to their upper halves. `length` is the number of
-    /// nibbles, a multiple of 64.
+    /// Returns the dot product of nibbles with signed numbers from −127 to 127. Each block of 64 numbers belongs to
+    /// 32 bytes: the first 32 numbers to their lower halves, the others to their upper halves. `length` is the number
+    /// of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
     /// Returns the dot product of two vectors, or their squared distance with `APART`. Any length is allowed.
@@ -40,8 +40,8 @@ pub trait Distances: Copy + Send + Sync {
     /// Prefetches the cache line of an address.
     fn prefetch(address: *const u8);
 
-    /// Prefetches all cache lines of a block of memory. (With `step_by`, this small loop took a tenth of the time of a
-    /// search.)
+    /// Prefetches all cache lines of a block of memory. (With `step_by`, this small loop took a tenth of the time of
+    /// a search.)
     #[inline(always)]
     fn prefetch_all(start: *const u8, bytes: usize) {
         let mut at = 0;

@@ -1,7 +1,7 @@
 //! AMX: products of tiles (called squares in this crate) of 16 rows of 64 bytes, in tile registers.
 //!
-//! The intrinsics for the tile registers are unstable in Rust. So each product of squares is one block of inline assembly,
-//! from zeroing the sums to writing them to memory.
+//! The intrinsics for the tile registers are unstable in Rust. So each product of squares is one block of inline
+//! assembly, from zeroing the sums to writing them to memory.
 
 use std::{arch::asm, sync::OnceLock};
 
@@ -78,8 +78,8 @@ pub(super) unsafe fn end() {
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// Multiplies one square of rows (two with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums, 4 and 5 the
-/// rows, 6 and 7 the columns.
+/// Multiplies one square of rows (two with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums, 4 and 5
+/// the rows, 6 and 7 the columns.
 ///
 /// # Safety
 ///

@@ -26,9 +26,9 @@ unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
     unsafe { kernel.call() }
 }
 
-// The compiler may reorder integer sums: it sums the products of several steps first and loads ahead. Then it runs out of
-// registers. In the order in which the kernels are written, everything fits. The assembly blocks below keep this order:
-// they are not `pure`, and the compiler does not reorder such blocks.
+// The compiler may reorder integer sums: it sums the products of several steps first and loads ahead. Then it runs
+// out of registers. In the order in which the kernels are written, everything fits. The assembly blocks below keep
+// this order: they are not `pure`, and the compiler does not reorder such blocks.
 
 macro_rules! instruction {
     ($(fn $name:ident: $instruction:literal;)*) => { $(

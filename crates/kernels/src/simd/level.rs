@@ -93,9 +93,9 @@ impl SimdLevel {
         }
     }
 
-    /// Returns whether products in bf16 are faster than in f32. On Intel processors without AMX they took one and a half
-    /// times as long as f32, because their vectors multiply no more numbers at a time. On AMD processors they took half as
-    /// long.
+    /// Returns whether products in bf16 are faster than in f32. On Intel processors without AMX they took one and a
+    /// half times as long as f32, because their vectors multiply no more numbers at a time. On AMD processors they
+    /// took half as long.
     pub(in super::super) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]

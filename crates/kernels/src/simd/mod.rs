@@ -1,8 +1,9 @@
 //! SIMD abstraction: the vector operations that the kernels need.
 //!
-//! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers of
-//! intrinsics. So implementations can differ only in these lines, which makes errors easy to find. A kernel implements
-//! [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's features.
+//! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers
+//! of intrinsics. So implementations can differ only in these lines, which makes errors easy to find. A kernel
+//! implements [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's
+//! features.
 //!
 //! AMX tiles are called squares in this crate, because "tile" means the block of a product that is kept in vector
 //! registers (see `tile`).
@@ -18,8 +19,8 @@ pub(super) mod portable;
 
 pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 
-/// Calls a generic function with the [`Simd`] type of a level. Levels of other architectures map to the portable type:
-/// they are never available, so they are never chosen.
+/// Calls a generic function with the [`Simd`] type of a level. Levels of other architectures map to the portable
+/// type: they are never available, so they are never chosen.
 macro_rules! at_level {
     ($level:expr, $f:ident :: <_> ($($arg:expr),* $(,)?)) => {{
         use $crate::simd::{SimdLevel, portable::Portable};
@@ -75,8 +76,8 @@ pub(super) enum Squared {
     /// Four bytes per unit, unsigned on the left and signed on the right; the sums are 32-bit integers.
     Bytes,
     /// Floats as a sum of three numbers in bf16: the number rounded, the rounded remainder, and the rest. Each of the
-    /// three has its own square (a plane), with two numbers per unit. Of the nine products of planes, the six that affect
-    /// an f32 result are summed.
+    /// three has its own square (a plane), with two numbers per unit. Of the nine products of planes, the six that
+    /// affect an f32 result are summed.
     Thirds,
 }
 
@@ -98,7 +99,8 @@ impl Squared {
     }
 }
 
-/// Operands of a product of squares: one or two squares of rows times two squares of columns, summed over several steps.
+/// Operands of a product of squares: one or two squares of rows times two squares of columns, summed over several
+/// steps.
 pub(super) struct Squares {
     /// Squares of the first 16 rows, one step after the other.
     pub left: *const u32,
@@ -123,8 +125,8 @@ pub(super) const LINES_AHEAD: usize = 4;
 ///
 /// # Safety
 ///
-/// All functions except `enter` may be called only from a kernel, on a processor with the features. Pointers must be valid
-/// for one vector (`LANES` numbers); they need not be aligned.
+/// All functions except `enter` may be called only from a kernel, on a processor with the features. Pointers must be
+/// valid for one vector (`LANES` numbers); they need not be aligned.
 #[allow(clippy::missing_safety_doc)]
 pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// The same vectors with the fewest features. Kernels that need no more use it, to reduce the compiled code.
@@ -148,8 +150,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     const BYTE_ROWS: usize;
     /// Largest byte code of an activation.
     const BYTE_MAX: f32;
-    /// Number of products of groups of four bytes that are summed in 16 bits before they are widened. 1 if the sums have
-    /// 32 bits from the start.
+    /// Number of products of groups of four bytes that are summed in 16 bits before they are widened. 1 if the sums
+    /// have 32 bits from the start.
     const BYTE_CHAIN: usize;
     /// Whether pairs of bf16 are multiplied directly. Otherwise they are widened to f32 first.
     const BF16: bool;
@@ -160,7 +162,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn begin_squares();
     /// Releases the resources that squares use.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called from outside of a kernel.
+    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called from outside of a
+    /// kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
@@ -229,8 +232,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Adds `products` to `sum`, unless `begin_shorts` has done it.
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
-    /// Starts a chain with the dot product of the four unsigned bytes of each lane of `a` and the four signed bytes of
-    /// `b`. The chain starts from `sum` if products need no widening.
+    /// Starts a chain with the dot product of the four unsigned bytes of each lane of `a` and the four signed bytes
+    /// of `b`. The chain starts from `sum` if products need no widening.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
     /// Adds such a dot product to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;

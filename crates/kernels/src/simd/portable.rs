@@ -2,8 +2,8 @@
 
 use super::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
 
-/// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates AMX
-/// tiles (squares).
+/// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates
+/// AMX tiles (squares).
 #[derive(Clone, Copy)]
 pub(in super::super) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
@@ -171,7 +171,8 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn round(a: Self::F32) -> Self::F32 {
-        // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for this.
+        // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for
+        // this.
         map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
     }
     #[inline(always)]

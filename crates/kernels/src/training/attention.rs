@@ -227,7 +227,7 @@ impl Attended<'_> {
 
     /// Writes the query gradients of `T` tokens, and adds to the gradients of all keys and values.
     #[inline(always)]
-    fn back<const T: usize>(
+    fn backward_group<const T: usize>(
         &self,
         (first, head): (usize, usize),
         gradient: &[f32],
@@ -322,10 +322,22 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
                 back.grad_values.fill(0.0);
                 let whole = tokens / GROUP * GROUP;
                 for first in (0..whole).step_by(GROUP) {
-                    of.back::<GROUP>((first, head), gradient, &mut workspace, &mut back, grad_projected);
+                    of.backward_group::<GROUP>(
+                        (first, head),
+                        gradient,
+                        &mut workspace,
+                        &mut back,
+                        grad_projected,
+                    );
                 }
                 for first in whole..tokens {
-                    of.back::<1>((first, head), gradient, &mut workspace, &mut back, grad_projected);
+                    of.backward_group::<1>(
+                        (first, head),
+                        gradient,
+                        &mut workspace,
+                        &mut back,
+                        grad_projected,
+                    );
                 }
                 for token in 0..tokens {
                     for (part, from) in [(1, &back.grad_keys), (2, &back.grad_values)] {

@@ -1,6 +1,8 @@
-//! Dropout that depends only on a key and an index, so that the backward pass repeats the decisions of the forward pass.
+//! Dropout that depends only on a key and an index, so that the backward pass repeats the decisions of the forward
+//! pass.
 
-/// Dropout: sets numbers to 0 with a given probability, and scales the others so that the expected value stays the same.
+/// Dropout: sets numbers to 0 with a given probability, and scales the others so that the expected value stays the
+/// same.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     key: [u32; 2],
@@ -10,8 +12,8 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Creates dropout with a probability from 0 to less than 1 (larger ones are limited to 0.999). Different keys drop
-    /// different numbers.
+    /// Creates dropout with a probability from 0 to less than 1 (larger ones are limited to 0.999). Different keys
+    /// drop different numbers.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {

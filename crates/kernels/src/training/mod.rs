@@ -1,8 +1,8 @@
 //! Operations of training, except matrix products: attention, activation, layer norm and AdamW, forward and backward.
 //!
-//! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes, and
-//! products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on how rows
-//! are distributed among threads.
+//! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes,
+//! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
+//! how rows are distributed among threads.
 
 mod adamw;
 mod attention;

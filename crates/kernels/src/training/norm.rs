@@ -16,8 +16,8 @@ pub struct AddNorm<'a> {
 }
 
 impl AddNorm<'_> {
-    /// Writes `x + dropout(y)` to `row`, and returns its mean and the inverse of its standard deviation. `place` is the
-    /// index of the row's first number.
+    /// Writes `x + dropout(y)` to `row`, and returns its mean and the inverse of its standard deviation. `place` is
+    /// the index of the row's first number.
     #[inline(always)]
     fn statistics(&self, place: u32, x: &[f32], y: &[f32], row: &mut [f32]) -> (f32, f32) {
         let width = row.len();

@@ -68,8 +68,8 @@ impl Codes {
     }
 }
 
-/// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product minus
-/// their product, which is never negative.
+/// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product
+/// minus their product, which is never negative.
 pub(super) struct Apart<'a> {
     pub(super) a: &'a [u8],
     /// Bias of `a`.

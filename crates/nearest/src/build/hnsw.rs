@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parameters are
-//! checked before. It receives rows of codes and our own distance, so NaN and negative distances cannot occur.
+//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parameters
+//! are checked before. It receives rows of codes and our own distance, so NaN and negative distances cannot occur.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -22,9 +22,9 @@ const LEVELS: usize = 16;
 
 /// Builds the graph. The points are inserted in the order `near`, which places near points one after the other.
 ///
-/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In random order, a third
-/// of the time was spent waiting for memory. In this order, most neighbors of a point are in the cache, and close together
-/// in memory because they were allocated one after the other.
+/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In random order, a
+/// third of the time was spent waiting for memory. In this order, most neighbors of a point are in the cache, and
+/// close together in memory because they were allocated one after the other.
 pub(super) fn build(
     codes: &Codes,
     near: &[u32],

@@ -1,8 +1,9 @@
 //! Our own HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in the
-//! graph. All nodes of a batch search their neighbors in parallel, in the graph before the batch. Then the neighbor lists
-//! of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does not matter.
+//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in
+//! the graph. All nodes of a batch search their neighbors in parallel, in the graph before the batch. Then the
+//! neighbor lists of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does
+//! not matter.
 
 use rayon::prelude::*;
 
@@ -20,8 +21,8 @@ const BATCH_DIVISOR: usize = 50;
 /// Maximum number of nodes in a batch.
 const MAX_BATCH: usize = 4_000;
 
-/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). If there are nibbles, they are used to
-/// find the candidates of a new node; the neighbors are chosen by codes.
+/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). If there are nibbles, they are used
+/// to find the candidates of a new node; the neighbors are chosen by codes.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
@@ -124,8 +125,8 @@ impl Growing<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors in different directions. A candidate is chosen if it is nearer to the node than to
-    /// all neighbors chosen before. The candidates are sorted, the nearest first.
+    /// Chooses at most `most` neighbors in different directions. A candidate is chosen if it is nearer to the node
+    /// than to all neighbors chosen before. The candidates are sorted, the nearest first.
     ///
     /// Distances do not include the squared norm of the vector they start from. `own` is the norm of the node.
     #[inline(always)]
@@ -184,7 +185,8 @@ impl Task for Find<'_> {
 }
 
 impl Growing<'_> {
-    /// Finds the neighbors of a node. `walked` gives the distances of the beam search; `near` gives those for the choice.
+    /// Finds the neighbors of a node. `walked` gives the distances of the beam search; `near` gives those for the
+    /// choice.
     #[inline(always)]
     fn find<S: Distances>(
         &self,

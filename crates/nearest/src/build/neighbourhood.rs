@@ -11,8 +11,8 @@ const PARALLEL: usize = 4096;
 
 /// Returns the rows of codes in an order that places near rows together.
 ///
-/// The rows are split recursively into halves: two distant rows are chosen as poles, and each row goes to the nearer one.
-/// The order does not depend on the number of threads.
+/// The rows are split recursively into halves: two distant rows are chosen as poles, and each row goes to the nearer
+/// one. The order does not depend on the number of threads.
 pub(super) fn order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);

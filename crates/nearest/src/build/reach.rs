@@ -5,14 +5,15 @@ use crate::{
     graph::{Graph, NONE},
 };
 
-/// Links the nodes that cannot be reached from node 0 on level 0. Each is added to the list of the nearest reachable node
-/// that has a free entry, or an entry that can be replaced because its neighbor is also reachable on another path.
+/// Links the nodes that cannot be reached from node 0 on level 0. Each is added to the list of the nearest reachable
+/// node that has a free entry, or an entry that can be replaced because its neighbor is also reachable on another
+/// path.
 pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
     let n = graph.len();
     if n == 0 {
         return;
     }
-    let mut walk = Walk {
+    let mut walk = Traversal {
         reached: vec![false; n],
         needed: vec![false; graph.levels[0].flat.len()],
         waiting: Vec::new(),
@@ -41,7 +42,7 @@ pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
 /// Returns the number of nodes that can be reached from node 0 on level 0.
 #[cfg(test)]
 pub(crate) fn reachable(graph: &Graph) -> usize {
-    let mut walk = Walk {
+    let mut walk = Traversal {
         reached: vec![false; graph.len()],
         needed: vec![false; graph.levels[0].flat.len()],
         waiting: Vec::new(),
@@ -51,14 +52,14 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
 }
 
 /// Graph traversal.
-struct Walk {
+struct Traversal {
     reached: Vec<bool>,
     /// Entries by which a node was reached first. They form a spanning tree and must not be replaced.
     needed: Vec<bool>,
     waiting: Vec<u32>,
 }
 
-impl Walk {
+impl Traversal {
     /// Marks all nodes that can be reached from a node.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
@@ -76,7 +77,8 @@ impl Walk {
         }
     }
 
-    /// Returns the entry of a node's list for another neighbor: the first free one, else the last one that is not needed.
+    /// Returns the entry of a node's list for another neighbor: the first free one, else the last one that is not
+    /// needed.
     fn entry(&self, graph: &Graph, node: u32) -> Option<usize> {
         let links = &graph.levels[0];
         let places = node as usize * links.width..(node as usize + 1) * links.width;

@@ -14,8 +14,8 @@
 //!         checks     CRC-32 of each block of 64 KiB, from the end of the header to the start of this section
 //! ```
 //!
-//! All numbers are little-endian. Nodes are sorted by level, the highest first. So the nodes of a level are always the first
-//! ones, and a search starts at node 0.
+//! All numbers are little-endian. Nodes are sorted by level, the highest first. So the nodes of a level are always
+//! the first ones, and a search starts at node 0.
 
 mod header;
 mod write;

@@ -18,7 +18,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) made: &'a Made,
 }
 
-/// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the checksums.
+/// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
+/// checksums.
 pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
     let mut summed = Summed { out: &mut *out, sums: Sums::default() };
