@@ -35,7 +35,7 @@ impl Links {
 }
 
 /// A point's level, and its neighbors (as points) on each level.
-pub(crate) struct Built {
+pub(crate) struct BuiltNode {
     pub(crate) level: usize,
     pub(crate) neighbors: Vec<Vec<u32>>,
 }
@@ -47,7 +47,7 @@ impl Graph {
 
     /// Builds the graph from the levels and neighbors of all points. A list keeps at most `m` neighbors, or `2 · m`
     /// on level 0.
-    pub(crate) fn assemble(built: &[Built], m: usize) -> Self {
+    pub(crate) fn assemble(built: &[BuiltNode], m: usize) -> Self {
         let mut points: Vec<u32> = (0..built.len() as u32).collect();
         // The sort is stable: points of the same level keep their order.
         points.sort_by_key(|p| std::cmp::Reverse(built[*p as usize].level));

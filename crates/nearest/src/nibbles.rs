@@ -14,7 +14,7 @@ use crate::{
     products::products,
     quantizer::{Quantizer, range, spread, stride},
     skim::Skim,
-    walk::Near,
+    walk::NodeDistance,
 };
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.
@@ -118,7 +118,7 @@ impl Sample {
             products(query, &self.vectors, self.dim, &mut exact);
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
-            let near = Rough::new(nibbles.bytes(), &signed);
+            let near = NibbleDistances::new(nibbles.bytes(), &signed);
             // One more, as each is nearest to itself.
             let (keep, mut among) = (AMONG + 1, Vec::new());
             let skim = Skim { near, nodes: count, allowed: None, keep, candidates: &mut among };
@@ -143,22 +143,22 @@ fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
 
 /// Approximate distances by nibbles.
 #[derive(Clone, Copy)]
-pub(crate) struct Rough<'a> {
+pub(crate) struct NibbleDistances<'a> {
     pub(crate) nibbles: &'a [u8],
     pub(crate) signed: &'a [i8],
     /// 15 times the sum of `signed`.
     pub(crate) bias: i32,
 }
 
-impl<'a> Rough<'a> {
+impl<'a> NibbleDistances<'a> {
     pub(crate) fn new(nibbles: &'a [u8], signed: &'a [i8]) -> Self {
-        Rough { nibbles, signed, bias: 15 * signed.iter().map(|s| i32::from(*s)).sum::<i32>() }
+        NibbleDistances { nibbles, signed, bias: 15 * signed.iter().map(|s| i32::from(*s)).sum::<i32>() }
     }
 }
 
-impl Near for Rough<'_> {
+impl NodeDistance for NibbleDistances<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32 {
         let bytes = self.signed.len() / 2;
         // SAFETY: each node has a row of nibbles.
         let dot = unsafe {

@@ -25,7 +25,7 @@ const QUERIES_PER_SCAN: usize = 16;
 /// Measures recall against an exact scan.
 ///
 /// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit.
-/// `progress` receives progress and can cancel the measurement.
+/// `progress` is notified and can cancel the measurement.
 pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, progress: &dyn Progress) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);

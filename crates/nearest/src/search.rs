@@ -7,11 +7,11 @@ use crate::{
     distances::{Distances, Task},
     exact::{self, Scan},
     frozen::{Frozen, Walked},
-    nibbles::Rough,
+    nibbles::NibbleDistances,
     points::prepared,
     quantizer::{Quantizer, bias},
     skim::Skim,
-    walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
+    walk::{Candidate, CodeDistances, DONE, Marks, NodeDistance, descend, walk},
 };
 
 /// Maximum number of nodes that are always scanned exactly.
@@ -178,14 +178,16 @@ impl Frozen {
         let mut signed = std::mem::take(&mut scratch.signed);
         quantizer.signed(&scratch.query, &mut signed);
         match self.walked() {
-            Walked::Nibbles(nibbles) => self.candidates(Rough::new(nibbles, &signed), find, scratch),
+            Walked::Nibbles(nibbles) => {
+                self.candidates(NibbleDistances::new(nibbles, &signed), find, scratch)
+            }
             Walked::Codes(codes) => {
                 let mut row = std::mem::take(&mut scratch.row);
                 row.clear();
                 row.extend(signed.iter().map(|number| *number as u8 ^ 128));
                 let (norms, bias) = (self.norms(), bias(&row));
                 self.candidates(
-                    ByCodes { codes, norms, row: &row, bias, stride: self.stride },
+                    CodeDistances { codes, norms, row: &row, bias, stride: self.stride },
                     find,
                     scratch,
                 );
@@ -200,7 +202,7 @@ impl Frozen {
         self.level.run(Score { frozen: self, query, wide, out });
     }
 
-    fn candidates(&self, near: impl Near, find: &Find, scratch: &mut Scratch) {
+    fn candidates(&self, near: impl NodeDistance, find: &Find, scratch: &mut Scratch) {
         let Scratch { marks, candidates, .. } = scratch;
         if find.walk {
             marks.begin(self.nodes());
@@ -256,7 +258,7 @@ struct Walk<'a, N> {
     candidates: &'a mut Vec<Candidate>,
 }
 
-impl<N: Near> Task for Walk<'_, N> {
+impl<N: NodeDistance> Task for Walk<'_, N> {
     type Output = ();
 
     /// Descends greedily from node 0 to level 0, and runs the beam search there.

@@ -3,7 +3,7 @@
 use crate::{
     distances::{Distances, Task},
     search::Allowed,
-    walk::{Candidate, Near},
+    walk::{Candidate, NodeDistance},
 };
 
 /// Number of nodes to prefetch ahead, if the nodes are not consecutive.
@@ -18,7 +18,7 @@ pub(crate) struct Skim<'a, N> {
     pub(crate) candidates: &'a mut Vec<Candidate>,
 }
 
-impl<N: Near> Task for Skim<'_, N> {
+impl<N: NodeDistance> Task for Skim<'_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -32,7 +32,7 @@ impl<N: Near> Task for Skim<'_, N> {
             None => {
                 for node in 0..nodes as u32 {
                     // SAFETY: all numbers below `nodes` are nodes.
-                    best.offer(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+                    best.offer(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
                 }
             }
             Some(allowed) => {
@@ -42,7 +42,7 @@ impl<N: Near> Task for Skim<'_, N> {
                         near.prefetch::<S>(node);
                     }
                     // SAFETY: `allowed` contains only nodes.
-                    best.offer(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+                    best.offer(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
                 }
             }
         }
@@ -60,7 +60,7 @@ struct Best<'a> {
 impl Best<'_> {
     #[inline(always)]
     fn offer(&mut self, candidate: Candidate) {
-        if candidate.apart < self.worst {
+        if candidate.distance < self.worst {
             self.candidates.push(candidate);
             if self.candidates.len() >= 2 * self.keep {
                 self.drop_others();
@@ -72,7 +72,7 @@ impl Best<'_> {
     fn drop_others(&mut self) {
         if self.candidates.len() > self.keep {
             let (_, last, _) = self.candidates.select_nth_unstable_by(self.keep - 1, Candidate::order);
-            self.worst = last.apart;
+            self.worst = last.distance;
             self.candidates.truncate(self.keep);
         }
     }

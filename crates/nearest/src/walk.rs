@@ -14,14 +14,14 @@ const CLEARED_PER_WORD: usize = 8;
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     /// Distance; smaller is nearer.
-    pub(crate) apart: f32,
+    pub(crate) distance: f32,
     pub(crate) node: u32,
 }
 
 impl Candidate {
     /// Orders by distance, then by node.
     pub(crate) fn order(&self, other: &Candidate) -> Ordering {
-        self.apart.total_cmp(&other.apart).then(self.node.cmp(&other.node))
+        self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
     }
 }
 
@@ -50,21 +50,21 @@ impl Marks {
 }
 
 /// Distance of nodes from a query.
-pub(crate) trait Near {
+pub(crate) trait NodeDistance {
     /// Returns the distance of a node; smaller is nearer.
     ///
     /// # Safety
     ///
     /// The node must be one of the graph's.
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32;
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32;
 
-    /// Prefetches the data that `apart` reads.
+    /// Prefetches the data that `distance` reads.
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
 /// Distances by 8-bit codes.
 #[derive(Clone, Copy)]
-pub(crate) struct ByCodes<'a> {
+pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],
     /// Squared norms of the rows for the Euclidean distance; empty for products.
     pub(crate) norms: &'a [u32],
@@ -75,9 +75,9 @@ pub(crate) struct ByCodes<'a> {
     pub(crate) stride: usize,
 }
 
-impl Near for ByCodes<'_> {
+impl NodeDistance for CodeDistances<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32 {
         // SAFETY: there is a row of codes for each node.
         unsafe {
             let row = self.codes.as_ptr().add(node as usize * self.stride);
@@ -127,11 +127,11 @@ impl<'a> Lists<'a> {
 pub(crate) unsafe fn descend<S: Distances>(
     lists: Lists<'_>,
     nodes: usize,
-    near: &impl Near,
+    near: &impl NodeDistance,
     mut at: u32,
 ) -> u32 {
     // SAFETY: guaranteed by the caller; neighbors are compared with the number of nodes.
-    let mut apart = unsafe { near.apart::<S>(at) };
+    let mut distance = unsafe { near.distance::<S>(at) };
     loop {
         let before = at;
         let list = lists.of(at);
@@ -141,9 +141,9 @@ pub(crate) unsafe fn descend<S: Distances>(
         }
         for neighbor in list {
             // SAFETY: as above.
-            let this = unsafe { near.apart::<S>(*neighbor) };
-            if this < apart {
-                (apart, at) = (this, *neighbor);
+            let this = unsafe { near.distance::<S>(*neighbor) };
+            if this < distance {
+                (distance, at) = (this, *neighbor);
             }
         }
         if at == before {
@@ -161,7 +161,7 @@ pub(crate) unsafe fn descend<S: Distances>(
 #[inline(always)]
 pub(crate) unsafe fn walk<S: Distances>(
     lists: Lists<'_>,
-    near: &impl Near,
+    near: &impl NodeDistance,
     start: u32,
     ef: usize,
     marks: &mut Marks,
@@ -176,7 +176,7 @@ pub(crate) unsafe fn walk<S: Distances>(
     bits[start as usize / 64] |= 1 << (start % 64);
     seen.push(start);
     // SAFETY: guaranteed by the caller. A neighbor has a mark, and there are as many marks as codes.
-    candidates.push(Candidate { apart: unsafe { near.apart::<S>(start) }, node: start });
+    candidates.push(Candidate { distance: unsafe { near.distance::<S>(start) }, node: start });
     let mut at = 0;
     while at < candidates.len() {
         let node = candidates[at].node;
@@ -211,15 +211,15 @@ pub(crate) unsafe fn walk<S: Distances>(
                 near.prefetch::<S>(*later);
             }
             // SAFETY: as above.
-            let apart = unsafe { near.apart::<S>(fresh[n]) };
+            let distance = unsafe { near.distance::<S>(fresh[n]) };
             if candidates.len() >= ef {
-                if candidates.last().is_some_and(|last| apart >= last.apart) {
+                if candidates.last().is_some_and(|last| distance >= last.distance) {
                     continue;
                 }
                 candidates.pop();
             }
-            let place = candidates.partition_point(|c| c.apart < apart);
-            candidates.insert(place, Candidate { apart, node: fresh[n] });
+            let place = candidates.partition_point(|c| c.distance < distance);
+            candidates.insert(place, Candidate { distance, node: fresh[n] });
             if place <= first {
                 lists.prefetch::<S>(fresh[n]);
                 first = place;

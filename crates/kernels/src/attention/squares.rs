@@ -197,10 +197,10 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
         // SAFETY: `attend_heads` guarantees the blocks of scores and weights.
         unsafe {
             for pair in 0..pairs {
-                self.some::<S, 4>(2 * pair);
+                self.softmax_rows::<S, 4>(2 * pair);
             }
             for row in 2 * pairs..self.rows {
-                self.some::<S, 2>(row);
+                self.softmax_rows::<S, 2>(row);
             }
         }
     }
@@ -210,7 +210,7 @@ impl Softmax<'_> {
     /// Processes `W / 2` rows, with two vectors of each row per block. Several rows at a time hide the latency.
     /// Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
-    unsafe fn some<S: Simd, const W: usize>(&mut self, row: usize) {
+    unsafe fn softmax_rows<S: Simd, const W: usize>(&mut self, row: usize) {
         let blocks = self.n.div_ceil(BLOCK);
         let place = |i: usize| (row + i / 2, i % 2 * S::LANES);
         // SAFETY: as in `call`.

@@ -64,7 +64,7 @@ impl Distances for Avx2 {
     /// Contains no closures: a closure is compiled without the processor's features, and its intrinsics would be
     /// calls.
     #[inline(always)]
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = [_mm256_setzero_ps(); 4];
@@ -72,12 +72,12 @@ impl Distances for Avx2 {
             while at + 32 <= length {
                 for lane in 0..4 {
                     let from = at + 8 * lane;
-                    sums[lane] = add::<APART>(sums[lane], a.add(from), b.add(from));
+                    sums[lane] = add::<SQUARED_DISTANCE>(sums[lane], a.add(from), b.add(from));
                 }
                 at += 32;
             }
             while at + 8 <= length {
-                sums[0] = add::<APART>(sums[0], a.add(at), b.add(at));
+                sums[0] = add::<SQUARED_DISTANCE>(sums[0], a.add(at), b.add(at));
                 at += 8;
             }
             let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
@@ -86,7 +86,7 @@ impl Distances for Avx2 {
             let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
             while at < length {
                 let (x, y) = (*a.add(at), *b.add(at));
-                sum += if APART { (x - y) * (x - y) } else { x * y };
+                sum += if SQUARED_DISTANCE { (x - y) * (x - y) } else { x * y };
                 at += 1;
             }
             sum
@@ -106,13 +106,13 @@ impl Distances for Avx2 {
 ///
 /// Eight numbers are read from both pointers; the processor must support AVX2 and FMA.
 #[inline(always)]
-unsafe fn add<const APART: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
+unsafe fn add<const SQUARED_DISTANCE: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let (x, y) = (_mm256_loadu_ps(a), _mm256_loadu_ps(b));
-        if APART {
-            let apart = _mm256_sub_ps(x, y);
-            _mm256_fmadd_ps(apart, apart, sum)
+        if SQUARED_DISTANCE {
+            let difference = _mm256_sub_ps(x, y);
+            _mm256_fmadd_ps(difference, difference, sum)
         } else {
             _mm256_fmadd_ps(x, y, sum)
         }

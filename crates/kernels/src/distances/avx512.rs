@@ -59,7 +59,7 @@ impl Distances for Avx512 {
 
     /// Contains no closures, for the same reason as in `avx2`.
     #[inline(always)]
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller. Numbers after the end are masked to 0, which does not change the sums.
         unsafe {
             let mut sums = [_mm512_setzero_ps(); 4];
@@ -68,7 +68,7 @@ impl Distances for Avx512 {
                 for lane in 0..4 {
                     let from = at + 16 * lane;
                     let (x, y) = (_mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
-                    sums[lane] = add::<APART>(sums[lane], x, y);
+                    sums[lane] = add::<SQUARED_DISTANCE>(sums[lane], x, y);
                 }
                 at += 64;
             }
@@ -76,7 +76,7 @@ impl Distances for Avx512 {
                 let rest = length - at;
                 let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
                 let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
-                sums[0] = add::<APART>(sums[0], x, y);
+                sums[0] = add::<SQUARED_DISTANCE>(sums[0], x, y);
                 at += 16;
             }
             _mm512_reduce_add_ps(_mm512_add_ps(
@@ -99,12 +99,12 @@ impl Distances for Avx512 {
 ///
 /// The processor must support AVX-512.
 #[inline(always)]
-unsafe fn add<const APART: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
+unsafe fn add<const SQUARED_DISTANCE: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if APART {
-            let apart = _mm512_sub_ps(x, y);
-            _mm512_fmadd_ps(apart, apart, sum)
+        if SQUARED_DISTANCE {
+            let difference = _mm512_sub_ps(x, y);
+            _mm512_fmadd_ps(difference, difference, sum)
         } else {
             _mm512_fmadd_ps(x, y, sum)
         }

@@ -34,8 +34,9 @@ pub trait Distances: Copy + Send + Sync {
     /// of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
-    /// Returns the dot product of two vectors, or their squared distance with `APART`. Any length is allowed.
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
+    /// Returns the dot product of two vectors, or their squared distance with `SQUARED_DISTANCE`. Any length is
+    /// allowed.
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
     /// Prefetches the cache line of an address.
     fn prefetch(address: *const u8);

@@ -36,11 +36,11 @@ impl Distances for Portable {
     }
 
     #[inline(always)]
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller.
         let (a, b) =
             unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
-        let add = |sum: f32, a: f32, b: f32| sum + if APART { (a - b) * (a - b) } else { a * b };
+        let add = |sum: f32, a: f32, b: f32| sum + if SQUARED_DISTANCE { (a - b) * (a - b) } else { a * b };
         let mut sums = [0.0f32; LANES];
         let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
         let rest = a_lanes.remainder().iter().zip(b_lanes.remainder());

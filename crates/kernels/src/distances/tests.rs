@@ -64,10 +64,10 @@ proptest! {
     fn float_products_agree_at_every_level(pairs in proptest::collection::vec((-1.0f32..1.0, -1.0f32..1.0), 1..300)) {
         let (a, b): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
         let dot: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-        let apart: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+        let difference: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
         for level in SimdLevel::here() {
             let (d, a) = Dispatch::at(level).run(Floats(&a, &b));
-            prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - apart).abs() < 1e-4, "{:?}", level);
+            prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - difference).abs() < 1e-4, "{:?}", level);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     aligned::Aligned,
     distances::{Dispatch, Distances, Task},
     quantizer::{Quantizer, bias, stride},
-    walk::ByCodes,
+    walk::CodeDistances,
 };
 
 /// Codes of all points, in the order of the builder.
@@ -46,8 +46,8 @@ impl Codes {
     }
 
     /// Returns the distances of all rows to one row.
-    pub(crate) fn near(&self, row: u32) -> ByCodes<'_> {
-        ByCodes {
+    pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
+        CodeDistances {
             codes: self.bytes.bytes(),
             norms: self.distance_norms(),
             row: self.row(row),
@@ -62,15 +62,15 @@ impl Codes {
     }
 
     /// Returns the distance of two points: not negative, and smaller is nearer.
-    pub(crate) fn apart(&self, a: u32, b: u32) -> f32 {
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
-        self.level.run(Apart { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
+        self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
     }
 }
 
 /// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product
 /// minus their product, which is never negative.
-pub(super) struct Apart<'a> {
+pub(super) struct PairDistance<'a> {
     pub(super) a: &'a [u8],
     /// Bias of `a`.
     pub(super) bias: i32,
@@ -79,12 +79,12 @@ pub(super) struct Apart<'a> {
     pub(super) norms: Option<u32>,
 }
 
-impl Task for Apart<'_> {
+impl Task for PairDistance<'_> {
     type Output = f32;
 
     #[inline(always)]
     fn run<S: Distances>(self) -> f32 {
-        let Apart { a, bias, b, norms } = self;
+        let PairDistance { a, bias, b, norms } = self;
         let length = a.len().min(b.len());
         // SAFETY: both rows have the same length, a multiple of 64.
         let dot = i64::from(unsafe { S::code_dot(b.as_ptr(), a.as_ptr(), bias, length) });

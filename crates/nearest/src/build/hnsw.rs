@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use hnsw_rs::{anndists::dist::distances::Distance, prelude::Hnsw};
 use rayon::prelude::*;
 
-use super::{BuildOptions, Codes, codes::Apart};
+use super::{BuildOptions, Codes, codes::PairDistance};
 use crate::{
     Metric, Progress, Result, Step,
     distances::Dispatch,
-    graph::{Built, Graph},
+    graph::{BuiltNode, Graph},
 };
 
 /// Number of points between two reports of progress.
@@ -29,7 +29,7 @@ pub(super) fn build(
     codes: &Codes,
     near: &[u32],
     options: &BuildOptions,
-    watch: &dyn Progress,
+    progress: &dyn Progress,
 ) -> Result<Graph> {
     let n = codes.len();
     let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };
@@ -40,7 +40,7 @@ pub(super) fn build(
     if let Some((first, others)) = near.split_first() {
         insert(*first);
         others.par_iter().enumerate().for_each(|(at, point)| {
-            if at.is_multiple_of(REPORT_EVERY) && watch.stop() {
+            if at.is_multiple_of(REPORT_EVERY) && progress.stop() {
                 stopped.store(true, Ordering::Relaxed);
             }
             if !stopped.load(Ordering::Relaxed) {
@@ -48,21 +48,21 @@ pub(super) fn build(
             }
             if at.is_multiple_of(REPORT_EVERY) {
                 let done = reports.fetch_add(1, Ordering::Relaxed) + 1;
-                watch.done(Step::Linking, (done * REPORT_EVERY).min(n), n);
+                progress.done(Step::Linking, (done * REPORT_EVERY).min(n), n);
             }
         });
     }
     if stopped.into_inner() {
         return Err(crate::progress::stopped());
     }
-    let mut built: Vec<Built> = (0..n).map(|_| Built { level: 0, neighbors: Vec::new() }).collect();
+    let mut built: Vec<BuiltNode> = (0..n).map(|_| BuiltNode { level: 0, neighbors: Vec::new() }).collect();
     let indexation = hnsw.get_point_indexation();
     for level in 0..LEVELS {
         for point in indexation.get_layer_iterator(level) {
             let neighbors = point.get_neighborhood_id();
             let ids = |list: Vec<hnsw_rs::prelude::Neighbour>| list.iter().map(|n| n.d_id as u32).collect();
             built[point.get_origin_id()] =
-                Built { level, neighbors: neighbors.into_iter().map(ids).collect() };
+                BuiltNode { level, neighbors: neighbors.into_iter().map(ids).collect() };
         }
     }
     Ok(Graph::assemble(&built, options.m))
@@ -95,6 +95,6 @@ impl Distance<u8> for CodeDistance {
     fn eval(&self, a: &[u8], b: &[u8]) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.trailer(a, 1) + self.trailer(b, 1));
         let bias = self.trailer(a, 0) as i32;
-        self.level.run(Apart { a: &a[..self.stride], bias, b: &b[..self.stride], norms })
+        self.level.run(PairDistance { a: &a[..self.stride], bias, b: &b[..self.stride], norms })
     }
 }

@@ -64,12 +64,17 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points and writes it to a new file. `watch` receives progress and can cancel the build.
+/// Builds a graph over points and writes it to a new file. `progress` is notified and can cancel the build.
 ///
 /// The file must not exist yet. It is synced to disk. The caller renames it to its final name.
-pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &dyn Progress) -> Result<()> {
+pub fn freeze(
+    points: &Points<'_>,
+    options: &BuildOptions,
+    path: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
-    let made = build(points, options, watch)?;
+    let made = build(points, options, progress)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
     let mut out = BufWriter::with_capacity(1 << 20, out);
     file::write(&Parts { points, options, made: &made }, &mut out).map_err(io("write"))?;
@@ -89,7 +94,7 @@ impl Points<'_> {
 }
 
 /// Result of a build.
-pub(crate) struct Made {
+pub(crate) struct BuildOutput {
     /// Point of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
@@ -99,7 +104,7 @@ pub(crate) struct Made {
     pub(crate) graph: Graph,
 }
 
-fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> Result<Made> {
+fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -> Result<BuildOutput> {
     check(options)?;
     if points.len() > MAX_NODES {
         return Err(Error::input(format!(
@@ -114,11 +119,11 @@ fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> R
     let codes = Codes::new(points, &order, Dispatch::best());
     let nibbles = Nibbles::fine_enough(points, &order);
     let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, watch)?,
-        Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, watch)?,
+        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, progress)?,
+        Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, progress)?,
     };
     reach::repair(&mut graph, &codes);
-    Ok(Made { order, codes, nibbles, graph })
+    Ok(BuildOutput { order, codes, nibbles, graph })
 }
 
 /// Returns a deterministic pseudo-random number (SplitMix64).

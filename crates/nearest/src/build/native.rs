@@ -12,8 +12,8 @@ use crate::{
     Progress, Result, Step,
     distances::{Distances, Task},
     graph::{Graph, Links, NONE},
-    nibbles::{Nibbles, Rough},
-    walk::{ByCodes, Candidate, DONE, Lists, Marks, Near, descend, walk},
+    nibbles::{NibbleDistances, Nibbles},
+    walk::{Candidate, CodeDistances, DONE, Lists, Marks, NodeDistance, descend, walk},
 };
 
 /// The number of nodes in the graph divided by this is the maximum size of a batch.
@@ -28,7 +28,7 @@ pub(super) fn build(
     nibbles: Option<&Nibbles>,
     order: &[u32],
     options: &BuildOptions,
-    watch: &dyn Progress,
+    progress: &dyn Progress,
 ) -> Result<Graph> {
     let level_of: Vec<usize> = order.iter().map(|point| level(*point, options.m)).collect();
     let top = level_of.first().copied().unwrap_or(0);
@@ -40,13 +40,13 @@ pub(super) fn build(
         Growing { codes, nibbles, links: (0..=top).map(links).collect(), level_of, ef: options.ef };
     let mut done = 1;
     while done < codes.len() {
-        if watch.stop() {
+        if progress.stop() {
             return Err(crate::progress::stopped());
         }
         let batch = done..codes.len().min(done + (done / BATCH_DIVISOR).clamp(1, MAX_BATCH));
         growing.insert(batch.clone());
         done = batch.end;
-        watch.done(Step::Linking, done, codes.len());
+        progress.done(Step::Linking, done, codes.len());
     }
     Ok(Graph { points: (0..codes.len() as u32).collect(), levels: growing.links })
 }
@@ -139,11 +139,11 @@ impl Growing<'_> {
             }
             let node = candidate.node;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
-            let near = self.codes.near(node);
+            let near = self.codes.distances_from(node);
             let mut diverse = true;
             for other in chosen.iter() {
                 // SAFETY: candidates are nodes.
-                if unsafe { near.apart::<S>(*other) } + others < candidate.apart + own {
+                if unsafe { near.distance::<S>(*other) } + others < candidate.distance + own {
                     diverse = false;
                     break;
                 }
@@ -173,12 +173,12 @@ impl Task for Find<'_> {
     #[inline(always)]
     fn run<S: Distances>(self) -> Vec<Vec<u32>> {
         let Find { growing, node, scratch } = self;
-        let near = growing.codes.near(node);
+        let near = growing.codes.distances_from(node);
         let Some(nibbles) = growing.nibbles else { return growing.find::<S>(node, &near, &near, scratch) };
         let mut signed = std::mem::take(&mut scratch.signed);
         signed.clear();
         signed.extend(near.row.iter().map(|code| (*code ^ 128) as i8));
-        let lists = growing.find::<S>(node, &Rough::new(nibbles.bytes(), &signed), &near, scratch);
+        let lists = growing.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &near, scratch);
         scratch.signed = signed;
         lists
     }
@@ -191,8 +191,8 @@ impl Growing<'_> {
     fn find<S: Distances>(
         &self,
         node: u32,
-        walked: &impl Near,
-        near: &ByCodes<'_>,
+        walked: &impl NodeDistance,
+        near: &CodeDistances<'_>,
         scratch: &mut Scratch,
     ) -> Vec<Vec<u32>> {
         let Scratch { marks, candidates, chosen, .. } = scratch;
@@ -211,7 +211,7 @@ impl Growing<'_> {
             for candidate in candidates.iter_mut() {
                 candidate.node &= !DONE;
                 // SAFETY: candidates are nodes.
-                candidate.apart = unsafe { near.apart::<S>(candidate.node) };
+                candidate.distance = unsafe { near.distance::<S>(candidate.node) };
             }
             candidates.sort_unstable_by(Candidate::order);
             at = candidates[0].node;
@@ -245,11 +245,11 @@ impl Task for Join<'_> {
         if all.len() <= links.width {
             return all;
         }
-        let near = growing.codes.near(node);
+        let near = growing.codes.distances_from(node);
         candidates.clear();
         for node in all {
             // SAFETY: neighbors and new nodes are nodes.
-            candidates.push(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+            candidates.push(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
         }
         candidates.sort_unstable_by(Candidate::order);
         growing.choose::<S>(growing.own(node), candidates, links.width, chosen);

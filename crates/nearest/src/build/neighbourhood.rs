@@ -26,12 +26,12 @@ fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, seed: u64
     }
     let any = |n: u64| rows[(mixed(mixed(seed) ^ n) % rows.len() as u64) as usize];
     let one = any(0);
-    let apart = |n: u64| (codes.apart(one, any(n)), any(n));
-    let Some((_, other)) = (1..=POLE_CANDIDATES).map(apart).max_by(|a, b| a.0.total_cmp(&b.0)) else {
+    let distance = |n: u64| (codes.distance(one, any(n)), any(n));
+    let Some((_, other)) = (1..=POLE_CANDIDATES).map(distance).max_by(|a, b| a.0.total_cmp(&b.0)) else {
         return;
     };
     keyed.clear();
-    keyed.extend(rows.iter().map(|row| (codes.apart(one, *row) - codes.apart(other, *row), *row)));
+    keyed.extend(rows.iter().map(|row| (codes.distance(one, *row) - codes.distance(other, *row), *row)));
     let middle = rows.len() / 2;
     keyed.select_nth_unstable_by(middle, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     for (row, (_, keyed)) in rows.iter_mut().zip(keyed.iter()) {

@@ -27,7 +27,7 @@ pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
             .filter(|other| walk.reached[*other as usize])
             .filter_map(|other| Some((other, walk.entry(graph, other)?)))
             .map(|(other, place)| {
-                (codes.apart(graph.points[node as usize], graph.points[other as usize]), other, place)
+                (codes.distance(graph.points[node as usize], graph.points[other as usize]), other, place)
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
         // There is always such an entry: a tree over r nodes needs r − 1 entries, and each node has several.

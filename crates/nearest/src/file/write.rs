@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::{
     BuildOptions, Metric, Originals, Points,
-    build::Made,
+    build::BuildOutput,
     file::{BLOCK, HEADER_BYTES, Header, Kind, Section},
     nibbles::row_bytes,
 };
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Parts<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
-    pub(crate) made: &'a Made,
+    pub(crate) made: &'a BuildOutput,
 }
 
 /// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
@@ -74,7 +74,7 @@ fn list(parts: &Parts, checks: usize) -> Vec<Section> {
 }
 
 fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
-    let Made { order, codes, nibbles, graph } = parts.made;
+    let BuildOutput { order, codes, nibbles, graph } = parts.made;
     let mut section = Padded { out, length: 0 };
     for row in &graph.points {
         section.put(nibbles.as_ref().map_or_else(|| codes.row(*row), |nibbles| nibbles.row(*row)))?;
