@@ -1,8 +1,8 @@
-//! Speed and memory of ingest, through the real program. See `benchmarks/README.md` for the commands.
+//! Speed and memory of `turnwise ingest`. See `benchmarks/README.md` for the commands.
 //!
-//! * `sgd [FOLDER]`: the SGD training JSON on one core, store included.
-//! * `million [DIALOGUES]`: synthetic dialogues of ten turns; rate by tenths, peak memory, and the time to open the
-//!   store again.
+//! * `sgd [FOLDER]`: ingests the JSON files of SGD's training part on one core.
+//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory, and the
+//!   time to open the store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
@@ -19,14 +19,14 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     match args.first().map(String::as_str) {
         Some("sgd") => sgd(args.get(1).map(PathBuf::from)),
-        Some("million") => {
-            million(args.get(1).map_or(1_000_000, |n| n.parse().expect("a number of dialogues")))
-        }
+        Some("million") => million(
+            args.get(1).map_or(1_000_000, |n| n.parse().expect("the number of dialogues must be an integer")),
+        ),
         _ => println!("usage: cargo bench --bench ingest -- sgd [FOLDER] | million [DIALOGUES]"),
     }
 }
 
-/// The program, on one core where `taskset` is there.
+/// Command that runs the program on one core, if `taskset` is available.
 fn on_one_core(args: &[&str]) -> Command {
     let binary = env!("CARGO_BIN_EXE_turnwise");
     let pinned = Command::new("taskset").arg("-V").output().is_ok();
@@ -35,7 +35,7 @@ fn on_one_core(args: &[&str]) -> Command {
         command.args(["-c", "0", binary]);
         command
     } else {
-        println!("taskset is not there: --threads 1 instead of one core");
+        println!("taskset was not found: using --threads 1 instead of one core");
         Command::new(binary)
     };
     command.args(["--threads", "1", "--no-progress"]).args(args);
@@ -47,7 +47,7 @@ fn sgd(folder: Option<PathBuf>) {
     let folder = folder.unwrap_or_else(|| {
         let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/sgd_train_slim.tar.zst");
         if !archive.exists() {
-            panic!("{} is not there; name a folder with SGD's dialogues_*.json", archive.display());
+            panic!("{} does not exist; pass a folder with SGD's dialogues_*.json", archive.display());
         }
         let target = work.path().join("sgd");
         let stream = zstd::Decoder::new(fs::File::open(&archive).unwrap()).unwrap();
@@ -115,7 +115,7 @@ fn million(dialogues: u64) {
     }
 }
 
-/// The highest memory the kernel has seen of a process, asked for until it ends.
+/// Polls the peak memory of a process until it ends. The thread returns it in bytes.
 fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
@@ -133,15 +133,15 @@ fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     })
 }
 
-/// A moment of an ingest.
+/// Progress of an ingest at one moment.
 struct Mark {
     records: u64,
     seconds: f64,
-    /// Processor time of the program so far: what a busy machine does not distort.
+    /// Processor seconds of the program so far. Other load on the machine does not affect them.
     processor: f64,
 }
 
-/// A mark for every acknowledged batch.
+/// Returns a mark for each acknowledged batch.
 fn acknowledged(child: &mut Child) -> Vec<Mark> {
     let started = Instant::now();
     let stat = format!("/proc/{}/stat", child.id());
@@ -156,7 +156,7 @@ fn acknowledged(child: &mut Child) -> Vec<Mark> {
     marks
 }
 
-/// User and system time from `/proc/PID/stat`, in hundredths of a second there.
+/// Returns user and system time from `/proc/PID/stat`, which has them in hundredths of a second.
 fn processor_seconds(stat: &str) -> Option<f64> {
     let text = fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
@@ -189,7 +189,7 @@ fn print_tenths(marks: &[Mark], dialogues: u64) {
     );
 }
 
-/// Dialogues of ten turns with about twelve words each, drawn from a few hundred words.
+/// Writes synthetic dialogues of ten turns. A turn has about twelve random words.
 fn write_synthetic(path: &Path, dialogues: u64) {
     const WORDS: [&str; 32] = [
         "the", "order", "refund", "please", "card", "my", "account", "delivery", "late", "to", "and",

@@ -1,10 +1,10 @@
-//! How near our kernels come to what the processor can do.
+//! Throughput of the inference kernels at every SIMD level.
 //!
 //!     cargo bench --bench kernels [TOKENS] [LENGTH]
 //!
-//! A network of MiniLM's sizes runs over one batch on one thread, in every precision and at every level that this
-//! processor has, in turns; the fastest of many rounds counts. Beside it stand the products alone by the `gemm` crate
-//! in f32, which is what candle uses.
+//! Runs a network with the sizes of MiniLM over one batch on one thread, in every precision and at every SIMD level
+//! of this processor. The variants alternate, and the fastest of many rounds counts. For comparison, it also runs
+//! only the matrix products in f32 with the `gemm` crate, which candle uses.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -57,7 +57,7 @@ fn main() {
         best[last] = gemm_alone(batch.tokens()).min(best[last]);
     }
     println!("{} tokens in sequences of {length}, one thread", batch.tokens());
-    let names = engines.iter().map(|e| e.describe()).chain(["f32, products alone (gemm crate)".to_owned()]);
+    let names = engines.iter().map(|e| e.describe()).chain(["f32, only products (gemm crate)".to_owned()]);
     for (name, time) in names.zip(&best) {
         let seconds = time.as_secs_f64();
         println!(
@@ -68,7 +68,7 @@ fn main() {
     }
 }
 
-/// The products of all layers, one after the other.
+/// Computes the matrix products of all layers with the `gemm` crate, and returns the time.
 fn gemm_alone(rows: usize) -> Duration {
     let weights = vec![0.01f32; HIDDEN * INNER];
     let left = vec![0.5f32; rows * INNER];
@@ -76,7 +76,7 @@ fn gemm_alone(rows: usize) -> Duration {
     let start = Instant::now();
     for _ in 0..LAYERS {
         for (inputs, outputs) in [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN)] {
-            // SAFETY: `left`, `weights` and `out` are as long as the largest of these products.
+            // SAFETY: `left`, `weights` and `out` are large enough for the largest of these products.
             unsafe {
                 gemm::gemm(
                     rows,

@@ -1,7 +1,7 @@
-//! Processor time of BM25 over utterances and over dialogues. See `benchmarks/README.md` for the commands.
+//! Processor time of BM25 search over utterances and over dialogues. See `benchmarks/README.md` for the commands.
 //!
-//! * `samples [UTTERANCES]`: dialogues made of pieces of the sample dialogues, 200,000 utterances if not said otherwise.
-//! * `folder FOLDER [UTTERANCES]`: the dialogues of a folder, as many as hold so many utterances.
+//! * `samples [UTTERANCES]`: dialogues generated from the sample dialogues; 200,000 utterances by default.
+//! * `folder FOLDER [UTTERANCES]`: dialogues from a folder, up to this number of utterances.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -30,8 +30,8 @@ use turnwise::{
 
 const UTTERANCES: usize = 200_000;
 
-/// As people ask.
-const ASKED: [&str; 12] = [
+/// Queries that users might type.
+const USER_QUERIES: [&str; 12] = [
     "it says delivered but there is no parcel",
     "charged twice this month",
     "包裹显示签收但我没收到",
@@ -49,8 +49,10 @@ const ASKED: [&str; 12] = [
 fn main() {
     // cargo bench adds `--bench`.
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let number =
-        |n: usize| args.get(n).map_or(UTTERANCES, |text| text.parse().expect("a number of utterances"));
+    let number = |n: usize| {
+        args.get(n)
+            .map_or(UTTERANCES, |text| text.parse().expect("the number of utterances must be an integer"))
+    };
     match args.first().map(String::as_str) {
         None | Some("samples") => measure(&from_samples(number(1))),
         Some("folder") if args.len() > 1 => measure(&from_folder(Path::new(&args[1]), number(2))),
@@ -71,7 +73,8 @@ impl Random {
     }
 }
 
-/// Ten turns each; every third is one of the samples as it is, the others are halves of two of them.
+/// Generates dialogues of ten turns. About a third of the turns are copies of sample turns; the others combine halves
+/// of two sample turns.
 fn from_samples(utterances: usize) -> Vec<Dialogue> {
     let texts: Vec<String> = samples::SUPPORT
         .iter()
@@ -131,17 +134,17 @@ fn measure(dialogues: &[Dialogue]) {
     store.close().unwrap();
     let snapshot = Snapshot::open(&root).unwrap();
     let started = Instant::now();
-    let taken = Lexical::update(&root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    let indexed = Lexical::update(&root, &snapshot, &|| false, &mut |_| {}).unwrap();
     println!(
-        "{} dialogues with {taken} utterances indexed in {:.1} s; {:.0} MB on disk",
+        "{} dialogues with {indexed} utterances indexed in {:.1} s; {:.0} MB on disk",
         dialogues.len(),
         started.elapsed().as_secs_f64(),
         turnwise_core::files::folder_bytes(&root.join("lexical")) as f64 / 1e6
     );
     let lexical = Lexical::open(&root).unwrap();
     let drawn = drawn(dialogues);
-    let asked: Vec<String> = ASKED.iter().map(|text| (*text).to_owned()).collect();
-    for (name, texts) in [("as people ask", &asked), ("pieces of utterances, 2 to 8 words", &drawn)] {
+    let typed: Vec<String> = USER_QUERIES.iter().map(|text| (*text).to_owned()).collect();
+    for (name, texts) in [("user queries", &typed), ("pieces of utterances, 2 to 8 words", &drawn)] {
         println!("{} queries, {name}:", texts.len());
         let queries: Vec<LexicalQuery> = texts.iter().map(|text| lexical.words(text)).collect();
         for k in [10, 100] {
@@ -159,8 +162,8 @@ fn measure(dialogues: &[Dialogue]) {
     }
 }
 
-/// Tantivy's own search and collector over the same files: the places in the index of as many documents, without their
-/// ids, and with equal scores in the order of the places.
+/// Tantivy's own search and collector over the same files. It finds the same number of documents, but returns
+/// document addresses without ids, and orders equal scores by address.
 fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {
     let index = Index::open_in_dir(folder).unwrap();
     let text = index.schema().get_field("text").unwrap();
@@ -176,7 +179,7 @@ fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<
     }
 }
 
-/// Neighbouring words of utterances here and there.
+/// Returns random sequences of words from random utterances.
 fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..500)
@@ -191,7 +194,8 @@ fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
         .collect()
 }
 
-/// The mean in processor time, and by the clock the middle and the slow end of the queries, each at its fastest of three.
+/// Measures and prints the mean processor time of a query, and percentiles by the clock of each query's fastest of
+/// three runs.
 fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) -> usize) {
     let hits: usize = queries.iter().map(&search).sum();
     let rounds = 4000_usize.div_ceil(queries.len());
@@ -217,7 +221,7 @@ fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) ->
     fastest.sort_by(f64::total_cmp);
     let at = |part: f64| fastest[((fastest.len() - 1) as f64 * part) as usize];
     println!(
-        "  {what:<30} {:.3} ms CPU in the mean ({:.3} by the clock); p50 {:.3}, p95 {:.3}, slowest {:.3} ms; {:.0} hits",
+        "  {what:<30} mean {:.3} ms CPU ({:.3} ms wall clock); p50 {:.3}, p95 {:.3}, slowest {:.3} ms; {:.0} hits",
         processor.unwrap_or(clock) * each,
         clock * each,
         at(0.5),
@@ -227,7 +231,7 @@ fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) ->
     );
 }
 
-/// What the kernel has counted for this thread, in nanoseconds there.
+/// Returns the processor seconds of this thread. The kernel counts them in nanoseconds.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

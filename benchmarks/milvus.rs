@@ -1,16 +1,18 @@
-//! What our layer costs over Milvus' own client: the same searches, in turns, in one process.
+//! Overhead of turnwise compared with Milvus' own client: the same searches, alternating, in one process.
 //!
 //!     cargo bench --features milvus --bench milvus -- milvus://127.0.0.1:19530/chats [ROUNDS]
 //!
-//! What is there must have vectors (`turnwise ingest` or `migrate` brings some; benchmarks/scale/milvus.py does all of it).
-//! Questions are the stored vectors of utterances. Each round asks every question in all ways, in another order each time:
+//! The collection must have vectors. Create it with `turnwise ingest` or `migrate`, or with
+//! benchmarks/scale/milvus.py. The queries are stored vectors of utterances. Each round runs every query in four
+//! ways, in a different order each time:
 //!
-//! - the client: a search with the expression, the columns and the depth that ours asks for;
-//! - our list: the same through the engine, which is what a search takes its candidates from;
-//! - the client's calls for a whole answer: that search, and the records of what it found;
-//! - our search: a request in, hits with their texts and neighbours out. Nothing is encoded: the vectors are known.
+//! - the client's search, with the same expression, columns and depth as turnwise;
+//! - the same search through turnwise's engine, which provides the candidates of a search;
+//! - the client's calls for a complete answer: the search, and a query for the records of the hits;
+//! - turnwise's search: from a request to hits with their texts and neighboring turns. Nothing is encoded, because the
+//!   vectors of the queries are known.
 //!
-//! Printed are medians of the questions' fastest times, and the two ratios.
+//! Prints the medians of the fastest time of each query, and the two differences in percent.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -35,7 +37,7 @@ use turnwise::{
     search::{Mode, SearchRequest as Request, Searcher},
 };
 
-/// As the program has it.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,8 +46,10 @@ const QUESTIONS: usize = 40;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let target: Target = arguments.first().expect("milvus://HOST:PORT/NAME").parse().unwrap();
-    let rounds: usize = arguments.get(1).map_or(15, |n| n.parse().expect("a number"));
+    let target: Target =
+        arguments.first().expect("the first argument must be milvus://HOST:PORT/NAME").parse().unwrap();
+    let rounds: usize =
+        arguments.get(1).map_or(15, |n| n.parse().expect("the number of rounds must be an integer"));
     let questions = questions(&target);
     let engine = Milvus::open(&target).unwrap();
     let raw = Raw::open(&target);
@@ -78,16 +82,22 @@ fn main() {
     };
     let [list, ours, answer, whole] = [0, 1, 2, 3].map(median);
     let more = |ours: f64, client: f64| (ours / client - 1.0) * 100.0;
-    println!("{} utterances, {} questions, {rounds} rounds", engine.totals().turns, questions.len());
-    println!("a list of {K}     the client {list:.2} ms, ours {ours:.2} ms, {:+.1}%", more(ours, list));
-    println!("a whole answer   the client {answer:.2} ms, ours {whole:.2} ms, {:+.1}%", more(whole, answer));
+    println!("{} utterances, {} queries, {rounds} rounds", engine.totals().turns, questions.len());
+    println!(
+        "candidate list (top {K})   client {list:.2} ms, turnwise {ours:.2} ms, {:+.1}%",
+        more(ours, list)
+    );
+    println!(
+        "complete answer           client {answer:.2} ms, turnwise {whole:.2} ms, {:+.1}%",
+        more(whole, answer)
+    );
 }
 
 fn request(text: &str) -> Request {
     Request { query: text.to_owned(), mode: Some(Mode::Dense), k: K, ..Request::default() }
 }
 
-/// Milvus' own client, as somebody would use it who knows where everything lies.
+/// Direct use of Milvus' own client, with knowledge of the collections.
 struct Raw {
     runtime: Runtime,
     client: ClientV2,
@@ -105,7 +115,7 @@ impl Raw {
         Raw { runtime, client, utterances: name("utterances"), records: name("records") }
     }
 
-    /// The keys of what is nearest.
+    /// Returns the keys of the nearest utterances.
     fn search(&self, vector: &[f32]) -> Vec<String> {
         let request = SearchRequest::builder()
             .collection_name(&self.utterances)
@@ -122,7 +132,7 @@ impl Raw {
         texts(columns, "key")
     }
 
-    /// The same with the records; gives how many were found.
+    /// Searches and also fetches the records. Returns the number of hits.
     fn answer(&self, vector: &[f32]) -> usize {
         let keys = self.search(vector);
         let mut different: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
@@ -151,7 +161,7 @@ fn texts(columns: &[FieldData], wanted: &str) -> Vec<String> {
     column.unwrap_or_default()
 }
 
-/// What stands in for the encoder: it knows the questions' vectors.
+/// Replaces the encoder: it has the vectors of the queries.
 struct Known {
     dim: usize,
     fingerprint: Fingerprint,
@@ -160,7 +170,7 @@ struct Known {
 
 impl Known {
     fn of(engine: &Milvus, questions: &[(String, Vec<f32>)]) -> Self {
-        let recipe = engine.recipe().expect("a name whose dialogues have vectors");
+        let recipe = engine.recipe().expect("the dialogues must have vectors");
         Known {
             dim: recipe.dim,
             fingerprint: recipe.fingerprint,
@@ -171,7 +181,7 @@ impl Known {
 
 impl Encoder for Known {
     fn name(&self) -> &str {
-        "vectors that are known"
+        "known vectors"
     }
 
     fn dim(&self) -> usize {
@@ -193,11 +203,11 @@ impl Encoder for Known {
     }
 
     fn encode_dialogues(&self, _: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {
-        Err(Error::input("no dialogue is asked for"))
+        Err(Error::input("dialogues are not supported"))
     }
 }
 
-/// Turns from everywhere, with their vectors.
+/// Returns turns from all parts of the collection, with their vectors.
 fn questions(target: &Target) -> Vec<(String, Vec<f32>)> {
     let mut walk = Walk::over(target).unwrap();
     let mut questions = Vec::new();

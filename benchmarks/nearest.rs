@@ -1,16 +1,22 @@
-//! Our sides of `benchmarks/index/compare.py`: a graph over vectors is built, or opened, and searched.
+//! Nearest-neighbor benchmark, for `benchmarks/index/compare.py`: builds or opens a graph over vectors and searches
+//! it.
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
 //!         [--passes 3] [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
-//! Files are rows of little-endian f32. SCORES has the score of each query's tenth, else all are looked at. If GRAPH is not
-//! there, it is built. What is printed is a JSON object a line: the
-//! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
-//! hundred times by the clock, and the recall at 10. All queries are asked so many times: the fastest time through counts, and
-//! `quiet_p99_us` is of each query's fastest, which tells what a query takes where nothing comes between. With `--peer` it is hnsw_rs itself that builds and searches. With
-//! `--scan`: instead, from how many vectors on a walk is faster than looking at all; with `--filters`: what it takes where
-//! one in so many is allowed; with `--scaling`: what building takes on one thread and on `--threads`, in turns.
+//! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the
+//! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
+//!
+//! Prints JSON objects, one per line. First the graph. Then, for each `ef`, the speed of one thread: queries per
+//! second of processor time, the 50th and 99th percentile by the clock, and the recall at 10. All queries run
+//! `--passes` times, and the fastest pass counts. `quiet_p99_us` is the 99th percentile of the fastest time of each
+//! query, so it is not affected by interruptions.
+//!
+//! - `--peer`: build and search with hnsw_rs.
+//! - `--scan`: find the number of vectors from which a beam search is faster than a scan.
+//! - `--filters`: measure searches with a filter that allows one row in N.
+//! - `--scaling`: measure the build time on one thread and on `--threads`, alternating.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -26,12 +32,12 @@ use turnwise_nearest::{
     Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Progress, Scratch, Way, freeze,
 };
 
-/// As the program has it.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const K: usize = 10;
-/// As side.py has them.
+/// The same values as in side.py.
 const EFS: [usize; 36] = [
     10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136,
     144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384,
@@ -41,8 +47,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let named = |name: &str| arguments.iter().position(|a| a == name).map(|at| arguments[at + 1].as_str());
     let [base, queries, dim, path] = &arguments[..4] else { unreachable!() };
-    let dim: usize = dim.parse().expect("DIM");
-    let number = |name: &str, default: usize| named(name).map_or(default, |n| n.parse().expect("a number"));
+    let dim: usize = dim.parse().expect("DIM must be an integer");
+    let number = |name: &str, default: usize| {
+        named(name).map_or(default, |n| n.parse().expect("the value must be an integer"))
+    };
     let builder =
         *Builder::ALL.iter().find(|b| Some(b.name()) == named("--builder")).unwrap_or(&Builder::HnswRs);
     let originals = if arguments.iter().any(|a| a == "--half") { Originals::F16 } else { Originals::F32 };
@@ -54,7 +62,7 @@ fn main() {
     let base = base.floats();
     let efs: Vec<usize> = named("--efs").map_or_else(
         || EFS.to_vec(),
-        |list| list.split(',').map(|ef| ef.parse().expect("a number")).collect(),
+        |list| list.split(',').map(|ef| ef.parse().expect("the values of --efs must be integers")).collect(),
     );
     let path = std::path::Path::new(path);
     let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
@@ -98,7 +106,7 @@ fn main() {
     for ef in efs {
         for rerank in [20, 40].into_iter().filter(|r| *r <= ef.max(20)) {
             let run = ours(&frozen, &queries, &Ask { k: K, ef, rerank, ..Ask::default() }, passes);
-            tell(&format!(r#""ef": {ef}, "rerank": {rerank}"#), run, &truth);
+            report(&format!(r#""ef": {ef}, "rerank": {rerank}"#), run, &truth);
         }
     }
     let info = frozen.info();
@@ -111,7 +119,7 @@ fn main() {
     );
 }
 
-/// The most memory that was no file's.
+/// Peak of the anonymous resident memory, in bytes.
 #[derive(Default)]
 struct Memory(AtomicUsize);
 
@@ -125,7 +133,7 @@ impl Progress for Memory {
     }
 }
 
-/// What of a mapped file is in memory.
+/// Returns the number of bytes of a mapped file that are in memory.
 fn resident(path: &std::path::Path) -> usize {
     let (name, maps) = (path.file_name().unwrap().to_str().unwrap(), "/proc/self/smaps");
     let maps = std::fs::read_to_string(maps).unwrap_or_default();
@@ -134,7 +142,7 @@ fn resident(path: &std::path::Path) -> usize {
     rss.and_then(|rss| rss.split_whitespace().next()?.parse::<usize>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// How hnsw_rs is asked.
+/// Settings for hnsw_rs.
 struct Peer<'a> {
     path: &'a std::path::Path,
     options: &'a BuildOptions,
@@ -142,7 +150,7 @@ struct Peer<'a> {
     passes: usize,
 }
 
-/// The same of hnsw_rs.
+/// Runs the benchmark with hnsw_rs.
 fn hnsw_rs(base: &[f32], queries: &[&[f32]], Peer { path, options, efs, passes }: &Peer<'_>, truth: &[f32]) {
     let dim = queries[0].len();
     if !path.exists() {
@@ -159,11 +167,11 @@ fn hnsw_rs(base: &[f32], queries: &[&[f32]], Peer { path, options, efs, passes }
     let peer = peer::Peer::new(&files);
     for ef in *efs {
         let run = timed(queries, *passes, |query, out| *out = peer.search(query, K, *ef));
-        tell(&format!(r#""ef": {ef}"#), run, truth);
+        report(&format!(r#""ef": {ef}"#), run, truth);
     }
 }
 
-/// The score of each query's tenth, by looking at all.
+/// Returns the score of the tenth nearest vector of each query, by an exact scan.
 fn tenths(base: &[f32], queries: &[&[f32]]) -> Vec<f32> {
     let mut scores = Vec::new();
     let tenth = |query: &&[f32]| {
@@ -173,7 +181,7 @@ fn tenths(base: &[f32], queries: &[&[f32]]) -> Vec<f32> {
     queries.iter().map(tenth).collect()
 }
 
-fn tell(setting: &str, run: Run, truth: &[f32]) {
+fn report(setting: &str, run: Run, truth: &[f32]) {
     println!(
         r#"{{{setting}, "recall": {:.5}, "qps_cpu": {:.1}, "p50_us": {:.1}, "p99_us": {:.1}, "quiet_p99_us": {:.1}}}"#,
         recall(&run.found, truth),
@@ -192,7 +200,7 @@ fn points(base: &[f32], dim: usize) -> Points<'_> {
     points
 }
 
-/// The same graph built by one thread and by several, in turns.
+/// Builds the same graph on one thread and on several, alternating.
 fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &std::path::Path) {
     for _ in 0..3 {
         for threads in [1, threads] {
@@ -209,7 +217,7 @@ fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &s
     }
 }
 
-/// Walks, skims and exact scans among growing numbers of vectors.
+/// Compares beam searches, approximate scans and exact scans for different numbers of vectors.
 fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOptions) {
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
         let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
@@ -237,7 +245,7 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
     }
 }
 
-/// The same search among all, and where one in so many is allowed, in turns.
+/// Compares the same search with different filters, alternating. A filter allows one row in N.
 fn filters(frozen: &Frozen, queries: &[&[f32]]) {
     let sets = [1, 2, 10, 50, 100, 1_000, 10_000]
         .map(|every| (every, Allowed::rows(frozen, |row| row % every == 0)));
@@ -266,20 +274,21 @@ fn filters(frozen: &Frozen, queries: &[&[f32]]) {
     }
 }
 
-/// Rows and scores of each query.
+/// Rows and scores of the hits of each query.
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// Of several times through all queries, the fastest.
+/// Fastest of several passes over all queries.
 struct Run {
+    /// Processor time of the pass.
     cpu: Duration,
-    /// By the clock.
+    /// Time of each query by the clock.
     times: Vec<Duration>,
-    /// Each query's fastest of all times.
+    /// Fastest time of each query in all passes.
     fastest: Vec<Duration>,
     found: Found,
 }
 
-/// The best of the rounds.
+/// Runs all queries several times and returns the fastest pass.
 fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut Vec<(u32, f32)>)) -> Run {
     let fastest = vec![Duration::MAX; queries.len()];
     let mut best = Run { cpu: Duration::MAX, times: Vec::new(), fastest, found: Vec::new() };
@@ -308,13 +317,13 @@ fn ours(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> Run {
     let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
     timed(queries, rounds, |query, out| {
         frozen.search(query, ask, &mut scratch, &mut hits).unwrap();
-        // Rows, as others count them: a node stands for all that have its vector.
+        // Counts rows, like the other libraries: a node may have several rows.
         let rows = hits.iter().flat_map(|hit| frozen.rows(hit.node).iter().map(|row| (*row, hit.score)));
         out.extend(rows.take(K));
     })
 }
 
-/// What is as near as the tenth counts: which of equally near ones is found does not matter.
+/// Returns the recall. A hit counts if it scores at least as high as the tenth nearest vector, so ties do not matter.
 fn recall(found: &Found, tenths: &[f32]) -> f64 {
     let hits = found
         .iter()
@@ -329,28 +338,28 @@ fn percentile(times: &[Duration], part: f64) -> f64 {
     times[((times.len() as f64 * part) as usize).min(times.len() - 1)].as_secs_f64() * 1e6
 }
 
-/// Vectors that stay in their file, as those of an index do.
+/// Vectors in a memory-mapped file, like those of an index.
 struct Mapped(memmap2::Mmap);
 
 impl Mapped {
     fn open(path: &str) -> Self {
-        let file = std::fs::File::open(path).expect("a file of f32");
-        // SAFETY: nobody writes to it meanwhile.
-        Mapped(unsafe { memmap2::Mmap::map(&file) }.expect("a file that can be mapped"))
+        let file = std::fs::File::open(path).expect("cannot open the file of vectors");
+        // SAFETY: the file is not changed during the benchmark.
+        Mapped(unsafe { memmap2::Mmap::map(&file) }.expect("cannot map the file of vectors"))
     }
 
     fn floats(&self) -> &[f32] {
-        // SAFETY: any bits are a number, and pages are aligned.
+        // SAFETY: every bit pattern is a valid number, and pages are aligned.
         unsafe { self.0.align_to().1 }
     }
 }
 
 fn floats(path: &str) -> Vec<f32> {
-    let bytes = std::fs::read(path).expect("a file of f32");
+    let bytes = std::fs::read(path).expect("cannot read the file of numbers");
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// What this process has had of the processors.
+/// Returns the processor time of this process.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,12 +1,12 @@
-//! hnsw_rs as a peer: its own graph, its own search, on the vectors themselves. Its distance is ours: its own ends the
-//! process where a product is above 1 by a rounding error.
+//! hnsw_rs for comparison: its own graph and search, on the original vectors. The distance function is ours, because
+//! its own aborts the process if rounding makes a product exceed 1.
 
 use std::{cell::RefCell, path::Path};
 
 use hnsw_rs::{anndists::dist::distances::Distance, api::AnnT, hnswio::HnswIo, prelude::Hnsw};
 use turnwise_nearest::BuildOptions;
 
-/// The cosine distance of vectors of length 1.
+/// Cosine distance of vectors of length 1.
 #[derive(Clone, Copy)]
 struct Apart;
 
@@ -24,12 +24,12 @@ pub struct Peer<'a> {
     graph: Hnsw<'a, f32, Apart>,
 }
 
-/// Opens what `build` has written.
+/// Opens the files that `build` has written.
 pub fn open(file: &Path) -> HnswIo {
     HnswIo::new(file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap())
 }
 
-/// Builds a graph, on as many threads as there are in the pool.
+/// Builds a graph on one thread. The returned function writes it to a file.
 pub fn build(base: &[f32], dim: usize, options: &BuildOptions) -> impl FnOnce(&Path) {
     let graph: Hnsw<'_, f32, Apart> = Hnsw::new(options.m, base.len() / dim, 16, options.ef, Apart);
     for (row, vector) in base.chunks_exact(dim).enumerate() {
@@ -46,7 +46,7 @@ impl<'a> Peer<'a> {
         Peer { graph: files.load_hnsw_with_dist(Apart).unwrap() }
     }
 
-    /// Rows and their products with the query.
+    /// Returns the nearest rows and their inner products with the query.
     pub fn search(&self, query: &[f32], k: usize, ef: usize) -> Vec<(u32, f32)> {
         let found = self.graph.search(query, k, ef);
         found.into_iter().map(|hit| (hit.d_id as u32, 1.0 - hit.distance)).collect()

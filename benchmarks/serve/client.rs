@@ -1,4 +1,4 @@
-//! A connection that asks, takes the answer and stays open; and those that take their time.
+//! HTTP client for load tests: keep-alive connections, and deliberately slow ones.
 
 use std::{
     io::{Error, ErrorKind, Result},
@@ -12,7 +12,7 @@ use tokio::{
     time::sleep,
 };
 
-/// The way to a server.
+/// Address of a server, and the path of its search endpoint.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: SocketAddr,
@@ -28,7 +28,7 @@ impl Target {
     }
 }
 
-/// An open connection.
+/// A keep-alive connection.
 pub struct Connection {
     stream: BufReader<TcpStream>,
     target: Target,
@@ -44,8 +44,8 @@ impl Connection {
         Ok(Connection { stream, target: target.clone(), line: String::new(), body: Vec::new() })
     }
 
-    /// Asks, and reads the answer to its end; gives its status.
-    pub async fn ask(&mut self, body: &str) -> Result<u16> {
+    /// Sends a request, reads the complete response, and returns its status code.
+    pub async fn send(&mut self, body: &str) -> Result<u16> {
         self.stream.get_mut().write_all(&self.target.request(body)).await?;
         let (mut status, mut length) = (None, None);
         loop {
@@ -66,7 +66,7 @@ impl Connection {
             }
         }
         let (Some(status), Some(length)) = (status, length) else {
-            return Err(Error::other("an answer without a status or a length"));
+            return Err(Error::other("the response has no status or no content length"));
         };
         self.body.resize(length, 0);
         self.stream.read_exact(&mut self.body).await?;
@@ -74,52 +74,52 @@ impl Connection {
     }
 }
 
-/// How a connection is slow.
+/// Kind of a slow connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Slow {
-    /// Says its head letter by letter.
-    Says,
-    /// Takes its answer letter by letter, into as small a buffer as there may be.
-    Reads,
-    /// Asks whether the server is there, and stays.
-    Stays,
+    /// Sends the request byte by byte.
+    Writer,
+    /// Reads the response byte by byte, with the smallest possible receive buffer.
+    Reader,
+    /// Sends a health check and keeps the connection open.
+    Idle,
 }
 
 impl Slow {
-    /// Each kind in turn.
+    /// Returns the kind of connection number `n`: the kinds take turns.
     pub fn of(n: usize) -> Self {
-        [Slow::Says, Slow::Reads, Slow::Stays][n % 3]
+        [Slow::Writer, Slow::Reader, Slow::Idle][n % 3]
     }
 
-    /// Goes on until the server has enough of it.
-    pub async fn be(self, target: &Target, body: &str) -> Result<()> {
+    /// Keeps a slow connection open until the server closes it.
+    pub async fn run(self, target: &Target, body: &str) -> Result<()> {
         let socket = TcpSocket::new_v4()?;
-        if matches!(self, Slow::Reads) {
+        if matches!(self, Slow::Reader) {
             socket.set_recv_buffer_size(1)?;
         }
         let mut stream = socket.connect(target.address).await?;
         let request = target.request(body);
         match self {
-            Slow::Says => {
-                for letter in request.chunks(1) {
-                    stream.write_all(letter).await?;
+            Slow::Writer => {
+                for byte in request.chunks(1) {
+                    stream.write_all(byte).await?;
                     sleep(Duration::from_millis(500)).await;
                 }
                 Ok(())
             }
-            Slow::Reads => {
-                let mut letter = [0];
+            Slow::Reader => {
+                let mut byte = [0];
                 stream.write_all(&request).await?;
-                while stream.read(&mut letter).await? > 0 {
+                while stream.read(&mut byte).await? > 0 {
                     sleep(Duration::from_millis(100)).await;
                 }
                 Ok(())
             }
-            Slow::Stays => {
-                let asked = format!("GET /health/live HTTP/1.1\r\nHost: {}\r\n\r\n", target.address);
-                stream.write_all(asked.as_bytes()).await?;
-                let mut some = vec![0; 4096];
-                while stream.read(&mut some).await? > 0 {}
+            Slow::Idle => {
+                let health = format!("GET /health/live HTTP/1.1\r\nHost: {}\r\n\r\n", target.address);
+                stream.write_all(health.as_bytes()).await?;
+                let mut buffer = vec![0; 4096];
+                while stream.read(&mut buffer).await? > 0 {}
                 Ok(())
             }
         }

@@ -1,9 +1,9 @@
-//! Load for a server that answers searches over HTTP: at a rate, as much as it takes, or beside slow connections.
-//! `benchmarks/serve/compare.py` runs it; by itself:
+//! Load generator for a search server over HTTP: at a fixed rate (optionally with additional slow connections), or as
+//! fast as the server answers. `benchmarks/serve/compare.py` runs it. To run it alone:
 //!
 //!     cargo bench --bench serve -- flood 127.0.0.1:7700 bodies.jsonl --seconds 10
 //!
-//! A line of the file is the body of a `POST /v1/search`. What comes out is a line of JSON.
+//! Each line of the file is the body of a `POST /v1/search`. The result is one line of JSON.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -26,55 +26,55 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-/// Between one slow connection and the next.
+/// Delay between the starts of two slow connections.
 const STAGGER: Duration = Duration::from_millis(10);
 
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
     way: Way,
-    /// The server
+    /// Address of the server
     #[arg(global = true, default_value = "127.0.0.1:7700")]
     address: SocketAddr,
-    /// A body a line
+    /// File with one request body per line
     #[arg(global = true, default_value = "bodies.jsonl")]
     bodies: PathBuf,
     #[arg(long, global = true, default_value_t = 10.0)]
     seconds: f64,
     #[arg(long, global = true, default_value = "/v1/search")]
     path: String,
-    /// `cargo bench` says so
+    /// Passed by `cargo bench`
     #[arg(long, global = true, hide = true)]
     bench: bool,
 }
 
 #[derive(Subcommand)]
 enum Way {
-    /// So many requests a second, whether the ones before were answered or not
+    /// Send requests at a fixed rate, whether or not earlier ones have been answered
     Paced {
         #[arg(long, default_value_t = 50.0)]
         rate: f64,
-        /// Connections that are slow meanwhile
+        /// Number of additional slow connections
         #[arg(long, default_value_t = 0)]
         slow: usize,
-        /// Connections that are fast, each taken in turn
+        /// Number of normal connections, used in turn
         #[arg(long, default_value_t = 16)]
         connections: usize,
     },
-    /// Each connection asks again as soon as it is answered
+    /// Send the next request on each connection as soon as the last one is answered
     Flood {
         #[arg(long, default_value_t = 8)]
         connections: usize,
-        /// So many requests, in place of so many seconds
+        /// Number of requests, instead of a duration
         #[arg(long)]
         requests: Option<usize>,
-        /// A process whose memory is looked at ten times meanwhile
+        /// Id of a process whose memory is measured ten times
         #[arg(long)]
         pid: Option<u32>,
     },
 }
 
-/// What came of the requests.
+/// Results of the requests.
 #[derive(Default)]
 struct Seen {
     millis: RefCell<Vec<f64>>,
@@ -92,7 +92,7 @@ impl Seen {
         status.is_ok()
     }
 
-    fn told(&self, seconds: f64) -> Value {
+    fn report(&self, seconds: f64) -> Value {
         let mut millis = self.millis.take();
         millis.sort_by(f64::total_cmp);
         let at = |part: f64| {
@@ -114,7 +114,7 @@ fn main() {
     let target = Target { address: args.address, path: args.path };
     let time = Duration::from_secs_f64(args.seconds);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let told = LocalSet::new().block_on(&runtime, async {
+    let report = LocalSet::new().block_on(&runtime, async {
         match args.way {
             Way::Paced { rate, slow, connections } => {
                 paced(&target, bodies, rate, time, slow, connections).await
@@ -124,10 +124,11 @@ fn main() {
             }
         }
     });
-    println!("{told}");
+    println!("{report}");
 }
 
-/// A request waits for its connection where that still waits for the answer before; its time runs from when it was due.
+/// Sends requests at a fixed rate. A request waits if its connection is still busy; its time is measured from the
+/// moment when it was due.
 async fn paced(
     target: &Target,
     bodies: Rc<[String]>,
@@ -140,11 +141,12 @@ async fn paced(
     for n in 0..slow {
         let (target, open, bodies) = (target.clone(), open.clone(), bodies.clone());
         spawn_local(async move {
-            // Not all in one moment: their own searches are not what is looked at. Again when the server has enough.
+            // Staggered, because the searches of the slow connections are not to be measured. A connection that the
+            // server closes is opened again.
             sleep(STAGGER * n as u32).await;
             loop {
                 open.set(open.get() + 1);
-                let _ = Slow::of(n).be(&target, &bodies[n % bodies.len()]).await;
+                let _ = Slow::of(n).run(&target, &bodies[n % bodies.len()]).await;
                 open.set(open.get() - 1);
                 sleep(Duration::from_millis(100)).await;
             }
@@ -159,15 +161,15 @@ async fn paced(
         lanes.push(Rc::new(tokio::sync::Mutex::new(Connection::open(target).await.unwrap())));
     }
     let begun = tokio::time::Instant::now();
-    let mut asked = Vec::new();
+    let mut sent = Vec::new();
     for n in 0..(rate * time.as_secs_f64()) as usize {
         let due = begun + Duration::from_secs_f64(n as f64 / rate);
         sleep_until(due).await;
         let (seen, lane, bodies, target) =
             (seen.clone(), lanes[n % lanes.len()].clone(), bodies.clone(), target.clone());
-        asked.push(spawn_local(async move {
+        sent.push(spawn_local(async move {
             let mut connection = lane.lock().await;
-            let status = connection.ask(&bodies[n % bodies.len()]).await;
+            let status = connection.send(&bodies[n % bodies.len()]).await;
             if !seen.add(status, due.elapsed())
                 && let Ok(new) = Connection::open(&target).await
             {
@@ -175,15 +177,15 @@ async fn paced(
             }
         }));
     }
-    for asked in asked {
-        asked.await.unwrap();
+    for request in sent {
+        request.await.unwrap();
     }
-    let mut told = seen.told(begun.elapsed().as_secs_f64());
-    told["slow"] = json!([open_before, open.get()]);
-    told
+    let mut report = seen.report(begun.elapsed().as_secs_f64());
+    report["slow"] = json!([open_before, open.get()]);
+    report
 }
 
-/// `until`: so many requests, or so long.
+/// Sends requests as fast as the server answers. `until` is a number of requests or a duration.
 async fn flood(
     target: &Target,
     bodies: Rc<[String]>,
@@ -212,9 +214,9 @@ async fn flood(
                 {
                     memory.borrow_mut().push(resident(pid));
                 }
-                let asked = Instant::now();
-                let status = connection.ask(&bodies[n % bodies.len()]).await;
-                if !seen.add(status, asked.elapsed()) {
+                let started = Instant::now();
+                let status = connection.send(&bodies[n % bodies.len()]).await;
+                if !seen.add(status, started.elapsed()) {
                     connection = Connection::open(&target).await.unwrap();
                 }
             }
@@ -223,15 +225,15 @@ async fn flood(
     for lane in lanes {
         lane.await.unwrap();
     }
-    let mut told = seen.told(begun.elapsed().as_secs_f64());
+    let mut report = seen.report(begun.elapsed().as_secs_f64());
     if let Some(pid) = pid {
         memory.borrow_mut().push(resident(pid));
-        told["memory"] = json!(memory.take());
+        report["memory"] = json!(memory.take());
     }
-    told
+    report
 }
 
-/// MiB of its own that a process has in memory, as Linux tells it; files that it has mapped not counted.
+/// Returns the anonymous resident memory of a process in MiB, without mapped files. Reads Linux's `/proc`.
 fn resident(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

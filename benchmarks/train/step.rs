@@ -1,7 +1,8 @@
-//! The steps of training, for `benchmarks/train/peers.py`: the same examples for both, and how long ours take.
+//! Training steps for `benchmarks/train/peers.py`: exports the batches and measures turnwise's time per step.
 //!
-//! `cargo bench --bench train -- dump CORPUS FILE` writes the batches of a run; `… -- time CORPUS --steps N --frozen N
-//! --dropout P --objective NAME` prints a JSON line a step: its loss and its seconds, on the wall and of the processors.
+//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, so that the other side
+//! can train on the same examples. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective
+//! NAME` prints a JSON line per step: the loss, the seconds by the clock and the processor seconds.
 
 #![allow(clippy::print_stdout)]
 
@@ -22,7 +23,7 @@ use turnwise::{
     },
 };
 
-/// As the program has it: training makes and drops large tensors in every step.
+/// The allocator of the program. Training allocates and frees large tensors in every step.
 #[global_allocator]
 static ALLOCATOR: turnwise_memory::Memory = turnwise_memory::Memory;
 
@@ -32,10 +33,10 @@ fn main() -> Anyhow<()> {
     let args: Vec<String> = env::args().skip(1).filter(|a| a != "--bench").collect();
     let option = |name: &str| args.iter().position(|a| a == name).and_then(|n| args.get(n + 1)).cloned();
     let (Some(what), Some(corpus), Some(model)) = (args.first(), args.get(1), option("--model")) else {
-        println!("nothing to do: see benchmarks/train/peers.py, which calls this");
+        println!("nothing to do; benchmarks/train/peers.py shows how to run this");
         return Ok(());
     };
-    let number = |name: &str, usual: usize| option(name).map_or(Ok(usual), |n| n.parse());
+    let number = |name: &str, default: usize| option(name).map_or(Ok(default), |n| n.parse());
     let objective: ObjectiveName = option("--objective").as_deref().unwrap_or("dialoguecse").parse()?;
     let folder = ModelFolder::open(&PathBuf::from(model))?;
     let mut recipe = Recipe::new(objective, String::new(), vec![corpus.into()]);
@@ -60,12 +61,12 @@ fn main() -> Anyhow<()> {
         _ => Box::new(DialogueCse::new(Turns::Mean, network.shape.hidden, 0, &Device::Cpu)?),
     };
     match what.as_str() {
-        "dump" => dump(goal.as_ref(), &data, &recipe, args.get(2).ok_or("a file is missing")?),
+        "dump" => dump(goal.as_ref(), &data, &recipe, args.get(2).ok_or("the output file is missing")?),
         _ => time(goal.as_ref(), &data, &recipe, network),
     }
 }
 
-fn dialogues(path: &str, most: usize) -> Anyhow<Vec<Dialogue>> {
+fn dialogues(path: &str, limit: usize) -> Anyhow<Vec<Dialogue>> {
     let plan = walk::plan(&[PathBuf::from(path)], None)?;
     let mut all = Vec::new();
     for source in plan.sources {
@@ -73,7 +74,7 @@ fn dialogues(path: &str, most: usize) -> Anyhow<Vec<Dialogue>> {
             if let Ok(dialogue) = item {
                 all.push(dialogue);
             }
-            if all.len() == most {
+            if all.len() == limit {
                 return Ok(all);
             }
         }
@@ -101,7 +102,7 @@ fn time(
     recipe: &Recipe,
     network: turnwise::encoder::Network,
 ) -> Anyhow<()> {
-    // As a run has it: nothing is kept from one step to the next, because every step here has sequences of its own.
+    // Like in a real run. Nothing is cached between steps, because every step has different sequences.
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: 1 << 30 };
     turnwise_memory::enable_block_cache(2 << 30);
     let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
@@ -119,11 +120,11 @@ fn time(
     Ok(())
 }
 
-/// Seconds that the processors have spent on this process.
+/// Returns the processor seconds of this process.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<i64> =
         stat.rsplit(") ").next().unwrap_or_default().split(' ').filter_map(|f| f.parse().ok()).collect();
-    // User and system time, in hundredths; the state in front of them is no number.
+    // User and system time, in hundredths of a second. The state before them is not a number and is filtered out.
     fields.get(10).zip(fields.get(11)).map_or(0.0, |(user, system)| (user + system) as f64 / 100.0)
 }

@@ -134,7 +134,7 @@ fn a_damaged_graph_is_named_and_made_anew() {
     assert!(outcome.code == 4 && outcome.out.contains("utterances.graph: block "), "{outcome:?}");
     assert!(outcome.out.contains("`turnwise repair` rebuilds the graphs"), "{outcome:?}");
     fs::write(path, &good[..good.len() / 3]).unwrap();
-    t.run("search -i x --mode dense parcel").says(4, &["utterances.graph: it ends within its "]);
+    t.run("search -i x --mode dense parcel").says(4, &["utterances.graph: the file ends inside its "]);
     t.ok("index build -i x --graph hnsw_rs");
     t.ok("verify -i x");
     let search = t.ok("search -i x --mode dense parcel --format json");

@@ -1,11 +1,11 @@
-//! Memory that begins at a cache line, so that no vector load crosses one, and that is used again and again.
+//! Reusable memory that is aligned to cache lines, so that no vector load crosses a line boundary.
 
 /// One cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u32; 16]);
 
-/// Numbers of which every pattern of bits is one.
+/// Plain number types: every bit pattern is a valid value.
 ///
 /// # Safety
 ///
@@ -24,21 +24,21 @@ unsafe impl Plain for u32 {}
 // SAFETY: as above.
 unsafe impl Plain for f32 {}
 
-/// Aligned memory that is seen as numbers of whichever type a step needs.
+/// Aligned memory that can be viewed as numbers of any plain type.
 #[derive(Default, Clone)]
 pub(super) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Room for `n` numbers of a type; zero where it is new.
+    /// Allocates `n` numbers, all zero.
     pub fn zeros<T: Plain>(n: usize) -> Self {
         let mut buffer = Buffer::default();
         buffer.reserve::<T>(n);
         buffer
     }
 
-    /// Makes room for `n` numbers; never shrinks, and leaves what is there.
+    /// Grows the buffer to at least `n` numbers. It never shrinks, keeps its content, and new numbers are zero.
     pub fn reserve<T: Plain>(&mut self, n: usize) {
         let lines = (n * size_of::<T>()).div_ceil(size_of::<Line>());
         if lines > self.lines.len() {
@@ -46,22 +46,22 @@ impl Buffer {
         }
     }
 
-    /// All of it.
+    /// Returns the whole buffer.
     pub fn of<T: Plain>(&self) -> &[T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
-        // SAFETY: the memory is initialised, aligned to 64 and `n` numbers of a plain type long.
+        // SAFETY: the memory is initialized, aligned to 64 and `n` numbers of a plain type long.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), n) }
     }
 
-    /// All of it, to be changed.
+    /// Returns the whole buffer for writing.
     pub fn of_mut<T: Plain>(&mut self) -> &mut [T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), n) }
     }
 }
 
-/// The same numbers as units of 32 bits.
+/// Reinterprets floats as 32-bit units.
 pub(super) fn units(numbers: &[f32]) -> &[u32] {
     // SAFETY: both are plain numbers of the same size and alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len()) }

@@ -1,4 +1,4 @@
-//! The left side of a product in the numbers of the right side, row by row.
+//! Conversion of the left side of a product (the activations) to the number format of the weights, row by row.
 
 use super::{
     buffer::{Buffer, units},
@@ -7,30 +7,29 @@ use super::{
 };
 use crate::Precision;
 
-/// Room for codes.
+/// Buffers for codes and their scales.
 #[derive(Default)]
-pub(super) struct CodeRoom {
+pub(super) struct CodeBuffers {
     codes: Buffer,
     scales: Buffer,
     lows: Buffer,
 }
 
-/// The left side of a product.
+/// Left side of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
-    /// Rows of units.
+    /// Rows of 32-bit units.
     pub units: &'a [u32],
-    /// From row to row.
+    /// Distance between rows, in units.
     pub stride: usize,
-    /// What 1 stands for in each row; empty for floats.
+    /// Scale of each row: the number that one step of the code represents. Empty for floats.
     pub scales: &'a [f32],
-    /// What 0 stands for in each row; empty for floats.
+    /// Number that code 0 represents, for each row. Empty for floats.
     pub lows: &'a [f32],
 }
 
-impl CodeRoom {
-    /// Brings `rows` rows of `width` numbers, `stride` apart, into the form that a product with weights of `precision`
-    /// takes.
+impl CodeBuffers {
+    /// Converts `rows` rows of `width` numbers, at a distance of `stride`, for a product with weights of `precision`.
     ///
     /// # Safety
     ///
@@ -49,72 +48,72 @@ impl CodeRoom {
         if plain && squared.is_none() {
             return Left { units: units(x), stride, scales: &[], lows: &[] };
         }
-        let places = Places::new(squared, width, Packed::numbers_in_unit(precision));
-        self.codes.reserve::<u32>(places.units(rows));
-        if places.gaps {
-            self.codes.of_mut::<u32>()[..places.units(rows)].fill(0);
+        let layout = Layout::new(squared, width, Packed::numbers_in_unit(precision));
+        self.codes.reserve::<u32>(layout.units(rows));
+        if layout.gaps {
+            self.codes.of_mut::<u32>()[..layout.units(rows)].fill(0);
         }
         self.scales.reserve::<f32>(rows);
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
-        let from = Source { x, width, stride, places };
-        // SAFETY: the features by our caller; `codes`, `scales` and `lows` have room for `rows` rows as long as `x`'s.
+        let from = Source { x, width, stride, layout };
+        // SAFETY: the caller guarantees the features; `codes`, `scales` and `lows` are large enough for `rows` rows.
         unsafe {
             match precision {
                 Precision::Int16 => {
                     let codes = self.codes.of_mut::<i16>();
                     lows.fill(0.0);
-                    S::Base::enter(Shorts { from, codes, scales });
+                    S::Base::enter(ToInt16 { from, codes, scales });
                 }
                 Precision::Int8 => {
                     let codes = self.codes.of_mut::<u8>();
-                    S::Base::enter(Bytes { from, codes, scales, lows, most: S::BYTE_MAX });
+                    S::Base::enter(ToInt8 { from, codes, scales, lows, most: S::BYTE_MAX });
                 }
                 Precision::F32 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves::<{ Squared::Thirds.planes() }> { from, codes });
+                    S::Base::enter(ToBf16::<{ Squared::Thirds.planes() }> { from, codes });
                 }
                 Precision::Bf16 | Precision::F16 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves::<1> { from, codes });
+                    S::Base::enter(ToBf16::<1> { from, codes });
                 }
             }
         }
-        Left { units: self.codes.of(), stride: places.row, scales: self.scales.of(), lows: self.lows.of() }
+        Left { units: self.codes.of(), stride: layout.row, scales: self.scales.of(), lows: self.lows.of() }
     }
 }
 
-/// Where the codes go.
+/// Memory layout of the codes.
 #[derive(Clone, Copy)]
-struct Places {
-    /// Units of a row.
+struct Layout {
+    /// Units per row.
     row: usize,
-    /// Numbers in a unit.
+    /// Numbers per unit.
     in_unit: usize,
-    /// Whether rows are those of squares: 16 of them take turns, a line each.
+    /// Whether the layout is that of squares: the lines of 16 rows are interleaved.
     squares: bool,
-    /// Numbers of a line, as a power of two.
+    /// Binary logarithm of the numbers per line.
     line: u32,
-    /// How far it is from a line of a row to its next, in numbers.
+    /// Distance between two lines of a row, in numbers.
     next_line: usize,
-    /// How far it is from plane to plane, in numbers.
+    /// Distance between two planes, in numbers.
     next_plane: usize,
-    /// Whether there are places without a code.
+    /// Whether rows contain padding.
     gaps: bool,
 }
 
-impl Places {
+impl Layout {
     fn new(squared: Option<Squared>, width: usize, in_unit: usize) -> Self {
         let Some(squared) = squared else {
             let line = usize::BITS - 1;
             let row = width / in_unit;
-            return Places { row, in_unit, squares: false, line, next_line: 0, next_plane: 0, gaps: false };
+            return Layout { row, in_unit, squares: false, line, next_line: 0, next_plane: 0, gaps: false };
         };
         let in_unit = squared.in_unit();
         let in_line = SIDE * in_unit;
         let steps = width.div_ceil(in_line);
         let next_plane = SQUARE * in_unit;
-        Places {
+        Layout {
             row: steps * SIDE * squared.planes(),
             in_unit,
             squares: true,
@@ -125,13 +124,13 @@ impl Places {
         }
     }
 
-    /// The units that so many rows take. Squares are read whole: what is in the rows beyond the last does not matter, for
-    /// nothing of theirs is kept.
+    /// Returns the number of units that `rows` rows take. Squares are read as a whole. The rows after the last one
+    /// may hold anything, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
     }
 
-    /// Where a row begins, in numbers.
+    /// Returns the start of a row, in numbers.
     #[inline(always)]
     fn first(&self, row: usize) -> usize {
         match self.squares {
@@ -140,40 +139,40 @@ impl Places {
         }
     }
 
-    /// How far a number is from where its row begins.
+    /// Returns the offset of number `i` within its row.
     #[inline(always)]
     fn at(&self, i: usize) -> usize {
         (i >> self.line) * self.next_line + (i & ((1 << self.line) - 1))
     }
 }
 
-/// The numbers, and where their codes go.
+/// Numbers to convert, and the layout of their codes.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     x: &'a [f32],
     width: usize,
     stride: usize,
-    places: Places,
+    layout: Layout,
 }
 
-/// To 16-bit integers, as long as overflow allows.
-struct Shorts<'a> {
+/// Kernel that quantizes rows to 16-bit integers, with the largest scale that cannot overflow.
+struct ToInt16<'a> {
     from: Source<'a>,
     codes: &'a mut [i16],
     scales: &'a mut [f32],
 }
 
-impl<S: Simd> Kernel<S> for Shorts<'_> {
+impl<S: Simd> Kernel<S> for ToInt16<'_> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, scale) in self.scales.iter_mut().enumerate() {
-            // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 let (mut squares, mut largest) = (S::splat(0.0), S::splat(0.0));
                 for i in (0..width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -185,15 +184,15 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
                 *scale = if factor > 0.0 { (1.0 / factor) as f32 } else { 0.0 };
                 let factor = S::splat(factor as f32);
                 for i in (0..width).step_by(S::LANES) {
-                    S::store_shorts(codes.add(places.at(i)), S::mul(S::load(x.add(i)), factor));
+                    S::store_shorts(codes.add(layout.at(i)), S::mul(S::load(x.add(i)), factor));
                 }
             }
         }
     }
 }
 
-/// To bytes from 0, the row's smallest number, to `most`, its largest.
-struct Bytes<'a> {
+/// Kernel that quantizes rows to bytes: the smallest number of a row becomes 0, its largest becomes `most`.
+struct ToInt8<'a> {
     from: Source<'a>,
     codes: &'a mut [u8],
     scales: &'a mut [f32],
@@ -201,17 +200,17 @@ struct Bytes<'a> {
     most: f32,
 }
 
-impl<S: Simd> Kernel<S> for Bytes<'_> {
+impl<S: Simd> Kernel<S> for ToInt8<'_> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, (scale, low)) in self.scales.iter_mut().zip(self.lows).enumerate() {
-            // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated one row for each scale; the width is a multiple of the number of lanes.
             unsafe {
                 let x = x.as_ptr().add(row * stride);
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 let (mut least, mut most) = (S::load(x), S::load(x));
                 for i in (S::LANES..width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -225,34 +224,35 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
                 let shift = S::splat(least);
                 for i in (0..width).step_by(S::LANES) {
                     let code = S::mul(S::sub(S::load(x.add(i)), shift), factor);
-                    S::store_bytes(codes.add(places.at(i)), S::min(code, S::splat(self.most)));
+                    S::store_bytes(codes.add(layout.at(i)), S::min(code, S::splat(self.most)));
                 }
             }
         }
     }
 }
 
-/// To `N` of bf16 that together are the number, or as near to it as they come.
-struct Halves<'a, const N: usize> {
+/// Kernel that converts each number to a sum of `N` numbers in bf16, as close to it as possible.
+struct ToBf16<'a, const N: usize> {
     from: Source<'a>,
     codes: &'a mut [u16],
 }
 
-impl<S: Simd, const N: usize> Kernel<S> for Halves<'_, N> {
+impl<S: Simd, const N: usize> Kernel<S> for ToBf16<'_, N> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Source { x, width, stride, places } = self.from;
+        let Source { x, width, stride, layout } = self.from;
         for (row, x) in x.chunks_exact(stride).enumerate() {
-            // SAFETY: `prepare` made room for as many rows of `N` planes; rows are a multiple of the lanes.
+            // SAFETY: `prepare` has allocated `N` planes for each row; the width is a multiple of the number of
+            // lanes.
             unsafe {
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
+                let codes = self.codes.as_mut_ptr().add(layout.first(row));
                 for i in (0..width).step_by(S::LANES) {
                     let mut rest = S::load(x.as_ptr().add(i));
                     for plane in 0..N {
                         let half = S::round_bf16(rest);
-                        S::store_bf16(codes.add(places.at(i) + plane * places.next_plane), half);
+                        S::store_bf16(codes.add(layout.at(i) + plane * layout.next_plane), half);
                         rest = S::sub(rest, half);
                     }
                 }

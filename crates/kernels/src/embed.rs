@@ -1,4 +1,4 @@
-//! From token ids to the sums of their embeddings, with every id seen to be in its table.
+//! Embedding lookup: checks token ids and sums their embeddings.
 
 use super::pack::GRAIN;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use turnwise_core::{Error, Result};
 
-/// The tables.
+/// The embedding tables of a network.
 pub(super) struct Embedder {
     shape: Shape,
     words: Table,
@@ -15,7 +15,7 @@ pub(super) struct Embedder {
     extra: [Extra; 3],
 }
 
-/// A table that not every network has.
+/// An optional embedding table, and the ids of a sequence that select its rows.
 struct Extra {
     what: &'static str,
     table: Option<Table>,
@@ -23,7 +23,7 @@ struct Extra {
 }
 
 impl Embedder {
-    /// Takes a copy of a network's tables.
+    /// Copies the tables of a network.
     pub fn new(embeddings: &Embeddings, shape: &Shape) -> Self {
         let e = embeddings;
         Embedder {
@@ -38,7 +38,7 @@ impl Embedder {
         }
     }
 
-    /// Whether a sequence can be embedded.
+    /// Checks that a sequence is not empty, is short enough, and has only ids that are in the tables.
     pub fn check(&self, sequence: &Sequence) -> Result<()> {
         let n = sequence.len();
         if n == 0 {
@@ -47,9 +47,9 @@ impl Embedder {
         let most = self.positions.rows.saturating_sub(self.shape.first_position);
         if sequence.positions.is_none() && n > most {
             return Err(Error::input(format!(
-                "a sequence has {n} tokens, and the model takes at most {most}"
+                "a sequence has {n} tokens; the maximum of the model is {most}"
             ))
-            .with_hint("cut it, or divide it into windows"));
+            .with_hint("truncate it, or split it into windows"));
         }
         within("token", &sequence.ids, n, self.words.rows)?;
         if let Some(positions) = &sequence.positions {
@@ -58,7 +58,7 @@ impl Embedder {
         for extra in &self.extra {
             match ((extra.of)(sequence), &extra.table) {
                 (Some(ids), Some(table)) => within(extra.what, ids, n, table.rows)?,
-                // A network without the table has but one of the thing.
+                // Without a table, only id 0 is valid.
                 (Some(ids), None) => within(extra.what, ids, n, 1)?,
                 (None, _) => {}
             }
@@ -66,7 +66,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Writes the sums for a sequence that has been checked, a row of `stride` numbers a token.
+    /// Writes the summed embeddings of a checked sequence: one row of `stride` numbers per token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
         let h = self.shape.hidden;
         let counted = self.shape.positions(&sequence.ids);
@@ -96,14 +96,14 @@ fn add(sum: &mut [f32], more: &[f32]) {
     }
 }
 
-/// Whether there are `n` ids, all under `rows`.
+/// Checks that there are `n` ids and that all of them are below `rows`.
 fn within(what: &str, ids: &[u32], n: usize, rows: usize) -> Result<()> {
     if ids.len() != n {
         return Err(Error::input(format!("a sequence of {n} tokens has {} {what} ids", ids.len())));
     }
     match ids.iter().find(|id| **id as usize >= rows) {
         None => Ok(()),
-        Some(id) => Err(Error::input(format!("there is no {what} {id}: the model has {rows}"))
-            .with_hint("does the tokenizer belong to this model?")),
+        Some(id) => Err(Error::input(format!("there is no {what} {id}: the model has {rows} {what}s"))
+            .with_hint("check that the tokenizer belongs to this model")),
     }
 }

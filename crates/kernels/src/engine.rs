@@ -1,10 +1,10 @@
-//! A network, packed and ready to run.
+//! The inference engine: a packed network that runs on the CPU.
 
 use std::sync::Mutex;
 
 use super::{
     embed::Embedder,
-    layer::{PackedLayer, Room, padded_norm},
+    layer::{PackedLayer, Workspace, padded_norm},
     norm::{AddNorm, PaddedNorm},
     proof,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
@@ -16,9 +16,9 @@ use crate::{Batch, Network, Precision};
 
 /// Runs a network on the CPU.
 ///
-/// A batch is computed on the thread that calls; for more threads call from them, or let them share one batch
-/// ([`Batch::threads`], rayon's threads). A token's numbers are the same to
-/// the last bit whatever is in the batch.
+/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads,
+/// or set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is identical to the
+/// last bit whatever other sequences are in the batch.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
@@ -27,29 +27,31 @@ pub struct CpuEngine {
     embedder: Embedder,
     norm: PaddedNorm,
     layers: Vec<PackedLayer>,
-    /// Multiplications for a token in the largest step.
+    /// Number of multiplications per token in the largest step.
     largest_step: usize,
-    /// Rooms that no call uses at the moment.
-    rooms: Mutex<Vec<Room>>,
+    /// Workspaces that no call is using.
+    workspaces: Mutex<Vec<Workspace>>,
 }
 
 impl CpuEngine {
-    /// Packs a network's weights for a precision and for the vectors that are chosen.
+    /// Packs the weights of a network for a precision and a SIMD level.
+    ///
+    /// Returns an error for f16, for a level that the processor lacks, and for a network with inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
-            return Err(Error::input("the CPU does not compute in f16")
-                .with_hint("take `bf16` or `int16`: both are as small, and `int16` is nearer to f32"));
+            return Err(Error::input("f16 is not supported on the CPU")
+                .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate"));
         }
-        let (level, failed) = match simd.demanded()? {
+        let (level, failed) = match simd.requested()? {
             Some(level) => (level, Vec::new()),
-            None => proof::best_proven(),
+            None => proof::best_verified(),
         };
         let mut engine = CpuEngine::at(network, precision, level)?;
         engine.failed = failed;
         Ok(engine)
     }
 
-    /// Packs for a level that this processor has.
+    /// Packs a network for a level that this processor has.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
             network
@@ -58,7 +60,7 @@ impl CpuEngine {
                 .map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision))
                 .collect()
         }
-        assert!(level.available(), "a level that the processor lacks");
+        assert!(level.available(), "the processor does not have this SIMD level");
         check(network)?;
         Ok(CpuEngine {
             precision,
@@ -69,27 +71,29 @@ impl CpuEngine {
             norm: padded_norm(&network.embeddings.norm, &network.shape),
             layers: at_level!(level, pack::<_>(network, precision))?,
             largest_step: network.shape.hidden * network.shape.intermediate,
-            rooms: Mutex::default(),
+            workspaces: Mutex::default(),
         })
     }
 
-    /// The fastest 16-bit precision: bf16 where the processor multiplies it faster than f32, else fixed point.
+    /// Returns the fastest 16-bit precision: bf16 if the processor multiplies it faster than f32, else int16.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
-        let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
+        let level = simd.requested()?.unwrap_or_else(|| proof::best_verified().0);
         Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
     }
 
-    /// Which vectors it runs on.
+    /// Returns the SIMD level that the engine runs on.
     pub fn level(&self) -> SimdLevel {
         self.level
     }
 
-    fn rooms(&self) -> std::sync::MutexGuard<'_, Vec<Room>> {
-        // Rooms are taken out while they are used: a panic elsewhere cannot have left one half written.
-        self.rooms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn workspaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
+        // A workspace is removed from the list while it is in use. So a panic cannot leave a half-written one here.
+        self.workspaces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
+/// Embeds the batch and runs the layers, up to the last one in `layers`.
+///
 /// # Safety
 ///
 /// The processor has the features of `S`, for which the engine was packed.
@@ -98,29 +102,29 @@ unsafe fn run<S: Simd>(
     batch: &Batch,
     layers: &[usize],
     take: &mut dyn FnMut(usize, &[f32]),
-    room: &mut Room,
+    workspace: &mut Workspace,
     team: &Team,
 ) {
     let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
-    room.x.reserve::<f32>(tokens * stride);
+    workspace.x.reserve::<f32>(tokens * stride);
     let mut start = 0;
     for sequence in batch.sequences {
-        let rows = &mut room.x.of_mut()[start * stride..(start + sequence.len()) * stride];
+        let rows = &mut workspace.x.of_mut()[start * stride..(start + sequence.len()) * stride];
         engine.embedder.embed(sequence, rows, stride);
         start += sequence.len();
     }
-    let x = &mut room.x.of_mut()[..tokens * stride];
-    // SAFETY: features by our caller.
+    let x = &mut workspace.x.of_mut()[..tokens * stride];
+    // SAFETY: the caller guarantees the features.
     unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
     let mut wanted = layers.iter().copied().peekable();
     for done in 0..=engine.layers.len() {
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
-            // SAFETY: features by our caller.
-            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens, team) };
+            // SAFETY: the caller guarantees the features.
+            unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, tokens, team) };
         }
         if wanted.next_if_eq(&done).is_some() {
-            hand_out(engine, room, tokens, &mut |states| take(done, states));
+            hand_out(engine, workspace, tokens, &mut |states| take(done, states));
         }
         if wanted.peek().is_none() {
             break;
@@ -128,10 +132,10 @@ unsafe fn run<S: Simd>(
     }
 }
 
-/// Hands out the hidden states without what fills up their rows.
-fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut(&[f32])) {
+/// Passes the hidden states to `take`, without the padding of the rows.
+fn hand_out(engine: &CpuEngine, workspace: &Workspace, tokens: usize, take: &mut dyn FnMut(&[f32])) {
     let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
-    let x = &room.x.of::<f32>()[..tokens * stride];
+    let x = &workspace.x.of::<f32>()[..tokens * stride];
     if stride == hidden {
         take(x);
     } else {
@@ -140,7 +144,7 @@ fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut
     }
 }
 
-/// Whether the parts of a network fit each other: kernels trust it.
+/// Checks that the sizes of a network's weights are consistent. The kernels rely on it.
 fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
@@ -166,58 +170,60 @@ fn check(network: &Network) -> Result<()> {
         }
     }
     fits &= norms.iter().all(|n| n.weight.len() == h && n.bias.len() == h);
-    if fits { Ok(()) } else { Err(Error::data("the parts of the network do not fit its sizes")) }
+    if fits { Ok(()) } else { Err(Error::data("the sizes of the network's weights are inconsistent")) }
 }
 
 impl CpuEngine {
-    /// Gives the hidden states after each of the `layers` (0 is the embeddings), in growing order: `take(layer, states)`,
-    /// where `states` holds one row a token, sequences end to end.
+    /// Runs a batch and calls `take(layer, states)` for each of the `layers`, which must be in ascending order.
+    ///
+    /// Layer 0 is the output of the embeddings. `states` holds one row of hidden states per token; the sequences are
+    /// concatenated. Layers above the last requested one are not computed.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
         }
         let n = self.layers.len();
         if let Some(beyond) = layers.iter().find(|layer| **layer > n) {
-            return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
+            return Err(Error::input(format!("layer {beyond} does not exist: the model has {n} layers")));
         }
         if !layers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
+            return Err(Error::Internal("layers must be requested in ascending order".to_owned()));
         }
         if layers.is_empty() || batch.sequences.is_empty() {
             return Ok(());
         }
-        let mut room = self.rooms().pop().unwrap_or_default();
-        let threads = Team::worth(batch.threads, batch.tokens(), self.largest_step);
+        let mut workspace = self.workspaces().pop().unwrap_or_default();
+        let threads = Team::useful_threads(batch.threads, batch.tokens(), self.largest_step);
         // SAFETY: `at` has seen that the processor has the level's features.
         Team::with(threads, |team| unsafe {
-            at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, team))
+            at_level!(self.level, run::<_>(self, batch, layers, take, &mut workspace, team))
         });
-        self.rooms().push(room);
+        self.workspaces().push(workspace);
         Ok(())
     }
 
-    /// The width of a hidden state.
+    /// Returns the width of a hidden state.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// How many layers can be asked for, the embeddings not counted.
+    /// Returns the number of layers, not counting the embeddings.
     pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// Tokens that one call handles best.
+    /// Returns the number of tokens per batch at which throughput is highest.
     pub fn best_batch(&self) -> usize {
-        // The states of so many tokens stay in a core's cache while the weights pass by.
+        // The hidden states of this many tokens stay in the core's cache while the weights stream through it.
         256
     }
 
-    /// What runs where, for people: `f32 on cpu (avx2)`.
+    /// Describes the precision and the SIMD level for users, for example `f32 on cpu (avx2)`.
     pub fn describe(&self) -> String {
         let failed: String = self
             .failed
             .iter()
-            .map(|level| format!("; {level} is not used: it computes wrongly here"))
+            .map(|level| format!("; {level} is disabled: its results are wrong on this processor"))
             .collect();
         format!("{} on cpu ({}{failed})", self.precision, self.level)
     }

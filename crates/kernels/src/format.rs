@@ -1,22 +1,22 @@
-//! In which numbers the two sides of a product are, and how a step of a product multiplies them.
+//! Number formats of matrix products: the types of both sides and the multiplication step for each.
 
 use super::simd::Simd;
 
-/// The numbers of a product. Both sides come in units of 32 bits, each of which holds as many numbers as fit.
+/// Number format of a product. Both sides consist of 32-bit units, each holding as many numbers as fit.
 pub(super) trait Format<S: Simd>: 'static {
-    /// A vector of sums.
+    /// Vector of sums.
     type Sum: Copy;
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
-    /// Units of a row that are worked on together: a panel's part of that depth stays in the first-level cache.
+    /// Units of a row per block. The part of a panel with this depth stays in the first-level cache.
     const DEPTH: usize = 384;
-    /// Units of a row of the left side that one step takes.
+    /// Units that one step reads from each row of the left side.
     const LEFT: usize = 1;
-    /// Units of a column of the right side that one step takes.
+    /// Units that one step reads from each column of the right side.
     const RIGHT: usize = 1;
 
-    /// No products yet.
+    /// Returns sums of zero.
     unsafe fn zero() -> Self::Sum;
     /// Adds the products of one step for `M` rows that are `stride` units apart and `V` vectors of columns.
     unsafe fn step<const M: usize, const V: usize>(
@@ -25,11 +25,11 @@ pub(super) trait Format<S: Simd>: 'static {
         stride: usize,
         right: *const u32,
     );
-    /// The sums as floats.
+    /// Converts sums to floats.
     unsafe fn value(sum: Self::Sum) -> S::F32;
-    /// Reads sums that are not complete yet.
+    /// Reads partial sums.
     unsafe fn load(from: *const f32) -> Self::Sum;
-    /// Puts them aside.
+    /// Writes partial sums.
     unsafe fn store(to: *mut f32, sum: Self::Sum);
 }
 
@@ -41,7 +41,7 @@ impl<S: Simd> Format<S> for F32 {
 
     #[inline(always)]
     unsafe fn zero() -> S::F32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::splat(0.0) }
     }
 
@@ -52,7 +52,7 @@ impl<S: Simd> Format<S> for F32 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller vouches for a unit of each row and for `V` vectors.
+        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
         unsafe {
             let mut columns = [S::splat(0.0); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -73,29 +73,29 @@ impl<S: Simd> Format<S> for F32 {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> S::F32 {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::load(from) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, sum: S::F32) {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::store(to, sum) }
     }
 }
 
-/// Weights in bf16. Where the processor multiplies bf16, the left side is bf16 too; elsewhere it stays f32.
+/// Weights in bf16. The left side is bf16 if the processor multiplies bf16, else f32.
 pub(super) struct Bf16;
 
 impl<S: Simd> Format<S> for Bf16 {
     type Sum = S::F32;
 
-    // Columns take twice the registers where they are widened.
+    // Columns that are widened to f32 need twice as many registers.
     const ROWS: usize = if S::BF16 { S::ROWS } else { S::ROWS * 2 / 3 };
     const LEFT: usize = if S::BF16 { 1 } else { 2 };
 
     #[inline(always)]
     unsafe fn zero() -> S::F32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::splat(0.0) }
     }
 
@@ -106,7 +106,7 @@ impl<S: Simd> Format<S> for Bf16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller vouches for the units of each row and for `V` vectors.
+        // SAFETY: the caller guarantees the units of each row and `V` vectors.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -142,12 +142,12 @@ impl<S: Simd> Format<S> for Bf16 {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> S::F32 {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::load(from) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, sum: S::F32) {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::store(to, sum) }
     }
 }
@@ -162,7 +162,7 @@ impl<S: Simd> Format<S> for Int16 {
 
     #[inline(always)]
     unsafe fn zero() -> S::I32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::izero() }
     }
 
@@ -173,7 +173,7 @@ impl<S: Simd> Format<S> for Int16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller vouches for a unit of each row and for `V` vectors.
+        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ impl<S: Simd> Format<S> for Int16 {
             }
             for (m, sums) in sums.iter_mut().enumerate() {
                 let pair = S::spread(left.add(m * stride));
-                // All products, then all sums: they wait less for each other than in turns.
+                // All products first, then all sums. This hides more latency than alternating.
                 let mut products = [S::izero(); V];
                 for v in 0..V {
                     products[v] = S::begin_shorts(sums[v], pair, columns[v]);
@@ -195,22 +195,22 @@ impl<S: Simd> Format<S> for Int16 {
 
     #[inline(always)]
     unsafe fn value(sum: S::I32) -> S::F32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::to_float(sum) }
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> S::I32 {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::iload(from.cast()) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, sum: S::I32) {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::istore(to.cast(), sum) }
     }
 }
 
-/// Unsigned bytes on the left, signed ones on the right.
+/// Unsigned bytes on the left, signed bytes on the right.
 pub(super) struct Int8;
 
 impl<S: Simd> Format<S> for Int8 {
@@ -223,7 +223,7 @@ impl<S: Simd> Format<S> for Int8 {
 
     #[inline(always)]
     unsafe fn zero() -> S::I32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::izero() }
     }
 
@@ -234,7 +234,7 @@ impl<S: Simd> Format<S> for Int8 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller vouches for `BYTE_CHAIN` units of each row and as many times `V` vectors.
+        // SAFETY: the caller guarantees `BYTE_CHAIN` units of each row and `BYTE_CHAIN · V` vectors.
         unsafe {
             let mut chains = [[None; V]; M];
             for link in 0..S::BYTE_CHAIN {
@@ -264,17 +264,17 @@ impl<S: Simd> Format<S> for Int8 {
 
     #[inline(always)]
     unsafe fn value(sum: S::I32) -> S::F32 {
-        // SAFETY: called from within a kernel.
+        // SAFETY: called only from a kernel.
         unsafe { S::to_float(sum) }
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> S::I32 {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::iload(from.cast()) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, sum: S::I32) {
-        // SAFETY: the caller vouches for a vector.
+        // SAFETY: the caller guarantees a vector.
         unsafe { S::istore(to.cast(), sum) }
     }
 }

@@ -1,9 +1,9 @@
-//! One layer, its weights packed and its heads at vector borders.
+//! A transformer layer with packed weights. Each attention head starts at a vector boundary.
 
 use super::{
-    attention::{HeadRoom, Heads, SPARE_ROWS, attend},
+    attention::{HeadWorkspace, Heads, SPARE_ROWS, attend},
     buffer::Buffer,
-    codes::CodeRoom,
+    codes::CodeBuffers,
     norm::{AddNorm, PaddedNorm},
     pack::{GRAIN, Packed},
     product::{Out, product},
@@ -17,14 +17,14 @@ use crate::{
     network::{Activation, Layer, Linear, Norm, Shape},
 };
 
-/// Tokens whose feed-forward part is computed at once: what is between its two products stays in the cache.
+/// Number of tokens per block of the feed-forward part. The intermediate states of a block stay in the cache.
 const FEED_BLOCK: usize = 256;
 
-/// A layer that is ready to run.
+/// A transformer layer with packed weights.
 pub(super) struct PackedLayer {
     heads: Heads,
     activation: Activation,
-    /// Queries, keys and values in one product.
+    /// Projections to queries, keys and values, as one product.
     projection: Packed,
     attention_output: Packed,
     attention_norm: PaddedNorm,
@@ -33,21 +33,21 @@ pub(super) struct PackedLayer {
     output_norm: PaddedNorm,
 }
 
-/// What is written and read on the way through the layers, kept from batch to batch.
+/// Buffers for the intermediate results of the layers, reused from batch to batch.
 #[derive(Default)]
-pub(super) struct Room {
-    /// The hidden states.
+pub(super) struct Workspace {
+    /// Hidden states.
     pub x: Buffer,
     y: Buffer,
     projected: Buffer,
     context: Buffer,
     inner: Buffer,
-    codes: CodeRoom,
-    /// One for each thread that shares the work.
-    heads: Vec<HeadRoom>,
+    codes: CodeBuffers,
+    /// One workspace for each thread that shares the batch.
+    heads: Vec<HeadWorkspace>,
 }
 
-/// A norm's numbers, filled up with zeros.
+/// Pads the parameters of a layer norm with zeros.
 pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
     let fill = |numbers: &[f32]| {
         let mut numbers = numbers.to_vec();
@@ -63,19 +63,20 @@ pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
 }
 
 impl PackedLayer {
-    /// Packs a layer for the vectors of `S`.
+    /// Packs a layer for the SIMD level of `S`.
     pub fn new<S: Simd>(layer: &Layer, shape: &Shape, precision: Precision) -> Result<Self> {
         let (h, size) = (shape.hidden, shape.hidden / shape.heads);
         let squares = Heads::in_squares(Packed::squared::<S>(precision));
         let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
-        // Row `i` of the heads side by side is row `place(i)` where each begins at a border.
+        // Maps row `i` of the concatenated heads to its row when each head starts at a vector boundary.
         let place = |i: usize| i / size * heads.stride + i % size;
         let width = heads.width();
 
         let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
         let scale = 1.0 / (size as f64).sqrt();
         for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
-            // Scores are divided by the root of the head's size: queries are made smaller once and for all.
+            // Attention scores are divided by the square root of the head size. The query weights include this
+            // factor.
             let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
             for i in 0..h {
                 let to = part * width + place(i);
@@ -105,19 +106,19 @@ impl PackedLayer {
         })
     }
 
-    /// Sends the tokens in `room.x` through the layer; `lengths` says where sequences end.
+    /// Applies the layer to the hidden states in `workspace.x`. `lengths` are the lengths of the sequences.
     ///
     /// # Safety
     ///
     /// The processor has the features of `S`, for which the layer was packed.
     pub unsafe fn run<S: Simd>(
         &self,
-        room: &mut Room,
+        workspace: &mut Workspace,
         lengths: impl Iterator<Item = usize>,
         tokens: usize,
         team: &Team,
     ) {
-        let Room { x, y, projected, context, inner, codes, heads } = room;
+        let Workspace { x, y, projected, context, inner, codes, heads } = workspace;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());
         projected.reserve::<f32>((tokens + SPARE_ROWS) * three);
@@ -125,7 +126,7 @@ impl PackedLayer {
         y.reserve::<f32>(tokens * h);
         let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
         let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
-        // SAFETY: the features by our caller; lengths are checked by the callees.
+        // SAFETY: the caller guarantees the features; the callees check the lengths.
         unsafe {
             linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
             let mut start = 0;
@@ -135,7 +136,8 @@ impl PackedLayer {
             }
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
-            // A line more than needed: rows that are a power of two apart would fight for the same lines of the cache.
+            // One extra cache line per row: rows at a distance of a power of two would evict each other from the
+            // cache.
             let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();
@@ -158,21 +160,21 @@ impl PackedLayer {
     }
 }
 
-/// `out = activation(x · weights + bias)`. Rows come with how far it is from one to the next.
+/// Computes `out = activation(x · weights + bias)`. Each matrix comes with the distance between its rows.
 ///
 /// # Safety
 ///
 /// The processor has the features of `S`, for which the weights were packed.
 unsafe fn linear<S: Simd>(
     weights: &Packed,
-    codes: &mut CodeRoom,
+    codes: &mut CodeBuffers,
     (x, x_stride): (&[f32], usize),
     rows: usize,
     (numbers, stride): (&mut [f32], usize),
     activation: Option<Activation>,
     team: &Team,
 ) {
-    // SAFETY: the features by our caller.
+    // SAFETY: the caller guarantees the features.
     unsafe {
         let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
         product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);

@@ -1,15 +1,17 @@
-//! turnwise's inference of transformers on the CPU, and the loops of their training ([`training`]).
+//! CPU kernels of turnwise: transformer inference, operations for training ([`training`]) and vector distances
+//! ([`distances`]).
 //!
-//! A [`Network`] is the parameters alone; [`CpuEngine`] runs it over a [`Batch`] of token ids. The tokens of a batch lie
-//! end to end, without padding, and every linear layer is one product over all of them (`product`); attention is by
-//! sequence. Weights are packed at loading in the order in which the kernels read them, and in the numbers in which they
-//! multiply (`pack`). Kernels are written once, over `simd::Simd`, and compiled for each kind of vectors; which of them
-//! is used is decided at run time, after it has proved right (`proof`).
+//! A [`Network`] holds the parameters of an encoder. A [`CpuEngine`] runs it over a [`Batch`] of token ids. The
+//! tokens of a batch are concatenated without padding. Every linear layer is one matrix product (GEMM) over all
+//! tokens of the batch (`product`). Attention runs for each sequence separately.
 //!
-//! This is a crate of its own because of the compiler: inlined for every processor and every kind of numbers, the kernels
-//! are most of what it has to do for turnwise, and they seldom change.
+//! When a network is loaded, its weights are converted to the chosen precision and packed in the order in which the
+//! kernels read them (`pack`). Each kernel is written once, generic over `simd::Simd`, and is compiled for every SIMD
+//! level. The level is chosen at run time. A level is used only after its results have been verified (`proof`).
+//!
+//! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
 
-// A tile's loops run over one index of several arrays at once; an iterator over one of them would hide the others.
+// The loops of a tile index several arrays with one index. An iterator over one of them would be harder to read.
 #![allow(clippy::needless_range_loop)]
 
 mod attention;

@@ -1,13 +1,14 @@
-//! The functions between the products, on whole vectors.
+//! Activation functions and the exponential, on whole vectors.
 
 use super::simd::Simd;
 use crate::network::Activation;
 
-/// `2^x` by a polynomial on [-½, ½], least squares made even; relative error under 1e-7.
+/// Coefficients of a polynomial for `2^x` on [-½, ½]; the relative error is below 1e-7.
 pub(super) const POWER: [f32; 6] =
     [1.0, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_6];
 
-/// `-log2(½·erfc(x/√2))` on [0, 6], weighted by what an error does to GELU: its error is under 4e-8.
+/// Coefficients of a polynomial for `-log2(½·erfc(x/√2))` on [0, 6]. The fit is weighted by the effect on GELU, whose
+/// error is below 4e-8.
 pub(super) const TAIL: [f32; 10] = [
     0.999_999_5,
     1.151_112_1,
@@ -21,7 +22,7 @@ pub(super) const TAIL: [f32; 10] = [
     -2.595_554_6e-7,
 ];
 
-/// A polynomial, its coefficients from the constant one up.
+/// Evaluates a polynomial; the constant coefficient comes first.
 #[inline(always)]
 unsafe fn polynomial<S: Simd, const N: usize, const W: usize>(
     x: [S::F32; W],
@@ -40,7 +41,7 @@ unsafe fn polynomial<S: Simd, const N: usize, const W: usize>(
     }
 }
 
-/// A function on each of some vectors.
+/// Applies a function to each vector.
 #[inline(always)]
 fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     let mut y = x;
@@ -50,7 +51,7 @@ fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     y
 }
 
-/// The same of two vectors.
+/// Applies a function to each pair of vectors.
 #[inline(always)]
 fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) -> [V; W] {
     let mut z = x;
@@ -60,7 +61,7 @@ fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) ->
     z
 }
 
-/// `2^x` for `x` from -126 to 127.
+/// Computes `2^x` for `x` from -126 to 127.
 #[inline(always)]
 unsafe fn exp2<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
@@ -71,14 +72,14 @@ unsafe fn exp2<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// `e^x`; what is under e⁻⁸⁷ is given as that, what is over e⁸⁷ likewise.
+/// Computes `e^x`. The result is limited to the range from e⁻⁸⁷ to e⁸⁷.
 #[inline(always)]
 pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
         let x = each(x, |x| S::max(S::min(x, S::splat(87.0)), S::splat(-87.0)));
         let whole = each(x, |x| S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E))));
-        // ln 2 in two parts, the first short enough that its product with a whole number is exact.
+        // ln 2 is split in two. The first part has so few digits that its product with a whole number is exact.
         let rest = both(x, whole, |x, w| {
             let rest = S::fma(w, S::splat(2.121_944_4e-4), S::fma(w, S::splat(-0.693_359_4), x));
             S::mul(rest, S::splat(std::f32::consts::LOG2_E))
@@ -87,7 +88,7 @@ pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W]
     }
 }
 
-/// `x·Φ(x)`. With the tail `r = Φ(-|x|)` it is `max(x, 0) - |x|·r`, which loses nothing on either side.
+/// Computes GELU, `x·Φ(x)`, as `max(x, 0) - |x|·Φ(-|x|)`. This form loses no precision for large `|x|`.
 #[inline(always)]
 unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
@@ -100,7 +101,7 @@ unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form.
+/// Computes the tanh approximation of GELU, `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form.
 #[inline(always)]
 unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
@@ -116,7 +117,7 @@ unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// The function between the two products of the feed-forward part, on some vectors.
+/// Applies an activation function.
 #[inline(always)]
 pub(super) unsafe fn activate<S: Simd, const W: usize>(
     activation: Activation,

@@ -1,25 +1,27 @@
-//! The parameters of an encoder of the BERT family, as plain numbers, whatever file and naming they came from.
+//! Parameters of an encoder of the BERT family, independent of the file format they were loaded from.
 
-/// How large a network is and which variant of the family.
+/// Sizes and variant of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// The width of a hidden state.
+    /// Width of a hidden state.
     pub hidden: usize,
-    /// Attention heads; they divide `hidden`.
+    /// Number of attention heads, a divisor of `hidden`.
     pub heads: usize,
-    /// The width between the two products of the feed-forward part.
+    /// Inner width of the feed-forward block.
     pub intermediate: usize,
-    /// What stands between them.
+    /// Activation function of the feed-forward block.
     pub activation: Activation,
-    /// The number added to the variance in layer norms.
+    /// Epsilon that layer norms add to the variance.
     pub norm_epsilon: f32,
-    /// The position of a sequence's first token (RoBERTa counts from the padding id + 1).
+    /// Position of a sequence's first token (RoBERTa counts from the padding id + 1).
     pub first_position: usize,
 }
 
 impl Shape {
-    /// The rows of the table of positions that the tokens of a sequence take. Where positions count from the padding,
-    /// the padding itself has the row in front of the first and is not counted, even where it is part of a text.
+    /// Returns the row of the position table for each token of a sequence.
+    ///
+    /// If positions count from the padding id, a padding token has the row before the first position. It is not
+    /// counted, even if it occurs within a text.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;
@@ -33,7 +35,7 @@ impl Shape {
     }
 }
 
-/// The function between the two products of the feed-forward part.
+/// Activation function of the feed-forward block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// `x·Φ(x)`, exact.
@@ -44,93 +46,93 @@ pub enum Activation {
     Relu,
 }
 
-/// `y = W·x + b`.
+/// Linear layer, `y = W·x + b`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     /// Width of `x`.
     pub inputs: usize,
     /// Width of `y`.
     pub outputs: usize,
-    /// `outputs` rows of `inputs`.
+    /// Weight matrix: `outputs` rows of `inputs` numbers.
     pub weight: Vec<f32>,
-    /// One number an output.
+    /// One number per output.
     pub bias: Vec<f32>,
 }
 
-/// Layer norm.
+/// Parameters of a layer norm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
-    /// The factors.
+    /// Scale of each component.
     pub weight: Vec<f32>,
-    /// The summands.
+    /// Bias of each component.
     pub bias: Vec<f32>,
 }
 
-/// A table of rows of the hidden width.
+/// Embedding table with rows of the hidden width.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
-    /// `rows` rows.
+    /// The rows, one after the other.
     pub data: Vec<f32>,
 }
 
-/// What becomes of a token before the first layer: the sum of these, normed.
+/// Embedding tables. The input of the first layer is the sum of a token's embeddings, normalized.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embeddings {
-    /// By token id.
+    /// Word embeddings, by token id.
     pub words: Table,
-    /// By position, [`Shape::first_position`] rows in front of the first used one.
+    /// Position embeddings. The first used row is row [`Shape::first_position`].
     pub positions: Table,
-    /// By segment; absent in DistilBERT.
+    /// Segment embeddings; absent in DistilBERT.
     pub types: Option<Table>,
-    /// By turn of the dialogue, where the model was trained with it.
+    /// Embeddings of the turn's number in the dialogue, if the model was trained with them.
     pub turns: Option<Table>,
-    /// By role of the speaker, likewise.
+    /// Embeddings of the speaker's role, if the model was trained with them.
     pub roles: Option<Table>,
-    /// The norm of the sum.
+    /// Layer norm of the sum.
     pub norm: Norm,
 }
 
-/// One layer (post-norm: each half adds to its input, then norms).
+/// One transformer layer (post-norm: each sublayer is added to its input, and the sum is normalized).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Queries, heads side by side.
+    /// Query projection; the outputs of the heads are concatenated.
     pub query: Linear,
-    /// Keys.
+    /// Key projection.
     pub key: Linear,
-    /// Values.
+    /// Value projection.
     pub value: Linear,
-    /// After the heads.
+    /// Output projection of attention.
     pub attention_output: Linear,
-    /// After attention and its input.
+    /// Layer norm after attention and its residual connection.
     pub attention_norm: Norm,
-    /// Up.
+    /// First linear layer of the feed-forward block.
     pub intermediate: Linear,
-    /// Down.
+    /// Second linear layer of the feed-forward block.
     pub output: Linear,
-    /// After feed-forward and its input.
+    /// Layer norm after the feed-forward block and its residual connection.
     pub output_norm: Norm,
 }
 
-/// An encoder's parameters.
+/// Parameters of an encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// Sizes and variant.
     pub shape: Shape,
-    /// In front of the layers.
+    /// Embedding tables.
     pub embeddings: Embeddings,
-    /// From the bottom up.
+    /// Transformer layers, the first one first.
     pub layers: Vec<Layer>,
 }
 
 impl Network {
-    /// How many tokens a sequence may have.
+    /// Returns the maximum number of tokens in a sequence.
     pub fn max_tokens(&self) -> usize {
         self.embeddings.positions.rows.saturating_sub(self.shape.first_position)
     }
 
-    /// How many numbers it holds.
+    /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
         let linear = |l: &Linear| l.weight.len() + l.bias.len();
         let norm = |n: &Norm| n.weight.len() + n.bias.len();
@@ -149,9 +151,9 @@ impl Network {
         tables.into_iter().flatten().map(table).sum::<usize>() + norm(&e.norm) + layers.sum::<usize>()
     }
 
-    /// A small network of numbers that are drawn from a seed: for tests, benchmarks and examples.
+    /// Creates a network with pseudo-random weights from a seed, for tests, benchmarks and examples.
     pub fn random(shape: Shape, layers: usize, vocabulary: usize, positions: usize, seed: u64) -> Self {
-        // SplitMix64: four lines, and the same numbers everywhere.
+        // SplitMix64: short, and the same numbers on every platform.
         let mut state = seed;
         let mut next = move || {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -164,7 +166,7 @@ impl Network {
         let mut linear = |inputs: usize, outputs: usize| Linear {
             inputs,
             outputs,
-            // Outputs keep the size of inputs, so that activations look like a real model's.
+            // Keeps the outputs about as large as the inputs, like in a real model.
             weight: draw(inputs * outputs, 2.0 * (3.0 / inputs as f32).sqrt()),
             bias: draw(outputs, 0.2),
         };
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_within_a_text_is_not_counted_where_positions_count_from_it() {
+    fn padding_inside_a_text_is_not_counted_when_positions_start_after_the_padding_id() {
         let mut shape = Shape {
             hidden: 8,
             heads: 2,
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_network_has_the_size_it_says() {
+    fn a_random_network_has_the_requested_size() {
         let shape = Shape {
             hidden: 8,
             heads: 2,

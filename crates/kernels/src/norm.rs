@@ -1,34 +1,34 @@
-//! Layer norm, with the sum in front of it.
+//! Layer norm of a sum (residual connection and norm in one pass).
 
 use super::simd::{Kernel, Simd};
 
-/// A norm's numbers, zero beyond the true width.
+/// Parameters of a layer norm, padded with zeros beyond the true width.
 #[derive(Clone)]
 pub(super) struct PaddedNorm {
-    /// The true width.
+    /// Width without padding.
     pub width: usize,
-    /// The factors.
+    /// Scale of each component.
     pub weight: Vec<f32>,
-    /// The summands.
+    /// Bias of each component.
     pub bias: Vec<f32>,
-    /// The number added to the variance.
+    /// Number added to the variance.
     pub epsilon: f32,
 }
 
-/// `x = norm(x + y)` row by row; rows are `stride` apart.
+/// Kernel for `x = norm(x + y)`, row by row.
 pub(super) struct AddNorm<'a> {
-    /// The rows that are changed.
+    /// Rows to normalize in place.
     pub x: &'a mut [f32],
-    /// What is added first.
+    /// Rows to add first, if any.
     pub y: Option<&'a [f32]>,
-    /// From row to row; a multiple of the lanes.
+    /// Distance between rows; a multiple of the number of lanes.
     pub stride: usize,
-    /// The norm.
+    /// Parameters of the norm.
     pub norm: &'a PaddedNorm,
 }
 
 impl AddNorm<'_> {
-    /// Does it.
+    /// Runs the kernel.
     ///
     /// # Safety
     ///
@@ -38,7 +38,7 @@ impl AddNorm<'_> {
         assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
         assert!(self.norm.width <= self.stride);
         assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
-        // SAFETY: the features by our caller, the lengths by the asserts.
+        // SAFETY: the caller guarantees the features; the asserts check the lengths.
         unsafe { S::enter(self) }
     }
 }
@@ -51,7 +51,7 @@ impl<S: Simd> Kernel<S> for AddNorm<'_> {
         let AddNorm { x, y, stride, norm } = self;
         let (whole, width) = (norm.width / S::LANES * S::LANES, norm.width as f32);
         for row in 0..x.len() / stride {
-            // SAFETY: `run` has seen that rows and the norm's numbers are `stride` long.
+            // SAFETY: `run` has checked that the rows and the norm's parameters have `stride` numbers.
             unsafe {
                 let row_x = x.as_mut_ptr().add(row * stride);
                 let mut sum = S::splat(0.0);

@@ -1,4 +1,4 @@
-//! Weights in the order in which the kernels read them, in the numbers in which they multiply.
+//! Packed weights: converted to the number format of the product, in the order in which the kernels read them.
 
 use super::{
     buffer::Buffer,
@@ -8,49 +8,50 @@ use turnwise_core::{Error, Result};
 
 use crate::Precision;
 
-/// Inputs and outputs are filled up with zeros to a multiple of this: the lanes of the widest vectors, and the numbers
-/// of a whole chain of bytes.
+/// Inputs and outputs are padded with zeros to a multiple of this. It is the number of lanes of the widest vectors,
+/// and a multiple of the numbers in a chain of bytes ([`Simd::BYTE_CHAIN`]).
 pub(super) const GRAIN: usize = 16;
 
-/// The longest that a row of 16-bit codes may be, as a vector: its square is under 2³¹, so that by Cauchy and Schwarz
-/// no sum of products of two such rows, nor any part of one, leaves 32 bits.
+/// Maximum Euclidean norm of a row of 16-bit codes. Its square is below 2³¹. By the Cauchy–Schwarz inequality, the
+/// dot product of two such rows, and every partial sum of it, fits into 32 bits.
 pub(super) const LONGEST: f64 = 46_340.0;
 
-/// The factor that makes the longest allowed 16-bit codes of a row with this length and this largest number.
-/// Rounding can lengthen a row of `n` codes by `√n / 2`.
+/// Returns the largest factor that converts a row to 16-bit codes without overflow, from the row's norm (`length`),
+/// its largest absolute value and the number of codes.
 pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
-    // 0.1% are for the length, which is summed in 32 bits.
-    let room = (LONGEST - (n as f64).sqrt() / 2.0) * 0.999;
-    if largest > 0.0 { (room / length).min(32_767.0 / largest) } else { 0.0 }
+    // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm
+    // itself, which is computed in f32.
+    let longest = (LONGEST - (n as f64).sqrt() / 2.0) * 0.999;
+    if largest > 0.0 { (longest / length).min(32_767.0 / largest) } else { 0.0 }
 }
 
-/// The weights of one linear layer.
+/// Packed weights of a linear layer. A column holds the weights of one output.
 pub(super) struct Packed {
-    /// In which numbers.
+    /// Precision of the product.
     pub precision: Precision,
-    /// Inputs, filled up.
+    /// Number of inputs, with padding.
     pub inputs: usize,
-    /// Outputs, filled up.
+    /// Number of outputs, with padding.
     pub outputs: usize,
-    /// Columns of a panel; the last panel may have fewer.
+    /// Columns per panel; the last panel may have fewer.
     pub panel: usize,
-    /// Units of a column.
+    /// 32-bit units per column.
     pub depth: usize,
-    /// Of which squares, where whole squares are multiplied.
+    /// Kind of squares, if the product uses squares (AMX tiles).
     pub squared: Option<Squared>,
-    /// Panels one after the other, each `[unit of inputs][column]`; of squares as [`Squares`](super::simd::Squares) has
-    /// them, the last panel filled up.
+    /// The panels, one after the other, each in the order `[unit of inputs][column]`. For squares they are in the
+    /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
     pub units: Buffer,
-    /// What one step of a column's code stands for.
+    /// Scale of each column: the number that code 1 represents.
     pub scales: Vec<f32>,
-    /// The sums of the weights of the columns.
+    /// Sum of the weights of each column.
     pub sums: Vec<f32>,
-    /// A summand a column.
+    /// Bias of each column.
     pub bias: Vec<f32>,
 }
 
 impl Packed {
-    /// How many numbers a unit of 32 bits holds.
+    /// Returns how many numbers a 32-bit unit holds.
     pub fn numbers_in_unit(precision: Precision) -> usize {
         match precision {
             Precision::F32 => 1,
@@ -59,7 +60,7 @@ impl Packed {
         }
     }
 
-    /// Of which squares products with weights of this precision are made, if they are.
+    /// Returns the kind of squares that products of this precision use, or `None` if they use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,
@@ -70,14 +71,17 @@ impl Packed {
         S::SQUARES.then_some(squared)
     }
 
-    /// Packs `outputs` rows of `inputs` weights for the vectors of `S`.
+    /// Packs `outputs` rows of `inputs` weights for the SIMD level of `S`.
     pub fn new<S: Simd>(
         precision: Precision,
         (inputs, outputs): (usize, usize),
         weight: &[f32],
         bias: &[f32],
     ) -> Result<Self> {
-        assert!(weight.len() == inputs * outputs && bias.len() == outputs, "weights of another shape");
+        assert!(
+            weight.len() == inputs * outputs && bias.len() == outputs,
+            "the weights have a different shape"
+        );
         let group = Packed::numbers_in_unit(precision);
         let padded = (inputs.next_multiple_of(GRAIN), outputs.next_multiple_of(GRAIN));
         let squared = Packed::squared::<S>(precision);
@@ -108,7 +112,7 @@ impl Packed {
                 Precision::F32 if squared.is_some() => {
                     let mut rest = row.clone();
                     for plane in 0..Squared::Thirds.planes() {
-                        packed.put_in(plane, output, rest.iter_mut().map(take_a_third));
+                        packed.put_in(plane, output, rest.iter_mut().map(take_bf16_part));
                     }
                 }
                 Precision::F32 => packed.put(output, row.iter().map(|w| w.to_bits())),
@@ -126,8 +130,8 @@ impl Packed {
                     packed.put(output, codes.codes.iter().map(|c| *c as i8 as u8));
                 }
                 Precision::F16 => {
-                    return Err(Error::input("the CPU does not compute in f16").with_hint(
-                        "take `bf16`, which is as small, or `int16`, which is as small and faster",
+                    return Err(Error::input("f16 is not supported on the CPU").with_hint(
+                        "use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate",
                     ));
                 }
             }
@@ -135,17 +139,17 @@ impl Packed {
         Ok(packed)
     }
 
-    /// How many panels.
+    /// Returns the number of panels.
     pub fn panels(&self) -> usize {
         self.outputs.div_ceil(self.panel)
     }
 
-    /// Writes the numbers of one output to their places.
+    /// Writes the numbers of one output.
     fn put<T: super::buffer::Plain>(&mut self, output: usize, numbers: impl Iterator<Item = T>) {
         self.put_in(0, output, numbers);
     }
 
-    /// The same for one of the squares that stand for a number each.
+    /// Writes the numbers of one output to a plane (see [`Squared::planes`]).
     fn put_in<T: super::buffer::Plain>(
         &mut self,
         plane: usize,
@@ -172,21 +176,21 @@ impl Packed {
     }
 }
 
-/// The number rounded to bf16, which is taken off it.
-pub(super) fn take_a_third(number: &mut f32) -> u16 {
-    let third = half::bf16::from_f32(*number);
-    *number -= third.to_f32();
-    third.to_bits()
+/// Returns a number rounded to bf16, and subtracts the rounded number from it.
+pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
+    let part = half::bf16::from_f32(*number);
+    *number -= part.to_f32();
+    part.to_bits()
 }
 
-/// A row of weights as whole numbers.
+/// A quantized row of weights.
 struct Codes {
     codes: Vec<i16>,
-    /// What 1 stands for.
+    /// Number that code 1 represents.
     scale: f32,
 }
 
-/// As 16-bit numbers whose length as a vector is at most [`LONGEST`].
+/// Quantizes a row to 16-bit codes whose norm is at most [`LONGEST`].
 fn short_codes(row: &[f32]) -> Codes {
     let square = |x: f64| x * x;
     let length = row.iter().map(|w| square(f64::from(*w))).sum::<f64>().sqrt();
@@ -197,8 +201,10 @@ fn short_codes(row: &[f32]) -> Codes {
     Codes { codes, scale: if factor > 0.0 { (1.0 / factor) as f32 } else { 0.0 } }
 }
 
-/// As 8-bit numbers. Where products are summed in 16 bits, `chain` groups of four at a time, the codes are kept so
-/// small that no such sum saturates, whatever the activations (from 0 to `most`).
+/// Quantizes a row to 8-bit codes.
+///
+/// Some SIMD levels sum the products of `chain` groups of four codes in 16 bits. For them the codes are kept so small
+/// that no such sum saturates, for any activation codes from 0 to `most`.
 fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let largest = row.iter().fold(0.0f64, |m, w| m.max(f64::from(w.abs())));
     if largest == 0.0 {
@@ -207,9 +213,9 @@ fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let mut factor = 127.0 / largest;
     let code = |w: f32, factor: f64| (f64::from(w) * factor).round();
     if chain > 1 {
-        let room = (f64::from(i16::MAX) / most).floor();
-        // A 16-bit lane sums the products of one half of each group: its positive and its negative codes, each by
-        // themselves, have to fit.
+        let limit = (f64::from(i16::MAX) / most).floor();
+        // A 16-bit lane sums the products of one half of each group. The positive codes must fit on their own, and so
+        // must the negative ones.
         let heaviest = |factor: f64| {
             row.chunks(4 * chain).fold(0.0f64, |heaviest, links| {
                 let mut sums = [[0.0f64; 2]; 2];
@@ -220,8 +226,8 @@ fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
                 sums.as_flattened().iter().fold(heaviest, |m, s| m.max(*s))
             })
         };
-        factor = factor.min(factor * room / heaviest(factor));
-        while heaviest(factor) > room {
+        factor = factor.min(factor * limit / heaviest(factor));
+        while heaviest(factor) > limit {
             factor *= 0.995;
         }
     }

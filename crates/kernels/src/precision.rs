@@ -1,10 +1,10 @@
-//! In which numbers a network is computed.
+//! Numeric precision of inference.
 
 use std::{fmt, str::FromStr};
 
 use turnwise_core::{Error, Result};
 
-/// In which numbers the products of a network are computed.
+/// Numeric precision of the matrix products of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Precision {
     /// 32-bit floating point: the reference.
@@ -13,19 +13,19 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit fixed point, scaled by token and by output: as fast as int8 where a processor multiplies 16-bit
-    /// integers as fast as 8-bit ones (AVX2), and nearer to f32 than bf16.
+    /// 16-bit integers with one scale per token and one per output. More accurate than bf16. As fast as int8 on
+    /// processors that multiply 16-bit integers as fast as 8-bit ones (AVX2).
     Int16,
-    /// 8-bit fixed point, scaled by token and by output.
+    /// 8-bit integers with one scale per token and one per output.
     Int8,
 }
 
 impl Precision {
-    /// All of them.
+    /// All precisions.
     pub const ALL: [Precision; 5] =
         [Precision::F32, Precision::Bf16, Precision::F16, Precision::Int16, Precision::Int8];
 
-    /// Its name.
+    /// Returns the name that options and files use.
     pub const fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",

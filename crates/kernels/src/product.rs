@@ -1,4 +1,4 @@
-//! Many rows times packed weights: which tile is computed when, so that what is needed next is near.
+//! Matrix product (GEMM) of rows with packed weights: blocking for the caches, and the order of the tiles.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -8,30 +8,30 @@ use super::{
     pack::Packed,
     simd::{Simd, Squared},
     spread::{Shared, Team},
-    tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
+    tile::{ColumnBias, Dequantize, Epilogue, Tiles, UNITS_IN_LINE, with_tile},
 };
 use crate::{Precision, network::Activation};
 
-/// Bytes of the left side that are worked on together: they stay in the second-level cache.
+/// Bytes of the left side per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
-/// With fewer tiles than this one below the other, what comes next is not fetched ahead: there is too little to do
-/// meanwhile, and a single query, which is such a case, is faster without.
+/// Minimum number of tiles in a column for prefetching. With fewer tiles, there is too little work to hide the loads:
+/// a single query is faster without prefetching.
 const FETCHING_TILES: usize = 8;
 
-/// The rows of a result.
+/// Output matrix of a product.
 pub(super) struct Out<'a> {
-    /// Their numbers.
+    /// Memory of the rows.
     pub numbers: &'a mut [f32],
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
-    /// How far it is from one to the next.
+    /// Distance between rows.
     pub stride: usize,
 }
 
-/// `out = activation(left · weights + bias)`.
+/// Computes `out = activation(left · weights + bias)`.
 ///
-/// Sums are made in the same order for every row, whatever rows are beside it: a row's result does not depend on them.
+/// The order of summation is the same for every row. So the result of a row does not depend on the other rows.
 ///
 /// # Safety
 ///
@@ -50,11 +50,11 @@ pub(super) unsafe fn product<S: Simd>(
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
     let to = (Shared::of(out.numbers), out.stride);
     let job = Job { left, weights, rows: out.rows, out: to, activation };
-    let biased = |_, column: usize| Biased(weights.bias[column..].as_ptr());
+    let biased = |_, column: usize| ColumnBias(weights.bias[column..].as_ptr());
     let parts = team.parts(weights.panels(), out.rows, weights.inputs * weights.panel);
-    // A part writes the columns of its own panels.
+    // Each part writes only the columns of its own panels.
     team.each(&mut vec![(); parts], weights.panels(), |(), panels| {
-        // SAFETY: features by our caller; lengths by the asserts here and in `run`.
+        // SAFETY: the caller guarantees the features; the asserts here and in `run` check the lengths.
         unsafe {
             match (weights.squared, weights.precision) {
                 (Some(squared @ Squared::Bytes), _) => {
@@ -72,18 +72,19 @@ pub(super) unsafe fn product<S: Simd>(
     });
 }
 
+/// A product, as shared by the threads that compute it.
 pub(super) struct Job<'a> {
     pub left: Left<'a>,
     pub weights: &'a Packed,
     pub rows: usize,
-    /// Where the first row begins, and how far it is from one to the next.
+    /// Start of the first row, and distance between rows.
     pub out: (Shared, usize),
     pub activation: Option<Activation>,
 }
 
 impl Job<'_> {
-    fn scaled(&self, row: usize, column: usize) -> Scaled {
-        Scaled {
+    fn scaled(&self, row: usize, column: usize) -> Dequantize {
+        Dequantize {
             rows: self.left.scales[row..].as_ptr(),
             lows: self.left.lows[row..].as_ptr(),
             columns: self.weights.scales[column..].as_ptr(),
@@ -92,10 +93,10 @@ impl Job<'_> {
         }
     }
 
-    unsafe fn run<S: Simd, F: Format<S>, E: Ending<S>>(
+    unsafe fn run<S: Simd, F: Format<S>, E: Epilogue<S>>(
         &self,
         panels: Range<usize>,
-        ending: impl Fn(usize, usize) -> E,
+        epilogue: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         let units = weights.depth;
@@ -115,7 +116,7 @@ impl Job<'_> {
                 for panel in panels.clone() {
                     let (panel_units, width) = part(panel, step);
                     let column = panel * weights.panel;
-                    // What comes after this part of this panel, shared out among the tiles.
+                    // The part that is needed next. Each tile prefetches a share of it.
                     let next = match (panel + 1 < panels.end, until < steps) {
                         (true, _) => part(panel + 1, step).0,
                         (false, true) => part(panels.start, until).0,
@@ -132,7 +133,8 @@ impl Job<'_> {
                     for (count, high, row) in even_tiles(rows.clone(), F::ROWS) {
                         macro_rules! run {
                             ($m:literal, $v:literal) => {
-                                // SAFETY: rows, columns and units lie within what the asserts have seen.
+                                // SAFETY: rows, columns and units are within the bounds that the asserts have
+                                // checked.
                                 unsafe {
                                     S::enter(Tiles::<F, E, $m, $v> {
                                         count,
@@ -145,7 +147,7 @@ impl Job<'_> {
                                         out: (self.out.0.at(row * self.out.1 + column), self.out.1),
                                         first: step == 0,
                                         last: until == steps,
-                                        ending: ending(row, column),
+                                        epilogue: epilogue(row, column),
                                         activation: self.activation,
                                         next: (next.wrapping_add(fetched), fetch),
                                         format: PhantomData,
@@ -162,8 +164,9 @@ impl Job<'_> {
     }
 }
 
-/// Divides rows among the fewest tiles of at most `most` rows, as even as can be: a tile of one or two rows at the end
-/// would take as long as a whole one. Gives up to two runs of equal tiles: how many, how many rows each, the first row.
+/// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
+/// two rows, and would take as long as a full one.) Returns up to two runs of equal tiles, each as the number of
+/// tiles, the rows per tile and the first row.
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);
@@ -172,7 +175,7 @@ pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item 
     runs.into_iter().filter(|(count, ..)| *count > 0)
 }
 
-/// Cuts a range into the fewest parts of at most `most`, as even as can be.
+/// Splits a range evenly into the fewest parts of at most `most`.
 pub(super) fn even_parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(most);
     (0..parts).map(move |part| {

@@ -1,8 +1,8 @@
-//! Before vectors are used for the first time, they have to give what the portable ones give.
+//! Self-test of the kernels: before a SIMD level is used for the first time, its results are compared with those of
+//! the portable level.
 //!
-//! Not every kind of processor was at hand when the kernels were written and tested. A small network in every
-//! precision takes about a millisecond; kernels that are wrong on this processor are not used, and
-//! `CpuEngine::describe` says so.
+//! The kernels were not tested on every kind of processor. The self-test runs a small network in every precision,
+//! which takes about a millisecond. A level that fails is not used, and `CpuEngine::describe` reports it.
 
 use std::sync::OnceLock;
 use turnwise_core::vectors::cosine;
@@ -15,7 +15,7 @@ use crate::{
     network::{Activation, Shape},
 };
 
-/// The precisions and how near to the portable f32 they have to come, as a cosine.
+/// Minimum cosine similarity to the portable f32 results, for each precision.
 const NEAR: [(Precision, f32); 4] = [
     (Precision::F32, 0.999_999),
     (Precision::Bf16, 0.999),
@@ -23,8 +23,8 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// The fastest vectors that prove right here, and faster ones that did not.
-pub(super) fn best_proven() -> (SimdLevel, Vec<SimdLevel>) {
+/// Returns the fastest level that passes the self-test, and the faster levels that failed it.
+pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {
         let mut failed = Vec::new();
@@ -39,9 +39,9 @@ pub(super) fn best_proven() -> (SimdLevel, Vec<SimdLevel>) {
     .clone()
 }
 
-/// Whether a level gives what the portable kernels give, in every precision.
+/// Returns whether a level agrees with the portable kernels in every precision.
 pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
-    // Sizes that leave a rest in every direction: rows, columns, heads, tokens.
+    // None of these sizes is a multiple of the tile or vector sizes, to test the remainders as well.
     let shape = Shape {
         hidden: 72,
         heads: 3,
@@ -56,7 +56,7 @@ pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
     for (precision, near) in NEAR {
         let got = states(&network, precision, level, &sequences)?;
         let rows = expected.chunks_exact(72).zip(got.chunks_exact(72));
-        // Written so that a NaN is not near.
+        // Written so that a NaN fails the comparison.
         if got.len() != expected.len() || !rows.map(|(a, b)| cosine(a, b)).all(|c| c > near) {
             return Ok(false);
         }
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_this_processor_has_proves_right() {
+    fn all_levels_of_this_processor_pass() {
         for level in SimdLevel::here() {
             assert!(agrees(level).unwrap(), "{level}");
         }
-        let (best, failed) = best_proven();
+        let (best, failed) = best_verified();
         assert_eq!((Some(best), failed), (SimdLevel::here().next(), Vec::new()));
     }
 }

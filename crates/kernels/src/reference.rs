@@ -1,4 +1,4 @@
-//! What the engine has to give, in plain loops of 64-bit numbers.
+//! Reference implementation of the encoder for tests: plain loops in f64.
 
 use crate::{
     Sequence,
@@ -33,7 +33,7 @@ fn add(rows: &mut Rows, more: &Rows) {
     }
 }
 
-/// The error function by its series, and by its continued fraction where that is quicker.
+/// Error function: its power series for small `x`, its continued fraction for large `x`.
 pub fn erf(x: f64) -> f64 {
     let a = x.abs();
     let value = if a < 3.0 {
@@ -50,7 +50,7 @@ pub fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// The function between the products of the feed-forward part.
+/// Activation function of the feed-forward block.
 pub fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
@@ -83,7 +83,7 @@ fn attention(heads: usize, q: &Rows, k: &Rows, v: &Rows) -> Rows {
     context
 }
 
-/// The hidden states of one sequence after every layer, the embeddings first.
+/// Returns the hidden states of one sequence: those of the embeddings, then those after each layer.
 pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
     let (shape, e) = (&network.shape, &network.embeddings);
     let h = shape.hidden;

@@ -1,8 +1,9 @@
-//! The steps of one batch, shared out among threads.
+//! Shares the steps of one batch among threads.
 //!
-//! A single query takes a few milliseconds and some thirty steps, each of which needs all of the one before. With each
-//! step handed to rayon by itself, two threads gained little in f32 and lost in int8. So the helpers are woken once, look
-//! out for parts of steps until the batch is done, and nobody waits for a helper that did not come.
+//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the
+//! step before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8
+//! got slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is
+//! done. The leader computes the parts that no helper has taken, so it never waits for a helper that did not start.
 
 use std::{
     cell::UnsafeCell,
@@ -11,33 +12,35 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// Multiplications that are worth a part of their own: some 5 microseconds.
-const WORTH: usize = 1 << 18;
+/// Minimum number of multiplications in a part: about 5 microseconds.
+const MIN_PART: usize = 1 << 18;
 
-/// Rows for which a weight is fetched in the time in which it is multiplied; with fewer, fetching is the work.
+/// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on
+/// the memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
-/// Looks in vain after which somebody who waits lets others have the processor.
-const PATIENCE: u32 = 10_000;
+/// Number of polls after which a waiting thread yields the processor.
+const SPINS: u32 = 10_000;
 
-/// The threads that share a batch.
+/// Threads that share a batch.
 pub(super) struct Team {
     threads: usize,
-    /// The parts of the step at hand that nobody has taken yet.
+    /// The packed [`Ticket`] of the current step.
     ticket: AtomicU64,
-    /// How many of its parts are not done.
-    undone: AtomicU32,
+    /// Number of unfinished parts of the current step.
+    unfinished: AtomicU32,
     step: UnsafeCell<Step>,
 }
 
-/// What is done with each part.
+/// The work of a step, type-erased.
 #[derive(Clone, Copy)]
 struct Step {
     data: *const (),
     call: unsafe fn(*const (), u32),
 }
 
-/// Which step it is (so that no two tickets are alike), how many parts it has, and the next one to be taken.
+/// State of the current step: its number (which makes tickets unique), the number of its parts, and the next free
+/// part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     step: u32,
@@ -46,7 +49,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// The batch is done.
+    /// Signals that the batch is done.
     const OVER: u64 = u64::MAX;
 
     fn pack(self) -> u64 {
@@ -58,86 +61,89 @@ impl Ticket {
     }
 }
 
-// SAFETY: `step` is read only by those who hold an undone part of it, and written only when there is none.
+// SAFETY: `step` is read only by threads that hold an unfinished part of it, and written only when there is none.
 unsafe impl Sync for Team {}
 
 impl Team {
-    /// Calls `lead` with a team of so many threads, the caller's among them; the others are rayon's. Within a part of a
-    /// step rayon must not be called: it may take up a helper's place, which ends only after that part.
+    /// Calls `lead` with a team of `threads` threads: the calling thread, and helpers from rayon.
+    ///
+    /// The parts of a step must not call rayon. Rayon could run a helper inside such a part, and the helper ends only
+    /// after the batch, which needs that part.
     pub fn with<R>(threads: usize, lead: impl FnOnce(&Team) -> R) -> R {
         unsafe fn nothing(_: *const (), _: u32) {}
         let team = Team {
             threads: threads.clamp(1, usize::from(u16::MAX) / 2),
             ticket: AtomicU64::new(0),
-            undone: AtomicU32::new(0),
+            unfinished: AtomicU32::new(0),
             step: UnsafeCell::new(Step { data: std::ptr::null(), call: nothing }),
         };
         if team.threads == 1 {
             return lead(&team);
         }
         rayon::in_place_scope(|scope| {
-            // Also when the leader panics: helpers have to come home.
+            // Also runs if the leader panics: the helpers have to end.
             let _end = OnDrop(|| team.ticket.store(Ticket::OVER, Ordering::Release));
             (1..team.threads).for_each(|_| scope.spawn(|_| team.help()));
             lead(&team)
         })
     }
 
-    /// How many of so many threads are worth waking for a batch of so many tokens, of which the largest step takes so
-    /// many multiplications a token: a few parts of that step should be there for each.
-    pub fn worth(threads: usize, tokens: usize, multiplications: usize) -> usize {
-        threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * WORTH)).max(1)
+    /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token
+    /// in the largest step. That step should have a few parts for each thread.
+    pub fn useful_threads(threads: usize, tokens: usize, multiplications: usize) -> usize {
+        threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * MIN_PART)).max(1)
     }
 
-    /// Into how many parts `n` equal pieces go, each piece so many multiplications for each of so many rows.
+    /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications
+    /// for each of `rows` rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
             return 1;
         }
         let all = n * rows.max(FETCH_ROWS) * multiplications;
-        // More than threads: those who come late or are held up leave more to the others.
-        (2 * self.threads).min(all / WORTH).min(n).max(1)
+        // More parts than threads: a thread that starts late or is interrupted takes fewer of them.
+        (2 * self.threads).min(all / MIN_PART).min(n).max(1)
     }
 
-    /// Calls `work` once for each of so many parts of `0..n`, as even as can be, with the part's own of the `rooms`.
-    pub fn each<R: Send>(&self, rooms: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
-        let parts = rooms.len();
-        if let [room] = rooms {
-            return work(room, 0..n);
+    /// Splits `0..n` evenly into one part for each workspace, and calls `work` for each part with its workspace.
+    pub fn each<R: Send>(&self, workspaces: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
+        let parts = workspaces.len();
+        if let [workspace] = workspaces {
+            return work(workspace, 0..n);
         }
         assert!(parts <= usize::from(u16::MAX));
-        let rooms = Rooms(rooms.as_mut_ptr());
+        let workspaces = Workspaces(workspaces.as_mut_ptr());
         self.all(parts as u16, |part| {
             let part = part as usize;
-            // SAFETY: every part is taken once, and no two are the same.
-            let room = unsafe { &mut *rooms.at(part) };
-            work(room, n * part / parts..n * (part + 1) / parts);
+            // SAFETY: each part is taken exactly once, so each workspace is borrowed once.
+            let workspace = unsafe { &mut *workspaces.at(part) };
+            work(workspace, n * part / parts..n * (part + 1) / parts);
         });
     }
 
-    /// Calls `work` with each of so many parts, and comes back when all are done.
+    /// Calls `work` with each part number, and returns when all parts are done.
     fn all<W: Fn(u32) + Sync>(&self, parts: u16, work: W) {
         unsafe fn call<W: Fn(u32)>(work: *const (), part: u32) {
-            // SAFETY: `all` has put a `W` there, and is still waiting for this part.
+            // SAFETY: the pointer comes from `all`, which is still waiting for this part.
             unsafe { (*work.cast::<W>())(part) }
         }
-        // SAFETY: no part of another step is undone, so that nobody reads.
+        // SAFETY: all parts of the previous step are done, so no thread reads the step.
         unsafe { *self.step.get() = Step { data: (&raw const work).cast(), call: call::<W> } };
-        self.undone.store(u32::from(parts), Ordering::Relaxed);
+        self.unfinished.store(u32::from(parts), Ordering::Relaxed);
         let step = Ticket::unpack(self.ticket.load(Ordering::Relaxed)).step.wrapping_add(1);
         self.ticket.store(Ticket { step, parts, next: 0 }.pack(), Ordering::Release);
-        // Also after a panic nobody may come back before those who borrowed `work` are done with it.
+        // Also after a panic, this function must not return while other threads still use `work`.
         let _wait = OnDrop(|| {
-            self.undone.fetch_sub(self.take_all_that_is_left(), Ordering::Relaxed);
-            let mut look = Lookout::default();
-            while self.undone.load(Ordering::Acquire) > 0 {
-                look.in_vain();
+            self.unfinished.fetch_sub(self.take_all_free(), Ordering::Relaxed);
+            let mut backoff = Backoff::default();
+            while self.unfinished.load(Ordering::Acquire) > 0 {
+                backoff.wait();
             }
         });
         while self.take_part() {}
     }
 
-    /// Does one part, if there is one.
+    /// Computes one part if there is a free one. Returns `false` if there is none.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);
@@ -149,9 +155,9 @@ impl Team {
             return true;
         }
         let _done = OnDrop(|| {
-            self.undone.fetch_sub(1, Ordering::Release);
+            self.unfinished.fetch_sub(1, Ordering::Release);
         });
-        // SAFETY: this part is not done, so that the step stays what it was when the ticket was written.
+        // SAFETY: the step does not change while this part is unfinished.
         unsafe {
             let step = *self.step.get();
             (step.call)(step.data, u32::from(ticket.next));
@@ -159,8 +165,8 @@ impl Team {
         true
     }
 
-    /// Takes what nobody has taken, to leave it undone: how many parts.
-    fn take_all_that_is_left(&self) -> u32 {
+    /// Takes all free parts without computing them, and returns their number.
+    fn take_all_free(&self) -> u32 {
         let none_left = |old| {
             let ticket = Ticket::unpack(old);
             Some(Ticket { next: ticket.parts, ..ticket }.pack())
@@ -170,26 +176,26 @@ impl Team {
         u32::from(ticket.parts - ticket.next)
     }
 
-    /// Does parts until the batch is done.
+    /// Computes parts until the batch is done.
     fn help(&self) {
-        let mut look = Lookout::default();
+        let mut backoff = Backoff::default();
         while self.ticket.load(Ordering::Acquire) != Ticket::OVER {
             if self.take_part() {
-                look = Lookout::default();
+                backoff = Backoff::default();
             } else {
-                look.in_vain();
+                backoff.wait();
             }
         }
     }
 }
 
-/// Somebody who waits for what comes very soon.
+/// Wait loop for events that are expected very soon: spins first, then yields.
 #[derive(Default)]
-struct Lookout(u32);
+struct Backoff(u32);
 
-impl Lookout {
-    fn in_vain(&mut self) {
-        if self.0 < PATIENCE {
+impl Backoff {
+    fn wait(&mut self) {
+        if self.0 < SPINS {
             self.0 += 1;
             spin_loop();
         } else {
@@ -198,6 +204,7 @@ impl Lookout {
     }
 }
 
+/// Calls a function when dropped.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -206,34 +213,34 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Rooms of which every thread uses others.
-struct Rooms<R>(*mut R);
+/// Workspaces that are shared among threads; each is used by one thread.
+struct Workspaces<R>(*mut R);
 
-// SAFETY: `each` hands every room to one thread.
-unsafe impl<R: Send> Sync for Rooms<R> {}
+// SAFETY: `each` passes every workspace to exactly one thread.
+unsafe impl<R: Send> Sync for Workspaces<R> {}
 
-impl<R> Rooms<R> {
+impl<R> Workspaces<R> {
     fn at(&self, part: usize) -> *mut R {
         self.0.wrapping_add(part)
     }
 }
 
-/// A place in memory of which several threads write different parts.
+/// Pointer to memory in which several threads write disjoint parts.
 #[derive(Clone, Copy)]
 pub(super) struct Shared(*mut f32);
 
-// SAFETY: whoever writes behind it has to see to it that nobody else writes or reads there.
+// SAFETY: code that writes through it must ensure that no other thread accesses the same numbers.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Where the numbers begin.
+    /// Takes the address of the first number.
     pub fn of(numbers: &mut [f32]) -> Self {
         Shared(numbers.as_mut_ptr())
     }
 
-    /// The place of a number.
+    /// Returns the address of number `n`.
     pub fn at(self, n: usize) -> *mut f32 {
         self.0.wrapping_add(n)
     }
@@ -244,26 +251,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_is_done_once_in_every_step() {
+    fn every_piece_is_computed_once_in_every_step() {
         for threads in [1, 2, 3, 9] {
             Team::with(threads, |team| {
                 for step in 0..2000 {
                     let (parts, n) = (step % 9 + 1, step % 41);
-                    let mut rooms = vec![Vec::new(); parts];
-                    team.each(&mut rooms, n, |room, range| room.extend(range));
-                    assert!(rooms.iter().all(|room| room.len() <= n.div_ceil(parts)));
-                    assert_eq!(rooms.concat(), (0..n).collect::<Vec<_>>());
+                    let mut workspaces = vec![Vec::new(); parts];
+                    team.each(&mut workspaces, n, |workspace, range| workspace.extend(range));
+                    assert!(workspaces.iter().all(|workspace| workspace.len() <= n.div_ceil(parts)));
+                    assert_eq!(workspaces.concat(), (0..n).collect::<Vec<_>>());
                 }
             });
         }
     }
 
     #[test]
-    fn teams_work_side_by_side() {
+    fn several_teams_can_run_at_the_same_time() {
         let sum = |team: &Team| {
-            let mut rooms = [0; 8];
-            team.each(&mut rooms, 1000, |room, range| *room = range.sum());
-            rooms.iter().sum::<usize>()
+            let mut workspaces = [0; 8];
+            team.each(&mut workspaces, 1000, |workspace, range| *workspace = range.sum());
+            workspaces.iter().sum::<usize>()
         };
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -279,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_comes_through_and_leaves_nobody_waiting() {
+    fn a_panic_is_propagated_and_no_thread_keeps_waiting() {
         for bad in 0..4 {
             let panicked = std::panic::catch_unwind(|| {
                 Team::with(3, |team| team.each(&mut [(); 4], 4, |(), part| assert!(part.start != bad)));
@@ -290,17 +297,17 @@ mod tests {
     }
 
     #[test]
-    fn little_work_stays_where_it_is() {
+    fn small_work_is_not_split() {
         Team::with(4, |team| {
             assert_eq!(team.parts(3, 1, 100), 1);
-            assert_eq!(team.parts(3, 1000, WORTH), 3);
-            assert_eq!(team.parts(100, 1000, WORTH), 8);
+            assert_eq!(team.parts(3, 1000, MIN_PART), 3);
+            assert_eq!(team.parts(100, 1000, MIN_PART), 8);
             assert_eq!(team.parts(24, 1, 384 * 16), 4);
         });
-        assert_eq!(Team::with(1, |team| team.parts(100, 1000, WORTH)), 1);
+        assert_eq!(Team::with(1, |team| team.parts(100, 1000, MIN_PART)), 1);
         // A query of fifteen tokens on the default model.
-        assert_eq!([2, 4, 64].map(|threads| Team::worth(threads, 15, 384 * 1536)), [2, 4, 8]);
-        assert_eq!(Team::worth(64, 400, 384 * 1536), 64);
-        assert_eq!(Team::worth(2, 3, 100), 1);
+        assert_eq!([2, 4, 64].map(|threads| Team::useful_threads(threads, 15, 384 * 1536)), [2, 4, 8]);
+        assert_eq!(Team::useful_threads(64, 400, 384 * 1536), 64);
+        assert_eq!(Team::useful_threads(2, 3, 100), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Products where the processor multiplies whole squares: blocks of two by two, whose sums go through memory.
+//! Matrix products with AMX tiles (called squares here): blocks of two by two squares, with the sums in memory.
 
 use std::{cell::RefCell, marker::PhantomData, ops::Range};
 
@@ -8,36 +8,36 @@ use super::{
     math,
     product::{Job, even_parts},
     simd::{Kernel, LINES_AHEAD, SIDE, SQUARE, Simd, Squared, Squares},
-    tile::{Ending, UNITS_IN_LINE},
+    tile::{Epilogue, UNITS_IN_LINE},
 };
 use crate::network::Activation;
 
-/// Rows and columns of a block.
+/// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// Bytes of the left side that are worked on together: they stay in the second-level cache.
+/// Bytes of the left side per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Rows that are worked on together. While they are multiplied with one panel the next is fetched, and with so many rows
-/// a step takes as long as fetching [`LINES_AHEAD`] lines.
+/// Number of rows that are multiplied with a panel before the next panel. Meanwhile the next panel is prefetched:
+/// with this many rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
-    /// The sums of blocks, which are not needed from one product to the next.
+    /// Sums of blocks; only used within one product.
     static SUMS: RefCell<Buffer> = RefCell::default();
 }
 
 impl Job<'_> {
-    /// The columns of some panels.
+    /// Computes the columns of some panels.
     ///
     /// # Safety
     ///
-    /// As [`super::product::product`]; `E` is good for all rows and columns.
-    pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
+    /// As [`super::product::product`]; the pointers in `E` are valid for all rows and columns.
+    pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         squared: Squared,
         panels: Range<usize>,
-        ending: impl Fn(usize, usize) -> E,
+        epilogue: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         assert!(S::LANES == SIDE && weights.panel == BLOCK && left.stride == weights.depth);
@@ -45,19 +45,19 @@ impl Job<'_> {
         let line = SIDE * squared.planes();
         let all_steps = weights.depth / line;
         SUMS.with_borrow_mut(|sums| {
-            // SAFETY: the features by our caller.
+            // SAFETY: the caller guarantees the features.
             unsafe { S::begin_squares() };
             for blocks in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
                 let most = (LEFT_BLOCK / (blocks.len() * BLOCK * line * size_of::<u32>())).max(1);
-                // Sums that begin and end in one go need not be kept.
+                // Sums that are completed in one pass need no memory of their own.
                 let kept = if most < all_steps { blocks.len() * BLOCK * BLOCK } else { 0 };
                 sums.reserve::<f32>(panels.len().max(1) * kept.max(BLOCK * BLOCK));
                 for steps in even_parts(0..all_steps, most) {
                     for panel in panels.clone() {
                         let sums = &mut sums.of_mut::<f32>()[(panel - panels.start) * kept..];
                         let part = Part { squared, panel, blocks: blocks.clone(), steps: steps.clone() };
-                        // SAFETY: as our caller.
-                        unsafe { self.part::<S, F, E>(part, sums, kept > 0, &ending) };
+                        // SAFETY: guaranteed by the caller.
+                        unsafe { self.part::<S, F, E>(part, sums, kept > 0, &epilogue) };
                     }
                 }
             }
@@ -66,13 +66,14 @@ impl Job<'_> {
         });
     }
 
-    /// Some blocks of a panel, some steps deep. With `kept` each block has sums of its own, which go on from part to part.
-    unsafe fn part<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
+    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts
+    /// continue them.
+    unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,
         sums: &mut [f32],
         kept: bool,
-        ending: &impl Fn(usize, usize) -> E,
+        epilogue: &impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
         let Part { squared, panel, blocks, steps } = part;
@@ -96,7 +97,8 @@ impl Job<'_> {
                 first: steps.start == 0,
                 ahead: right.wrapping_add(panel_units + ahead),
             };
-            // SAFETY: rows, columns and units lie within what `in_squares` has seen; what is fetched ahead need not exist.
+            // SAFETY: rows, columns and units are within the bounds that `in_squares` has checked; prefetched
+            // addresses may be invalid.
             unsafe {
                 if rows > SIDE {
                     S::squares::<true>(squared, squares);
@@ -109,7 +111,7 @@ impl Job<'_> {
                         out: (self.out.0.at(row * self.out.1 + column), self.out.1),
                         rows,
                         width: BLOCK.min(weights.outputs - column),
-                        ending: ending(row, column),
+                        epilogue: epilogue(row, column),
                         activation: self.activation,
                         format: PhantomData,
                     });
@@ -119,7 +121,7 @@ impl Job<'_> {
     }
 }
 
-/// What is multiplied in one go.
+/// The part of a product that is computed in one pass.
 struct Part {
     squared: Squared,
     panel: usize,
@@ -127,31 +129,31 @@ struct Part {
     steps: Range<usize>,
 }
 
-/// From a block's sums to numbers.
+/// Kernel that converts the sums of a block to the final numbers.
 struct Finish<F, E> {
     sums: *const f32,
-    /// Where the first row's numbers go, and how far it is to the next row.
+    /// Start of the first output row, and distance between rows.
     out: (*mut f32, usize),
     rows: usize,
     width: usize,
-    ending: E,
+    epilogue: E,
     activation: Option<Activation>,
     format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
+impl<S: Simd, F: Format<S>, E: Epilogue<S>> Kernel<S> for Finish<F, E> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        // SAFETY: whoever makes one vouches for rows and columns.
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
-            // Some rows at a time: one waits for its own results most of the time.
-            let together = if self.width == BLOCK { self.rows / TOGETHER * TOGETHER } else { 0 };
-            for row in (0..together).step_by(TOGETHER) {
-                self.several::<S, 2, { 2 * TOGETHER }>(row);
+            // Several rows at a time, to hide the latency of the polynomial.
+            let grouped = if self.width == BLOCK { self.rows / GROUP * GROUP } else { 0 };
+            for row in (0..grouped).step_by(GROUP) {
+                self.several::<S, 2, { 2 * GROUP }>(row);
             }
-            for row in together..self.rows {
+            for row in grouped..self.rows {
                 if self.width == BLOCK {
                     self.several::<S, 2, 2>(row);
                 } else {
@@ -162,23 +164,24 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
     }
 }
 
-/// Rows that go through a polynomial side by side.
-const TOGETHER: usize = 4;
+/// Number of rows that go through a polynomial at the same time.
+const GROUP: usize = 4;
 
 impl<F, E> Finish<F, E> {
-    /// `W` vectors, `V` of each row. Always inlined, so that it has the processor's features.
+    /// Converts `W` vectors, `V` of each row. Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
     unsafe fn several<S: Simd, const V: usize, const W: usize>(&self, row: usize)
     where
         F: Format<S>,
-        E: Ending<S>,
+        E: Epilogue<S>,
     {
         // SAFETY: as in `call`.
         unsafe {
             let mut x = [S::splat(0.0); W];
             for i in 0..W {
                 let (row, column) = (row + i / V, i % V * S::LANES);
-                x[i] = self.ending.end(F::value(F::load(self.sums.add(row * BLOCK + column))), row, column);
+                x[i] =
+                    self.epilogue.apply(F::value(F::load(self.sums.add(row * BLOCK + column))), row, column);
             }
             if let Some(activation) = self.activation {
                 x = math::activate::<S, W>(activation, x);

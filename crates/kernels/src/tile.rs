@@ -1,4 +1,5 @@
-//! The innermost kernel: a few rows times a few vectors of columns, all sums in registers.
+//! The innermost kernel of a product (micro-kernel): a tile of a few rows times a few vectors of columns. All sums of
+//! a tile stay in registers.
 
 use std::marker::PhantomData;
 
@@ -9,66 +10,66 @@ use super::{
 };
 use crate::network::Activation;
 
-/// What becomes of a complete sum before it is written.
-pub(super) trait Ending<S: Simd>: Copy {
-    /// The number for row `row` of the tile; `column` counts from the first of the tile.
-    unsafe fn end(self, sum: S::F32, row: usize, column: usize) -> S::F32;
+/// Epilogue of a product: converts a complete sum to the number that is written.
+pub(super) trait Epilogue<S: Simd>: Copy {
+    /// Converts the sums of one vector. `row` and `column` count from the start of the tile.
+    unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 
-/// Nothing.
+/// Epilogue that changes nothing.
 #[derive(Clone, Copy)]
-pub(super) struct AsIs;
+pub(super) struct Identity;
 
-impl<S: Simd> Ending<S> for AsIs {
+impl<S: Simd> Epilogue<S> for Identity {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, _: usize, _: usize) -> S::F32 {
+    unsafe fn apply(self, sum: S::F32, _: usize, _: usize) -> S::F32 {
         sum
     }
 }
 
-/// Every row has its factor.
+/// Epilogue that multiplies each row by a factor.
 #[derive(Clone, Copy)]
-pub(super) struct ByRow(pub *const f32);
+pub(super) struct RowScale(pub *const f32);
 
-impl<S: Simd> Ending<S> for ByRow {
+impl<S: Simd> Epilogue<S> for RowScale {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, row: usize, _: usize) -> S::F32 {
-        // SAFETY: whoever makes one vouches for a number a row.
+    unsafe fn apply(self, sum: S::F32, row: usize, _: usize) -> S::F32 {
+        // SAFETY: the code that creates the epilogue guarantees one number per row.
         unsafe { S::mul(sum, S::splat(self.0.add(row).read())) }
     }
 }
 
-/// Every column has its summand.
+/// Epilogue that adds a bias to each column.
 #[derive(Clone, Copy)]
-pub(super) struct Biased(pub *const f32);
+pub(super) struct ColumnBias(pub *const f32);
 
-impl<S: Simd> Ending<S> for Biased {
+impl<S: Simd> Epilogue<S> for ColumnBias {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, _: usize, column: usize) -> S::F32 {
-        // SAFETY: whoever makes one vouches for a number a column.
+    unsafe fn apply(self, sum: S::F32, _: usize, column: usize) -> S::F32 {
+        // SAFETY: the code that creates the epilogue guarantees one number per column.
         unsafe { S::add(sum, S::load(self.0.add(column))) }
     }
 }
 
-/// The way back from whole numbers: factors and summands of columns, factors and lowest numbers of rows.
+/// Epilogue that dequantizes integer sums and adds the bias.
 #[derive(Clone, Copy)]
-pub(super) struct Scaled {
-    /// A factor a row.
+pub(super) struct Dequantize {
+    /// Scale of each row.
     pub rows: *const f32,
-    /// What code 0 stands for in a row.
+    /// Number that code 0 represents, for each row.
     pub lows: *const f32,
-    /// A factor a column.
+    /// Scale of each column.
     pub columns: *const f32,
-    /// The sum of a column's weights.
+    /// Sum of the weights of each column.
     pub weights: *const f32,
-    /// A summand a column.
+    /// Bias of each column.
     pub bias: *const f32,
 }
 
-impl<S: Simd> Ending<S> for Scaled {
+impl<S: Simd> Epilogue<S> for Dequantize {
     #[inline(always)]
-    unsafe fn end(self, sum: S::F32, row: usize, column: usize) -> S::F32 {
-        // SAFETY: whoever makes one vouches for numbers for all rows and columns.
+    unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32 {
+        // SAFETY: the code that creates the epilogue guarantees numbers for all rows and columns.
         unsafe {
             let (factor, low) = (S::splat(self.rows.add(row).read()), S::splat(self.lows.add(row).read()));
             let base = S::fma(low, S::load(self.weights.add(column)), S::load(self.bias.add(column)));
@@ -77,40 +78,40 @@ impl<S: Simd> Ending<S> for Scaled {
     }
 }
 
-/// Tiles one below the other, each of `M` rows of the left side, times one panel of `V` vectors of columns.
+/// Kernel for a column of tiles: each tile multiplies `M` rows of the left side by a panel of `V` vectors of columns.
 pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
-    /// How many.
+    /// Number of tiles.
     pub count: usize,
-    /// The first row's units, and how far it is to the next row.
+    /// Units of the first row, and distance between rows.
     pub left: (*const u32, usize),
-    /// The panel's units, `V` vectors for each unit of a row.
+    /// Units of the panel: `V` vectors for each unit of a row.
     pub right: *const u32,
-    /// How many steps.
+    /// Number of steps along the rows.
     pub steps: usize,
-    /// Where the first row's numbers go, and how far it is to the next row.
+    /// Start of the first output row, and distance between rows.
     pub out: (*mut f32, usize),
-    /// Whether the sums begin here; else they were put aside in `out`.
+    /// Whether the sums start at zero. Otherwise `out` holds the partial sums to continue.
     pub first: bool,
-    /// Whether they end here; else they are put aside in `out`.
+    /// Whether the sums are complete afterwards. Otherwise the partial sums are written to `out`.
     pub last: bool,
-    /// How they end.
-    pub ending: E,
-    /// What is put on the numbers then.
+    /// Conversion of complete sums.
+    pub epilogue: E,
+    /// Activation function to apply to the results.
     pub activation: Option<Activation>,
-    /// What will be needed next, and how many units of it are to be fetched with each tile.
+    /// Memory to prefetch, and number of units to prefetch with each tile.
     pub next: (*const u32, usize),
-    /// In which numbers.
+    /// Number format of both sides.
     pub format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Format<S>, E: Ending<S>, const M: usize, const V: usize> Kernel<S> for Tiles<F, E, M, V> {
+impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kernel<S> for Tiles<F, E, M, V> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
         for tile in 0..self.count {
-            // SAFETY: whoever makes tiles vouches for `count · M` rows on the left and in `out`, and for a panel of
-            // `steps` steps. What is fetched ahead need not exist.
+            // SAFETY: the code that creates the kernel guarantees `count · M` rows on the left and in `out`, and a
+            // panel of `steps` steps. Prefetched addresses may be invalid.
             unsafe {
                 for unit in (0..self.next.1).step_by(UNITS_IN_LINE) {
                     S::fetch(self.next.0.wrapping_add(tile * self.next.1 + unit));
@@ -120,22 +121,22 @@ impl<S: Simd, F: Format<S>, E: Ending<S>, const M: usize, const V: usize> Kernel
         }
         if let (Some(activation), true) = (self.activation, self.last) {
             let (rows, columns) = (self.count * M, V * S::LANES);
-            // SAFETY: the numbers that were written just now.
+            // SAFETY: these numbers have just been written.
             unsafe { S::enter(Activate { out: self.out, rows, columns, activation }) }
         }
     }
 }
 
-/// A cache line's units.
+/// Number of 32-bit units in a cache line.
 pub(super) const UNITS_IN_LINE: usize = 16;
 
 impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
-    /// One tile, its first row `row`.
+    /// Computes the tile whose first row is `row`.
     #[inline(always)]
     unsafe fn tile<S: Simd>(&self, row: usize)
     where
         F: Format<S>,
-        E: Ending<S>,
+        E: Epilogue<S>,
     {
         let stride = self.left.1;
         let mut right = self.right;
@@ -152,7 +153,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
                 }
             }
             let ahead = F::RIGHT * V * S::LANES;
-            // Short steps four at a time, written out: the loop itself would cost a tenth.
+            // Short steps are unrolled four times. Otherwise the loop overhead would cost a tenth of the time.
             let fours = if F::RIGHT == 1 { self.steps / 4 } else { 0 };
             for _ in 0..fours {
                 F::step::<M, V>(&mut sums, left, stride, right);
@@ -171,7 +172,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
                 for v in 0..V {
                     let to = out.add(m * self.out.1 + v * S::LANES);
                     if self.last {
-                        S::store(to, self.ending.end(F::value(sums[m][v]), row + m, v * S::LANES));
+                        S::store(to, self.epilogue.apply(F::value(sums[m][v]), row + m, v * S::LANES));
                     } else {
                         F::store(to, sums[m][v]);
                     }
@@ -181,15 +182,15 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
     }
 }
 
-/// Puts a function on the numbers of a tile.
+/// Kernel that applies an activation function to the results of tiles.
 pub(super) struct Activate {
-    /// The first row's numbers, and how far it is to the next row.
+    /// Start of the first row, and distance between rows.
     pub out: (*mut f32, usize),
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// How many numbers of each; a multiple of the lanes.
+    /// Numbers per row; a multiple of the number of lanes.
     pub columns: usize,
-    /// Which function.
+    /// The activation function.
     pub activation: Activation,
 }
 
@@ -199,13 +200,13 @@ impl<S: Simd> Kernel<S> for Activate {
     #[inline(always)]
     unsafe fn call(self) {
         let vectors = self.rows * (self.columns / S::LANES);
-        let together = vectors / TOGETHER * TOGETHER;
-        // SAFETY: whoever makes one vouches for the numbers.
+        let grouped = vectors / GROUP * GROUP;
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
-            for from in (0..together).step_by(TOGETHER) {
-                self.several::<S, TOGETHER>(from);
+            for from in (0..grouped).step_by(GROUP) {
+                self.several::<S, GROUP>(from);
             }
-            for from in together..vectors {
+            for from in grouped..vectors {
                 self.several::<S, 1>(from);
             }
         }
@@ -213,8 +214,8 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// `W` vectors from one on, counted through all rows. Always inlined, as a closure is not: out of line it would
-    /// lack the processor's features, and every instruction would be a call.
+    /// Applies the function to `W` vectors, starting at vector `from` of all rows. Always inlined, which a closure is
+    /// not: out of line it would be compiled without the processor's features, and every intrinsic would be a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;
@@ -233,8 +234,8 @@ impl Activate {
     }
 }
 
-/// Vectors that go through a polynomial side by side: one waits for its own results most of the time.
-const TOGETHER: usize = 4;
+/// Number of vectors that go through a polynomial at the same time, to hide its latency.
+const GROUP: usize = 4;
 
 /// Calls a macro with the constants `M` and `V` that a tile of `rows` rows and `vectors` vectors needs.
 macro_rules! with_tile {

@@ -1,4 +1,4 @@
-//! Memory whose first byte stands at a multiple of 64, as vector instructions like it.
+//! Memory that is aligned to 64 bytes, for fast vector loads.
 
 const LINE: usize = 64;
 
@@ -6,7 +6,7 @@ const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// Bytes that begin at a multiple of 64.
+/// Byte buffer that is aligned to 64 bytes.
 #[derive(Clone, Default)]
 pub(crate) struct Aligned {
     lines: Vec<Line>,
@@ -19,12 +19,12 @@ impl Aligned {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the lines are one run of at least `length` bytes, and bytes have no other needs.
+        // SAFETY: the lines are contiguous and have at least `length` bytes; bytes need no alignment.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.length) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and this is the only reference.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.length) }
     }
 }

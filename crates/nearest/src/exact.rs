@@ -1,4 +1,4 @@
-//! Scores by the vectors themselves, and the search that looks at all of them.
+//! Exact scores from the original vectors, and the exact scan of all nodes.
 
 use half::f16;
 
@@ -10,7 +10,7 @@ use crate::{
     search::Allowed,
 };
 
-/// Scores vectors that are in no graph as a graph scores its own: the same vector has the same score, to the bit.
+/// Scores vectors outside of a graph. Equal vectors get exactly the same score as in a graph.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
@@ -19,7 +19,7 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// For a query; `None` if it has no direction, so that it is near to nothing.
+    /// Creates a scorer for a query. Returns `None` for a zero vector if the metric is the cosine.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
         let usable = prepared(metric, query.len(), query, &mut prepared_query);
@@ -28,7 +28,7 @@ impl Scorer {
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
-    /// The score of a vector; `None` if it has no direction.
+    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
         let usable =
             prepared(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::input)?;
@@ -37,7 +37,7 @@ impl Scorer {
     }
 }
 
-/// The score of two vectors of the same length.
+/// Task that scores two vectors of the same length.
 struct One<'a> {
     metric: Metric,
     query: &'a [f32],
@@ -49,19 +49,19 @@ impl Task for One<'_> {
 
     #[inline(always)]
     fn run<S: Distances>(self) -> f32 {
-        // SAFETY: both have been brought to the same length by `prepared`.
+        // SAFETY: `prepared` has checked that both have the same length.
         unsafe { pair::<S>(self.metric, self.query.as_ptr(), self.vector.as_ptr(), self.query.len()) }
     }
 }
 
-/// As the metric has it.
+/// Returns the score of two vectors.
 ///
 /// # Safety
 ///
-/// Both must have so many numbers.
+/// Both vectors must have `length` numbers.
 #[inline(always)]
 unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match metric {
             Metric::L2 => -S::floats::<true>(a, b, length).sqrt(),
@@ -70,11 +70,11 @@ unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, lengt
     }
 }
 
-/// The score of one node, as the metric has it. Inlined into loops.
+/// Returns the exact score of a node. `wide` is a buffer of the vector's width for the conversion from f16.
 ///
 /// # Safety
 ///
-/// The node must be one of the graph's, and the query of its width.
+/// The node must be in the graph, and the query must have the graph's number of dimensions.
 #[inline(always)]
 pub(crate) unsafe fn score<S: Distances>(
     frozen: &Frozen,
@@ -84,7 +84,7 @@ pub(crate) unsafe fn score<S: Distances>(
     wide: &mut [f32],
 ) -> f32 {
     let dim = frozen.header.dim;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let vector = match vectors {
             Vectors::F32(flat) => flat.as_ptr().add(node as usize * dim),
@@ -97,7 +97,7 @@ pub(crate) unsafe fn score<S: Distances>(
     }
 }
 
-/// Asks for a node's vector.
+/// Prefetches the vector of a node.
 #[inline(always)]
 pub(crate) fn prefetch<S: Distances>(frozen: &Frozen, vectors: Vectors<'_>, node: u32) {
     let (start, bytes) = match vectors {
@@ -112,7 +112,7 @@ fn widen(from: &[f16], to: &mut [f32]) {
     half::slice::HalfFloatSliceExt::convert_to_f32_slice(from, to);
 }
 
-/// Looks at all nodes that are allowed.
+/// Task that scores all allowed nodes exactly.
 pub(crate) struct Scan<'a> {
     pub(crate) frozen: &'a Frozen,
     pub(crate) query: &'a [f32],
@@ -131,9 +131,9 @@ impl Task for Scan<'_> {
         wide.resize(frozen.header.dim, 0.0);
         let vectors = frozen.originals();
         let mut best = Best { k, hits: out };
-        let everyone = 0..if allowed.is_some() { 0 } else { frozen.nodes() as u32 };
-        for node in everyone.chain(allowed.iter().flat_map(|allowed| allowed.nodes())) {
-            // SAFETY: nodes below the number of nodes, and the query has been checked.
+        let all = 0..if allowed.is_some() { 0 } else { frozen.nodes() as u32 };
+        for node in all.chain(allowed.iter().flat_map(|allowed| allowed.nodes())) {
+            // SAFETY: the nodes are below the number of nodes, and the query has been checked.
             let score = unsafe { score::<S>(frozen, vectors, query, node, wide) };
             best.offer(Hit { node, score });
         }
@@ -141,10 +141,10 @@ impl Task for Scan<'_> {
     }
 }
 
-/// Looks at all nodes for several queries at once: each vector is fetched once, not once a query.
+/// Task that scores all nodes exactly for several queries. Each vector is read only once for all queries.
 pub(crate) struct Scans<'a> {
     pub(crate) frozen: &'a Frozen,
-    /// Prepared, each with its best.
+    /// Prepared queries, each with its best hits.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
     pub(crate) k: usize,
 }
@@ -158,7 +158,7 @@ impl Task for Scans<'_> {
         let (vectors, mut wide) = (frozen.originals(), vec![0.0; frozen.header.dim]);
         for node in 0..frozen.nodes() as u32 {
             for (query, hits) in queries.iter_mut() {
-                // SAFETY: nodes below the number of nodes, and the queries are vectors of the graph.
+                // SAFETY: the nodes are below the number of nodes, and the queries are vectors of the graph.
                 let score = unsafe { score::<S>(frozen, vectors, query, node, &mut wide) };
                 Best { k, hits }.offer(Hit { node, score });
             }
@@ -169,7 +169,7 @@ impl Task for Scans<'_> {
     }
 }
 
-/// The best so far: twice as many as wanted are gathered before the lesser half is dropped.
+/// Best hits so far. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,

@@ -1,4 +1,4 @@
-//! A frozen graph: one file, mapped and used as it lies.
+//! A frozen graph: a read-only, memory-mapped file.
 
 use std::{fs::File, ops::Range, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
     walk::Lists,
 };
 
-/// A frozen graph. Cheap to open, read-only, and shared by whoever maps the same file.
+/// A frozen graph: read-only, fast to open, and shared by all processes that map the same file.
 pub struct Frozen {
     bytes: Bytes,
     name: std::path::PathBuf,
@@ -31,7 +31,7 @@ pub struct Frozen {
     checks: Range<usize>,
 }
 
-/// Rows that tell candidates apart, roughly.
+/// Quantized vectors for finding candidates.
 pub(crate) enum Walked<T> {
     Nibbles(T),
     Codes(T),
@@ -42,48 +42,49 @@ enum Bytes {
     Owned(Aligned),
 }
 
-/// What a frozen graph is.
+/// Properties of a frozen graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Info {
-    /// What near means.
+    /// Metric of the graph.
     pub metric: Metric,
-    /// The width of a vector.
+    /// Number of dimensions of a vector.
     pub dim: usize,
-    /// Different vectors.
+    /// Number of nodes (different vectors).
     pub nodes: usize,
-    /// Rows that have them.
+    /// Number of rows.
     pub rows: usize,
-    /// Neighbours of a node on each level; twice as many on the lowest.
+    /// Maximum number of neighbors of a node on each level; twice as many on level 0.
     pub m: usize,
-    /// How many candidates were looked at for each new node.
+    /// Number of candidates in the beam search for each new node.
     pub ef: usize,
-    /// What built the graph.
+    /// Builder of the graph.
     pub builder: Builder,
-    /// How the vectors are kept.
+    /// Number format of the original vectors.
     pub originals: Originals,
-    /// Bits of a number that a walk reads; scores are by the vectors.
+    /// Bits per dimension of the quantized vectors that find candidates.
     pub walked_bits: u32,
-    /// Levels of the graph.
+    /// Number of levels.
     pub levels: usize,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: usize,
 }
 
 fn damaged(path: &Path, what: impl Into<String>) -> Error {
-    Error::corrupt(path, what).with_hint("`turnwise index build` builds it again")
+    Error::corrupt(path, what).with_hint("rebuild it with `turnwise index build`")
 }
 
 impl Frozen {
-    /// Maps a file. Its header is checked and what it says of its length; see [`Frozen::verify`] for the rest.
+    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`Frozen::verify`] checks the
+    /// rest.
     pub fn open(path: &Path) -> Result<Self> {
         let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
         let file = File::open(path).map_err(io("open"))?;
-        // SAFETY: files of this kind are written once, under another name, and never changed.
+        // SAFETY: such files are written under a temporary name and are never changed after that.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
         Frozen::new(Bytes::Mapped(map), path)
     }
 
-    /// Takes a file's bytes.
+    /// Opens a graph from a copy of a file's bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut owned = Aligned::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
@@ -102,7 +103,7 @@ impl Frozen {
             if fits && placed {
                 Ok(bytes)
             } else {
-                Err(corrupt(format!("its {} do not fit its header", kind.name())))
+                Err(corrupt(format!("the size of its {} does not match the header", kind.name())))
             }
         };
         let (nodes, stride) = (header.nodes, stride(header.dim));
@@ -129,7 +130,7 @@ impl Frozen {
         };
         let blocks = (frozen.checks.start - HEADER_BYTES).div_ceil(BLOCK);
         if frozen.checks.len() != blocks * 4 {
-            return Err(frozen.corrupt("its checksums do not fit its length"));
+            return Err(frozen.corrupt("the number of its checksums does not match the size of the file"));
         }
         Ok(frozen)
     }
@@ -138,7 +139,7 @@ impl Frozen {
         damaged(&self.name, what)
     }
 
-    /// Compares every byte with its checksum. An error names the part and the block.
+    /// Verifies all checksums. An error names the damaged block and its section.
     pub fn verify(&self) -> Result<()> {
         let checks = &self.bytes.all()[self.checks.clone()];
         if crc32fast::hash(checks) != self.header.checks {
@@ -158,7 +159,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// What it is.
+    /// Returns the properties of the graph.
     pub fn info(&self) -> Info {
         Info {
             metric: self.header.metric,
@@ -175,12 +176,12 @@ impl Frozen {
         }
     }
 
-    /// How many different vectors there are.
+    /// Returns the number of nodes (different vectors).
     pub fn nodes(&self) -> usize {
         self.header.nodes
     }
 
-    /// The rows that have a node's vector.
+    /// Returns the rows of a node.
     pub fn rows(&self, node: u32) -> &[u32] {
         let starts = self.numbers(&self.starts);
         let at = |n: usize| starts.get(n).map(|s| *s as usize);
@@ -188,7 +189,7 @@ impl Frozen {
         self.numbers(&self.rows).get(from..to).unwrap_or(&[])
     }
 
-    /// A node's vector.
+    /// Returns the vector of a node.
     pub fn vector(&self, node: u32) -> Vec<f32> {
         let dim = self.header.dim;
         match self.originals() {
@@ -201,7 +202,7 @@ impl Frozen {
         Quantizer { scale: self.header.scale }
     }
 
-    /// What a walk reads of each node.
+    /// Returns the quantized vectors of all nodes.
     pub(crate) fn walked(&self) -> Walked<&[u8]> {
         let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
         match &self.walked {
@@ -212,7 +213,7 @@ impl Frozen {
 
     pub(crate) fn originals(&self) -> Vectors<'_> {
         let bytes = &self.bytes.all()[self.originals.clone()];
-        // SAFETY: any bits are such a number, and a section begins at a multiple of 64.
+        // SAFETY: every bit pattern is a valid number, and a section starts at a multiple of 64.
         unsafe {
             match self.header.originals {
                 Originals::F32 => Vectors::F32(cast(bytes)),
@@ -235,12 +236,12 @@ impl Frozen {
     }
 
     fn numbers(&self, section: &Range<usize>) -> &[u32] {
-        // SAFETY: any bits are such a number, and a section begins at a multiple of 64.
+        // SAFETY: every bit pattern is a valid number, and a section starts at a multiple of 64.
         unsafe { cast(&self.bytes.all()[section.clone()]) }
     }
 }
 
-/// The vectors of all nodes, one after the other.
+/// Original vectors of all nodes, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) enum Vectors<'a> {
     F32(&'a [f32]),
@@ -256,11 +257,13 @@ impl Bytes {
     }
 }
 
+/// Reinterprets bytes as numbers. Left-over bytes at the end are ignored.
+///
 /// # Safety
 ///
-/// Any bits must be a `T`, and the bytes must begin where a `T` may. What is left at the end is dropped.
+/// Every bit pattern must be a valid `T`, and the bytes must be aligned for `T`.
 unsafe fn cast<T>(bytes: &[u8]) -> &[T] {
     debug_assert!(bytes.as_ptr().cast::<T>().is_aligned());
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
 }

@@ -1,18 +1,18 @@
-//! A graph in memory, as builders leave it and before it is frozen.
+//! HNSW graph in memory, between building and freezing.
 
-/// No neighbour: fills the end of a list of fixed length.
+/// Marks an unused entry at the end of a neighbor list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A hierarchical graph over nodes 0, 1, …; nodes are in the order of falling levels, so that those of a level are the
-/// first ones.
+/// HNSW graph over nodes 0, 1, …. Nodes are sorted by level, the highest first, so the nodes of a level are always
+/// the first ones.
 pub(crate) struct Graph {
-    /// The point of each node, as the builder numbers them.
+    /// The builder's number (row of codes) of each node.
     pub(crate) points: Vec<u32>,
-    /// The lists of each level, the whole one first.
+    /// Neighbor lists of each level. Level 0, which has all nodes, comes first.
     pub(crate) levels: Vec<Links>,
 }
 
-/// Neighbour lists of fixed length, one a node of the level.
+/// Neighbor lists of a level: one list of fixed length per node.
 pub(crate) struct Links {
     pub(crate) width: usize,
     pub(crate) flat: Vec<u32>,
@@ -23,7 +23,7 @@ impl Links {
         Links { width, flat: vec![NONE; nodes * width] }
     }
 
-    /// The neighbours of a node.
+    /// Returns the neighbors of a node.
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let list = &self.flat[node as usize * self.width..][..self.width];
         &list[..list.iter().position(|n| *n == NONE).unwrap_or(list.len())]
@@ -34,10 +34,10 @@ impl Links {
     }
 }
 
-/// A node as a builder knows it: its level, and its neighbours on each, by point.
-pub(crate) struct Built {
+/// A point's level, and its neighbors (as points) on each level.
+pub(crate) struct BuiltNode {
     pub(crate) level: usize,
-    pub(crate) neighbours: Vec<Vec<u32>>,
+    pub(crate) neighbors: Vec<Vec<u32>>,
 }
 
 impl Graph {
@@ -45,10 +45,11 @@ impl Graph {
         self.points.len()
     }
 
-    /// Puts nodes into their order. `built` is by point; `m` neighbours are kept a level, twice as many on the whole one.
-    pub(crate) fn assemble(built: &[Built], m: usize) -> Self {
+    /// Builds the graph from the levels and neighbors of all points. A list keeps at most `m` neighbors, or `2 · m`
+    /// on level 0.
+    pub(crate) fn assemble(built: &[BuiltNode], m: usize) -> Self {
         let mut points: Vec<u32> = (0..built.len() as u32).collect();
-        // Stable: within a level the order of the points stays.
+        // The sort is stable: points of the same level keep their order.
         points.sort_by_key(|p| std::cmp::Reverse(built[*p as usize].level));
         let mut node_of = vec![0u32; built.len()];
         for (node, point) in points.iter().enumerate() {
@@ -59,13 +60,13 @@ impl Graph {
             let nodes = points.iter().take_while(|p| built[**p as usize].level >= level).count();
             let mut links = Links::empty(nodes, if level == 0 { 2 * m } else { m });
             for node in 0..nodes as u32 {
-                let lists = &built[points[node as usize] as usize].neighbours;
+                let lists = &built[points[node as usize] as usize].neighbors;
                 let wanted = lists.get(level).into_iter().flatten();
                 let wanted = wanted.map(|point| node_of[*point as usize]);
-                // A neighbour that is not on this level cannot be gone to, and nobody is his own.
+                // Leaves out neighbors that are not on this level, and the node itself.
                 let wanted = wanted.filter(|n| (*n as usize) < nodes && *n != node);
-                for (place, neighbour) in links.of_mut(node).iter_mut().zip(wanted) {
-                    *place = neighbour;
+                for (place, neighbor) in links.of_mut(node).iter_mut().zip(wanted) {
+                    *place = neighbor;
                 }
             }
             links

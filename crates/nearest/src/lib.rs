@@ -1,13 +1,14 @@
-//! turnwise's search for nearest vectors.
+//! Nearest-neighbor search of turnwise.
 //!
-//! [`Points`] are vectors that can be searched: of one width, finite, and of length 1 where the metric is the cosine;
-//! equal ones are one point. A graph over them is built on 8-bit codes, by hnsw_rs ([`Builder::HnswRs`]) or by our own
-//! builder, and [frozen](freeze) into one file that is mapped and searched as it lies: what a walk reads of each node,
-//! neighbour lists of fixed length, the vectors themselves for the exact scores of the best. Any number of processes may
-//! map it.
+//! [`Points`] collects the vectors of an index. All have the same number of dimensions, and equal vectors become one
+//! point. [`freeze`] builds an HNSW graph over the points and writes it to a file. The builder is hnsw_rs
+//! ([`Builder::HnswRs`]) or our own ([`Builder::Native`]). Both compare vectors by 8-bit codes.
 //!
-//! This is a crate of its own for the compiler's sake, as the encoder's kernels are: in development builds it alone is
-//! fully optimised.
+//! The file is read-only and memory-mapped, so any number of processes can share it ([`Frozen`]). It contains
+//! quantized vectors for the beam search, neighbor lists of fixed length, and the original vectors. A search scores
+//! the best candidates exactly, with the original vectors.
+//!
+//! This is a separate crate so that development builds can optimize it fully, like the kernels.
 
 #![allow(clippy::needless_range_loop)]
 

@@ -1,13 +1,13 @@
-//! What near means.
+//! Similarity metrics.
 
-/// What near means.
+/// Metric that defines how near two vectors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// The cosine of the angle. Vectors are brought to length 1; one that is all zeros has no direction and is refused.
+    /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
     Cosine,
-    /// The inner product. Long vectors are near to much.
+    /// Inner product. Vectors with a large norm score high against everything.
     InnerProduct,
-    /// The Euclidean distance; its score is the negated distance.
+    /// Euclidean distance. The score is the negated distance.
     L2,
 }
 

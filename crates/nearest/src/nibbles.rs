@@ -1,7 +1,8 @@
-//! Half a byte a number: rough products, for which half of the memory is read.
+//! 4-bit quantization (nibbles): approximate products that read half as much memory as 8-bit codes.
 //!
-//! A walk waits for memory. What it needs is the order of candidates, nearly; the best of them are scored by the vectors
-//! themselves. Where half a byte is too rough for that, the graph has no nibbles and is walked by its codes.
+//! The speed of a beam search is limited by the memory. It needs only an approximate order of the candidates, because
+//! the best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of vectors, the graph
+//! uses 8-bit codes instead.
 
 use rayon::prelude::*;
 
@@ -13,50 +14,52 @@ use crate::{
     products::products,
     quantizer::{Quantizer, range, spread, stride},
     skim::Skim,
-    walk::Near,
+    walk::NodeDistance,
 };
 
-/// What of all numbers lies within the range of the nibbles.
+/// Fraction of all numbers within the range of the nibbles; the others are clipped.
 const WITHIN: f64 = 0.995;
-/// Nibbles are fine enough if of the nearest so many
+/// The accuracy test looks for this many nearest vectors of each query.
 const NEAREST: usize = 10;
-/// this part
+/// Minimum fraction of the nearest vectors that must be found.
 const ENOUGH: f64 = 0.99;
-/// is among the first so many by nibbles,
+/// A nearest vector counts as found if it is among this many best by nibbles.
 const AMONG: usize = 20;
-/// for so many
+/// Number of queries in the accuracy test.
 const TRIES: usize = 128;
-/// of so many points.
+/// Maximum number of vectors in the accuracy test.
 const SAMPLE: usize = 4096;
-/// Half of a block's numbers lie in the lower halves of its bytes, the others in the upper ones.
+/// Bytes per block of numbers. The first half of the numbers is in the lower halves of the bytes, the rest in the
+/// upper.
 const HALF: usize = CODE_STEP / 2;
 
-/// The bytes of a row.
+/// Returns the number of bytes in a row of nibbles.
 pub(crate) fn row_bytes(dim: usize) -> usize {
     stride(dim) / 2
 }
 
-/// The nibbles of all points.
+/// Nibbles of all points.
 pub(crate) struct Nibbles {
     row: usize,
     bytes: Aligned,
 }
 
 impl Nibbles {
-    /// Of points, where they are fine enough: tried with a sample of them. A distance, unlike a product, has no use for them.
+    /// Quantizes the points if nibbles are accurate enough, which is tested with a sample. Returns `None` if they are
+    /// not, or if the metric is L2: nibbles support only products.
     pub(crate) fn fine_enough(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
-        (products && Sample::of(points).shows_them_fine())
+        (products && Sample::of(points).is_accurate())
             .then(|| Nibbles::new(order.len(), points.dim, points.numbers(), give))
     }
 
-    /// Number `x` is `(2n − 15) · step / 2` for its nibble `n`.
+    /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`.
     fn new(rows: usize, dim: usize, numbers: Vec<f32>, give: impl Fn(usize, &mut Vec<f32>) + Sync) -> Self {
-        // Sixteen steps, as wide as the range.
+        // Sixteen steps cover the range from −range to +range.
         let scale = 8.0 / range(numbers, WITHIN);
         let scale = if scale.is_finite() { scale } else { 0.0 };
-        // A number below 0 becomes 0, and others lose what is behind the point.
+        // The conversion to `u8` truncates the fraction and clips negative numbers to 0.
         let nibble = |value: f32| ((value * scale + 8.0) as u8).min(15);
         let row = row_bytes(dim);
         let mut bytes = Aligned::filled(rows * row, 0);
@@ -71,7 +74,7 @@ impl Nibbles {
         Nibbles { row, bytes }
     }
 
-    /// Those of vectors that lie one after the other.
+    /// Quantizes vectors that are stored one after the other.
     fn of_flat(vectors: &[f32], dim: usize) -> Self {
         let give = |row: usize, out: &mut Vec<f32>| vectors[row * dim..][..dim].clone_into(out);
         Nibbles::new(vectors.len() / dim, dim, spread(vectors.len(), |at| vectors[at]), give)
@@ -86,7 +89,7 @@ impl Nibbles {
     }
 }
 
-/// Points spread evenly over all.
+/// Sample of the points, spread evenly.
 struct Sample {
     dim: usize,
     vectors: Vec<f32>,
@@ -103,8 +106,8 @@ impl Sample {
         Sample { dim: points.dim, vectors }
     }
 
-    /// Whether those that are nearest by the vectors are among the first by the nibbles.
-    fn shows_them_fine(&self) -> bool {
+    /// Returns whether the vectors that are nearest by exact score are among the best by nibbles.
+    fn is_accurate(&self) -> bool {
         let count = self.vectors.len() / self.dim;
         let nibbles = Nibbles::of_flat(&self.vectors, self.dim);
         let tries = count.min(TRIES);
@@ -115,7 +118,7 @@ impl Sample {
             products(query, &self.vectors, self.dim, &mut exact);
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
-            let near = Rough::new(nibbles.bytes(), &signed);
+            let near = NibbleDistances::new(nibbles.bytes(), &signed);
             // One more, as each is nearest to itself.
             let (keep, mut among) = (AMONG + 1, Vec::new());
             let skim = Skim { near, nodes: count, allowed: None, keep, candidates: &mut among };
@@ -128,7 +131,7 @@ impl Sample {
     }
 }
 
-/// The places of the greatest scores, but for one's own.
+/// Returns the indices of the highest scores, without the query's own.
 fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
     let mut all: Vec<usize> = (0..scores.len()).filter(|node| *node != own).collect();
     if all.len() > NEAREST {
@@ -138,26 +141,26 @@ fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
     all
 }
 
-/// How far nodes are from a row of codes, roughly.
+/// Approximate distances by nibbles.
 #[derive(Clone, Copy)]
-pub(crate) struct Rough<'a> {
+pub(crate) struct NibbleDistances<'a> {
     pub(crate) nibbles: &'a [u8],
     pub(crate) signed: &'a [i8],
-    /// 15 times the sum of the signed ones.
+    /// 15 times the sum of `signed`.
     pub(crate) bias: i32,
 }
 
-impl<'a> Rough<'a> {
+impl<'a> NibbleDistances<'a> {
     pub(crate) fn new(nibbles: &'a [u8], signed: &'a [i8]) -> Self {
-        Rough { nibbles, signed, bias: 15 * signed.iter().map(|s| i32::from(*s)).sum::<i32>() }
+        NibbleDistances { nibbles, signed, bias: 15 * signed.iter().map(|s| i32::from(*s)).sum::<i32>() }
     }
 }
 
-impl Near for Rough<'_> {
+impl NodeDistance for NibbleDistances<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32 {
         let bytes = self.signed.len() / 2;
-        // SAFETY: there is a row of nibbles for each node.
+        // SAFETY: each node has a row of nibbles.
         let dot = unsafe {
             let row = self.nibbles.as_ptr().add(node as usize * bytes);
             S::nibble_dot(row, self.signed.as_ptr(), self.signed.len())
@@ -185,7 +188,7 @@ mod tests {
         Nibbles::fine_enough(&points, &order).is_some()
     }
 
-    /// Random numbers with a bell's shape, the same every time.
+    /// Pseudo-random numbers with an approximately normal distribution.
     fn bell(seed: u64) -> impl FnMut() -> f32 {
         let mut state = seed;
         move || {
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nibbles_are_numbers_rounded() {
+    fn nibbles_are_rounded_numbers() {
         for dim in [1, 32, 64, 100, 384] {
             let mut number = bell(dim as u64);
             let vectors: Vec<f32> = (0..50 * dim).map(|_| number()).collect();
@@ -219,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn they_are_kept_where_they_are_fine_enough() {
+    fn nibbles_are_used_only_if_they_are_accurate_enough() {
         let mut number = bell(3);
         let even: Vec<Vec<f32>> = (0..2_000).map(|_| (0..384).map(|_| number()).collect()).collect();
         assert!(are_fine_enough(&even));
-        // A few numbers far greater than all others leave these two steps.
+        // A few numbers are much larger than the others, so the others get only two steps.
         let sizes: Vec<f32> = (0..384).map(|at| if at % 8 == 0 { 10.0 } else { 0.3 }).collect();
         let uneven = |_| sizes.iter().map(|size| size * size * number()).collect();
         assert!(!are_fine_enough(&(0..2_000).map(uneven).collect::<Vec<_>>()));

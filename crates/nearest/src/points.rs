@@ -1,46 +1,49 @@
-//! Vectors that can be searched.
+//! The vectors of a graph, without duplicates.
 
 use std::collections::HashMap;
 
 use crate::{Error, Metric, Result, quantizer::spread};
 
-/// The widest vector. Products of wider rows of codes would no longer be exact in f32.
+/// Maximum number of dimensions. With more, products of codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
-/// How the vectors themselves lie in a frozen file, for exact scores.
+/// Number format of the original vectors in a frozen file. Exact scores are computed from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Originals {
-    /// As they are.
+    /// 32-bit floats.
     #[default]
     F32,
-    /// In half the bytes, with about three digits.
+    /// 16-bit floats: half the size, about three significant digits.
     F16,
 }
 
-/// Vectors that can be searched: of one width, finite, of length 1 if the metric is the cosine. Equal ones are one point,
-/// which many rows may share. They stay where they are, and are brought to their length whenever they are looked at: a file
-/// that is mapped need not fit into memory a second time.
+/// Vectors for a graph. Equal vectors become one point, which may have many rows.
+///
+/// All vectors have the same number of dimensions, and their numbers are finite. The vectors are borrowed, and they
+/// are normalized each time they are used. So a memory-mapped file needs no copy in memory.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     lent: Vec<&'a [f32]>,
-    /// Each row with its point.
+    /// Pairs of a point and one of its rows.
     rows: Vec<(u32, u32)>,
-    /// The last point with a hash.
+    /// Latest point with each hash.
     seen: HashMap<u64, u32>,
-    /// Of each point, the one before it with the same hash.
+    /// For each point, the previous point with the same hash.
     before: Vec<u32>,
     scratch: [Vec<f32>; 2],
 }
 
-/// No point before.
+/// Marks the end of a chain in `before`.
 const NONE: u32 = u32::MAX;
 
 impl<'a> Points<'a> {
-    /// No points yet, of this width.
+    /// Creates an empty set of vectors with `dim` dimensions.
     pub fn new(metric: Metric, dim: usize) -> Result<Self> {
         if dim == 0 || dim > MAX_DIM {
-            return Err(Error::input(format!("vectors of {dim} numbers; 1 to {MAX_DIM} are possible")));
+            return Err(Error::input(format!(
+                "vectors have {dim} dimensions; the supported range is 1 to {MAX_DIM}"
+            )));
         }
         Ok(Points {
             metric,
@@ -53,7 +56,10 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Adds a row's vector. One that is all zeros has no cosine with anything: it is left out, and `false` is given.
+    /// Adds the vector of a row.
+    ///
+    /// Returns `false` if the vector is left out, because the metric is the cosine and the vector is zero. Returns an
+    /// error if the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepared(self.metric, self.dim, vector, &mut new);
@@ -79,23 +85,23 @@ impl<'a> Points<'a> {
         usable.map_err(|what| Error::input(format!("row {row}: {what}")))
     }
 
-    /// How many different vectors there are.
+    /// Returns the number of different vectors.
     pub fn len(&self) -> usize {
         self.lent.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no vectors.
     pub fn is_empty(&self) -> bool {
         self.lent.is_empty()
     }
 
-    /// A point's vector, in the form in which it is compared.
+    /// Writes the vector of a point to `out`, normalized if the metric is the cosine.
     pub(crate) fn prepare(&self, point: u32, out: &mut Vec<f32>) {
-        // It was usable when it came.
+        // `push` has already checked the vector.
         let _ = prepared(self.metric, self.dim, self.lent[point as usize], out);
     }
 
-    /// Numbers of the vectors, spread evenly over all of them.
+    /// Returns a sample of the numbers of all vectors.
     pub(crate) fn numbers(&self) -> Vec<f32> {
         let (mut vector, mut at) = (Vec::new(), NONE);
         spread(self.len() * self.dim, |number| {
@@ -112,7 +118,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// The rows in an order of the points: where those of each begin, and where the last end; then all of them.
+    /// Returns the rows of the points, with the points in the given order. The first list has the start of each
+    /// point's rows, and the end of the last; the second list has all rows.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -135,7 +142,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Brings a vector into the form in which it is compared. `false`: it has no direction, which the cosine needs.
+/// Checks a vector, and writes it to `out`, normalized if the metric is the cosine. Returns `false` for a zero vector
+/// if the metric is the cosine.
 pub(crate) fn prepared(
     metric: Metric,
     dim: usize,
@@ -143,7 +151,7 @@ pub(crate) fn prepared(
     out: &mut Vec<f32>,
 ) -> std::result::Result<bool, String> {
     if vector.len() != dim {
-        return Err(format!("a vector of {} numbers among vectors of {dim}", vector.len()));
+        return Err(format!("the vector has {} dimensions instead of {dim}", vector.len()));
     }
     if let Some(at) = vector.iter().position(|v| !v.is_finite()) {
         return Err(format!("number {} of the vector is {}", at + 1, vector[at]));
@@ -151,12 +159,12 @@ pub(crate) fn prepared(
     out.clear();
     out.extend_from_slice(vector);
     if metric == Metric::Cosine {
-        // In 64 bits, so that neither large nor small numbers leave the range.
+        // In f64, so that very large and very small numbers do not overflow or underflow.
         let length = vector.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt();
         if length == 0.0 {
             return Ok(false);
         }
-        // What has length 1 already is kept to the bit.
+        // A vector that already has length 1 is not changed.
         if (length - 1.0).abs() > 1e-6 {
             out.iter_mut().for_each(|v| *v = (f64::from(*v) / length) as f32);
         }
@@ -194,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vector_is_refused_with_its_row() {
+    fn invalid_vectors_are_errors_with_their_row() {
         let mut points = Points::new(Metric::L2, 2).unwrap();
         assert_eq!(
             points.push(4, &[1.0]).unwrap_err().to_string(),
-            "row 4: a vector of 1 numbers among vectors of 2"
+            "row 4: the vector has 1 dimensions instead of 2"
         );
         let nan = points.push(5, &[1.0, f32::NAN]).unwrap_err().to_string();
         assert_eq!(nan, "row 5: number 2 of the vector is NaN");
-        assert!(points.push(6, &[0.0, 0.0]).unwrap(), "zeros are a place as good as any");
+        assert!(points.push(6, &[0.0, 0.0]).unwrap(), "zero vectors are allowed for L2");
         assert!(Points::new(Metric::L2, 0).is_err() && Points::new(Metric::L2, MAX_DIM + 1).is_err());
     }
 }

@@ -1,9 +1,11 @@
-//! Every row of one matrix with every row of another, for whoever compares all with all.
+//! Inner products of all pairs of rows of two matrices.
 
 use crate::distances::{Dispatch, Distances, Task};
 
-/// The inner products of each row of `a` with each row of `b`, those of the first row of `a` first, into `out`. Both have
-/// rows of `dim` numbers; what is left over of an incomplete row is not looked at. A product depends on its two rows alone.
+/// Computes the inner product of each row of `a` with each row of `b`.
+///
+/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is cleared and receives the products,
+/// those of the first row of `a` first. A product depends only on its two rows.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {
@@ -27,7 +29,7 @@ impl Task for Products<'_> {
         out.reserve((a.len() / dim) * (b.len() / dim));
         for x in a.chunks_exact(dim) {
             for y in b.chunks_exact(dim) {
-                // SAFETY: both have `dim` numbers, and the processor knows what runs on it.
+                // SAFETY: both rows have `dim` numbers, and the processor supports the level.
                 out.push(unsafe { S::floats::<false>(x.as_ptr(), y.as_ptr(), dim) });
             }
         }
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_meets_every_row() {
+    fn all_pairs_of_rows_are_multiplied() {
         for dim in [1, 7, 8, 40, 67] {
             let numbers = |rows: usize, salt: usize| -> Vec<f32> {
                 (0..rows * dim).map(|n| ((n * 31 + salt) % 17) as f32 / 8.0 - 1.0).collect()
@@ -53,7 +55,7 @@ mod tests {
             products(&a, &b, dim, &mut found);
             assert_eq!(found.len(), 12);
             assert!(found.iter().zip(&expected).all(|(f, e)| (f - e).abs() < 1e-4), "{dim}");
-            // An incomplete row is none.
+            // An incomplete row is ignored.
             a.pop();
             products(&a, &b, dim, &mut found);
             assert_eq!(found.len(), 8);

@@ -1,20 +1,21 @@
-//! Who waits for what takes long.
+//! Progress and cancellation of long operations.
 
-/// What takes long.
+/// Long operation that reports progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Vectors are linked to their neighbours, one by one.
+    /// Inserting vectors into the graph.
     Linking,
-    /// Recall is measured, query by query.
+    /// Measuring recall.
     Measuring,
 }
 
-/// Is asked now and then whether to go on, and told how far it is. Anything that can be asked is one that does not listen.
+/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores
+/// the progress.
 pub trait Progress: Sync {
-    /// Whether to end.
+    /// Returns whether to cancel the operation. Called from time to time.
     fn stop(&self) -> bool;
 
-    /// So much of a step is done.
+    /// Reports that `done` of `of` items of a step are finished.
     fn done(&self, _step: Step, _done: usize, _of: usize) {}
 }
 
@@ -24,9 +25,9 @@ impl<F: Fn() -> bool + Sync> Progress for F {
     }
 }
 
-/// The error of work that was stopped by [`Progress::stop`].
+/// Returns the error for an operation that [`Progress::stop`] canceled.
 pub fn stopped() -> turnwise_core::Error {
     turnwise_core::Error::Interrupted {
-        hint: Some("`turnwise index build` starts it again; nothing was changed".to_owned()),
+        hint: Some("nothing was changed; run `turnwise index build` to start again".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! How much of what is nearest a search finds.
+//! Measuring the recall of a graph.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,41 +8,43 @@ use crate::{
     Ask, Error, Frozen, Progress, Result, Scratch, Step, exact::Scans, file::Header, points::prepared,
 };
 
-/// Recall, measured.
+/// Result of a recall measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recall {
-    /// Of the `k` nearest by looking at all, the part that was found.
+    /// Fraction of the `k` nearest vectors that the search found, from 0 to 1.
     pub recall: f64,
-    /// How many were looked for.
+    /// Number of nearest vectors per query.
     pub k: usize,
-    /// How many queries.
+    /// Number of queries.
     pub queries: usize,
 }
 
-/// So many queries look at all nodes together: their vectors fit into the nearest memory.
-const TOGETHER: usize = 16;
+/// Number of queries per exact scan. Their vectors fit into the fastest cache.
+const QUERIES_PER_SCAN: usize = 16;
 
-/// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
-/// besides itself. `watch` is asked and told now and then.
-pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress) -> Result<Recall> {
+/// Measures recall against an exact scan.
+///
+/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit.
+/// `progress` is notified and can cancel the measurement.
+pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, progress: &dyn Progress) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
     let k = ask.k.min(nodes.saturating_sub(1));
     if queries == 0 || k == 0 {
         return Ok(Recall { recall: 1.0, k, queries: 0 });
     }
-    let asked: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
+    let sample: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
     let ask = Ask { k: k + 1, exact: false, allowed: None, ..*ask };
     let done = AtomicUsize::new(0);
-    let found = asked
-        .par_chunks(TOGETHER)
-        .map(|asked| {
-            if watch.stop() {
+    let found = sample
+        .par_chunks(QUERIES_PER_SCAN)
+        .map(|sample| {
+            if progress.stop() {
                 return Err(crate::progress::stopped());
             }
             let mut exact = Vec::new();
-            for node in asked {
-                // As the search will prepare it, so that scores are the same to the bit.
+            for node in sample {
+                // Prepared like in a search, so that the scores are identical.
                 let mut query = Vec::new();
                 let Header { metric, dim, .. } = frozen.header;
                 prepared(metric, dim, &frozen.vector(*node), &mut query).map_err(Error::input)?;
@@ -50,15 +52,15 @@ pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress)
             }
             frozen.level.run(Scans { frozen, queries: &mut exact, k: k + 1 });
             let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
-            for (node, (_, nearest)) in asked.iter().zip(&exact) {
+            for (node, (_, nearest)) in sample.iter().zip(&exact) {
                 frozen.search(&frozen.vector(*node), &ask, &mut scratch, &mut hits)?;
-                // The score of the k-th decides: which of several equally near ones is found does not matter.
+                // A hit counts if it scores at least as high as the k-th nearest vector, so ties do not matter.
                 let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
                 let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
                 found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
             }
-            let done = done.fetch_add(asked.len(), Ordering::Relaxed) + asked.len();
-            watch.done(Step::Measuring, done, queries);
+            let done = done.fetch_add(sample.len(), Ordering::Relaxed) + sample.len();
+            progress.done(Step::Measuring, done, queries);
             Ok(found)
         })
         .try_reduce(|| 0, |a, b| Ok(a + b))?;

@@ -7,35 +7,36 @@ use crate::{
     distances::{Distances, Task},
     exact::{self, Scan},
     frozen::{Frozen, Walked},
-    nibbles::Rough,
+    nibbles::NibbleDistances,
     points::prepared,
     quantizer::{Quantizer, bias},
     skim::Skim,
-    walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
+    walk::{Candidate, CodeDistances, DONE, Marks, NodeDistance, descend, walk},
 };
 
-/// Looking closely at all of so few nodes is as fast as anything.
-const FEW: usize = 256;
-/// What a walk costs for each of its candidates, in nodes that could be skimmed meanwhile: measured, see
-/// `benchmarks/nearest.rs --scan`.
+/// Maximum number of nodes that are always scanned exactly.
+const EXACT_SCAN: usize = 256;
+/// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
+/// with `benchmarks/nearest.rs --scan`.
 const SKIMMED_PER_CANDIDATE: usize = 32;
-/// At least so many candidates are scored for each that is wanted: what they are found by is rough.
-const SCORED: usize = 2;
+/// Minimum number of candidates to score exactly for each requested hit, because the quantized distances are
+/// approximate.
+const SCORED_PER_HIT: usize = 2;
 
-/// What is looked for.
+/// Parameters of a search.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// How many.
+    /// Number of hits.
     pub k: usize,
-    /// How many candidates are kept while walking: more finds more, and takes longer.
+    /// Number of candidates in the beam search. More candidates give a higher recall and a slower search.
     pub ef: usize,
-    /// For how many of the best candidates the exact score is worked out.
+    /// Number of best candidates that are scored exactly.
     pub rerank: usize,
-    /// Only these.
+    /// Nodes that may be found; all by default.
     pub allowed: Option<&'a Allowed>,
-    /// Whether all are looked at, whatever it takes.
+    /// Whether to score all allowed nodes exactly.
     pub exact: bool,
-    /// By which way candidates are found; for measuring.
+    /// Method that finds candidates; for benchmarks.
     pub way: Way,
 }
 
@@ -45,44 +46,44 @@ impl Default for Ask<'_> {
     }
 }
 
-/// How candidates are found.
+/// Method that finds candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// The faster of the two, by how many there are to look at.
+    /// The method that is estimated to be faster.
     Faster,
-    /// Through the graph.
+    /// Beam search in the graph.
     Walk,
-    /// By looking, roughly, at all that are allowed.
+    /// Approximate scan of all allowed nodes.
     Skim,
 }
 
-/// A node that was found.
+/// A node that a search found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// Which.
+    /// The node.
     pub node: u32,
-    /// Its cosine, its inner product, or its negated distance, by the vectors themselves.
+    /// Exact score from the original vectors: the cosine, the inner product or the negated distance.
     pub score: f32,
 }
 
 impl Hit {
-    /// Scores descending, then nodes ascending.
+    /// Orders by descending score, then by ascending node.
     pub(crate) fn order(&self, other: &Hit) -> Ordering {
         other.score.total_cmp(&self.score).then(self.node.cmp(&other.node))
     }
 }
 
-/// Nodes that may be found.
+/// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
 pub struct Allowed {
     words: Vec<u64>,
     count: usize,
-    /// Of the graph it is for.
+    /// Number of nodes in the graph of the filter.
     nodes: usize,
 }
 
 impl Allowed {
-    /// Those with a row that a condition holds for.
+    /// Creates a filter of the nodes that have at least one row for which `holds` returns `true`.
     pub fn rows(frozen: &Frozen, holds: impl Fn(u32) -> bool) -> Self {
         let mut words = vec![0u64; frozen.nodes().div_ceil(64)];
         let mut count = 0;
@@ -95,7 +96,7 @@ impl Allowed {
         Allowed { words, count, nodes: frozen.nodes() }
     }
 
-    /// How many.
+    /// Returns the number of allowed nodes.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -116,7 +117,7 @@ impl Allowed {
     }
 }
 
-/// What a search needs besides the graph; kept, a search allocates nothing.
+/// Buffers of a search. If they are reused, a search allocates no memory.
 #[derive(Default)]
 pub struct Scratch {
     query: Vec<f32>,
@@ -128,29 +129,31 @@ pub struct Scratch {
 }
 
 impl Frozen {
-    /// The nodes nearest to a query, scores descending, into `out`. A query without a direction finds nothing by the
-    /// cosine.
+    /// Searches the nodes nearest to a query and writes them to `out`, the best first.
+    ///
+    /// If the metric is the cosine, a zero vector finds nothing. Returns an error if the query is not a valid vector
+    /// for this graph, or if the filter belongs to a different graph.
     pub fn search(&self, query: &[f32], ask: &Ask, scratch: &mut Scratch, out: &mut Vec<Hit>) -> Result<()> {
         out.clear();
         let usable = prepared(self.header.metric, self.header.dim, query, &mut scratch.query)
             .map_err(|what| Error::input(format!("the query: {what}")))?;
-        // What follows reads nodes without asking whether they are there.
+        // The code below accesses nodes without bounds checks.
         if ask.allowed.is_some_and(|allowed| allowed.nodes != self.nodes()) {
-            return Err(Error::input("what is allowed are nodes of another graph".to_owned()));
+            return Err(Error::input("the filter belongs to a different graph".to_owned()));
         }
         let there = ask.allowed.map_or(self.nodes(), Allowed::count);
         let k = ask.k.min(there);
         if !usable || k == 0 {
             return Ok(());
         }
-        if !ask.exact && (ask.way != Way::Faster || there > FEW) {
-            let scored = ask.rerank.max(k.saturating_mul(SCORED));
-            // Where few are allowed, a walk must see many to find enough of them.
+        if !ask.exact && (ask.way != Way::Faster || there > EXACT_SCAN) {
+            let scored = ask.rerank.max(k.saturating_mul(SCORED_PER_HIT));
+            // If few nodes are allowed, a beam search needs more candidates to find enough of them.
             let ef = ask.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
             let way = match ask.way {
                 Way::Faster if ef.saturating_mul(SKIMMED_PER_CANDIDATE) < there => Way::Walk,
                 Way::Faster => Way::Skim,
-                asked => asked,
+                way => way,
             };
             let find = Find { allowed: ask.allowed, walk: way == Way::Walk, ef, scored };
             self.roughly(&find, scratch, out);
@@ -165,24 +168,26 @@ impl Frozen {
         Ok(())
     }
 
-    /// Finds candidates by what is read of each node, and scores the best of them.
+    /// Finds candidates by their quantized vectors, and scores the best of them exactly.
     fn roughly(&self, find: &Find, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
-            // Distances need query and vectors on one scale; a product does not, and a scale of its own is finer.
+            // For distances, the query needs the scale of the vectors. For products it can have its own, finer scale.
             Metric::L2 => self.quantizer(),
             _ => Quantizer::of_query(&scratch.query),
         };
         let mut signed = std::mem::take(&mut scratch.signed);
         quantizer.signed(&scratch.query, &mut signed);
         match self.walked() {
-            Walked::Nibbles(nibbles) => self.candidates(Rough::new(nibbles, &signed), find, scratch),
+            Walked::Nibbles(nibbles) => {
+                self.candidates(NibbleDistances::new(nibbles, &signed), find, scratch)
+            }
             Walked::Codes(codes) => {
                 let mut row = std::mem::take(&mut scratch.row);
                 row.clear();
                 row.extend(signed.iter().map(|number| *number as u8 ^ 128));
                 let (norms, bias) = (self.norms(), bias(&row));
                 self.candidates(
-                    ByCodes { codes, norms, row: &row, bias, stride: self.stride },
+                    CodeDistances { codes, norms, row: &row, bias, stride: self.stride },
                     find,
                     scratch,
                 );
@@ -197,7 +202,7 @@ impl Frozen {
         self.level.run(Score { frozen: self, query, wide, out });
     }
 
-    fn candidates(&self, near: impl Near, find: &Find, scratch: &mut Scratch) {
+    fn candidates(&self, near: impl NodeDistance, find: &Find, scratch: &mut Scratch) {
         let Scratch { marks, candidates, .. } = scratch;
         if find.walk {
             marks.begin(self.nodes());
@@ -209,7 +214,7 @@ impl Frozen {
     }
 }
 
-/// How candidates are found, and how many.
+/// Plan of a search: the method, the number of candidates, and how many of them to score.
 struct Find<'a> {
     allowed: Option<&'a Allowed>,
     walk: bool,
@@ -217,7 +222,7 @@ struct Find<'a> {
     scored: usize,
 }
 
-/// The exact scores of hits, and their order.
+/// Task that scores hits exactly and sorts them.
 struct Score<'a> {
     frozen: &'a Frozen,
     query: &'a [f32],
@@ -244,7 +249,7 @@ impl Task for Score<'_> {
     }
 }
 
-/// One walk through the graph.
+/// Task for one search through all levels of the graph.
 struct Walk<'a, N> {
     frozen: &'a Frozen,
     near: N,
@@ -253,19 +258,19 @@ struct Walk<'a, N> {
     candidates: &'a mut Vec<Candidate>,
 }
 
-impl<N: Near> Task for Walk<'_, N> {
+impl<N: NodeDistance> Task for Walk<'_, N> {
     type Output = ();
 
-    /// From the first node down to the level of all, and there to the nearest.
+    /// Descends greedily from node 0 to level 0, and runs the beam search there.
     #[inline(always)]
     fn run<S: Distances>(self) {
         let Walk { frozen, near, ef, marks, candidates } = self;
         let mut start = 0;
         for level in (1..frozen.levels()).rev() {
-            // SAFETY: node 0 is there, as the graph is not empty, and so is what is found on the way.
+            // SAFETY: the graph is not empty, so node 0 exists; `descend` returns only nodes.
             start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), &near, start) };
         }
-        // SAFETY: as above; the marks have been begun for these nodes.
+        // SAFETY: as above; `marks.begin` has been called for these nodes.
         unsafe { walk::<S>(frozen.lists(0), &near, start, ef, marks, candidates) };
     }
 }

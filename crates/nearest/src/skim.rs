@@ -1,15 +1,15 @@
-//! Looking at all of few nodes as a walk looks at its candidates: roughly, and at the best of them closely.
+//! Approximate scan: compares the query with all allowed nodes by their quantized vectors.
 
 use crate::{
     distances::{Distances, Task},
     search::Allowed,
-    walk::{Candidate, Near},
+    walk::{Candidate, NodeDistance},
 };
 
-/// So far ahead is fetched what nodes need that do not lie next to each other.
+/// Number of nodes to prefetch ahead, if the nodes are not consecutive.
 const AHEAD: usize = 8;
 
-/// Finds the nearest `keep` of the nodes that are allowed; what is left in `candidates` is in no order.
+/// Finds the nearest `keep` allowed nodes. The order of `candidates` is undefined.
 pub(crate) struct Skim<'a, N> {
     pub(crate) near: N,
     pub(crate) nodes: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Skim<'a, N> {
     pub(crate) candidates: &'a mut Vec<Candidate>,
 }
 
-impl<N: Near> Task for Skim<'_, N> {
+impl<N: NodeDistance> Task for Skim<'_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -26,12 +26,13 @@ impl<N: Near> Task for Skim<'_, N> {
         let Skim { near, nodes, allowed, keep, candidates } = self;
         candidates.clear();
         let mut best = Best { candidates, keep, worst: f32::INFINITY };
-        // Loops and no closures: in these the processor's instructions would be left as calls.
+        // Loops instead of closures: a closure is compiled without the processor's features, so its intrinsics are
+        // calls.
         match allowed {
             None => {
                 for node in 0..nodes as u32 {
-                    // SAFETY: all below their number are nodes.
-                    best.offer(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+                    // SAFETY: all numbers below `nodes` are nodes.
+                    best.offer(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
                 }
             }
             Some(allowed) => {
@@ -40,8 +41,8 @@ impl<N: Near> Task for Skim<'_, N> {
                     if let Some(node) = later.next() {
                         near.prefetch::<S>(node);
                     }
-                    // SAFETY: what is allowed are nodes.
-                    best.offer(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+                    // SAFETY: `allowed` contains only nodes.
+                    best.offer(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
                 }
             }
         }
@@ -49,7 +50,7 @@ impl<N: Near> Task for Skim<'_, N> {
     }
 }
 
-/// The best so far: twice as many as are kept are gathered before the others are dropped.
+/// Best candidates so far. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
@@ -59,7 +60,7 @@ struct Best<'a> {
 impl Best<'_> {
     #[inline(always)]
     fn offer(&mut self, candidate: Candidate) {
-        if candidate.apart < self.worst {
+        if candidate.distance < self.worst {
             self.candidates.push(candidate);
             if self.candidates.len() >= 2 * self.keep {
                 self.drop_others();
@@ -71,7 +72,7 @@ impl Best<'_> {
     fn drop_others(&mut self) {
         if self.candidates.len() > self.keep {
             let (_, last, _) = self.candidates.select_nth_unstable_by(self.keep - 1, Candidate::order);
-            self.worst = last.apart;
+            self.worst = last.distance;
             self.candidates.truncate(self.keep);
         }
     }

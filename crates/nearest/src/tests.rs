@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers from a seed.
 fn numbers(seed: u64) -> impl FnMut() -> f32 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {
@@ -15,11 +15,11 @@ fn numbers(seed: u64) -> impl FnMut() -> f32 {
     }
 }
 
-/// Vectors around a few centres, as texts are around topics.
+/// Clustered vectors, similar to those of texts about a few topics.
 fn clustered(count: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
     let mut number = numbers(seed);
-    let centres: Vec<Vec<f32>> = (0..count / 40 + 1).map(|_| (0..dim).map(|_| number()).collect()).collect();
-    (0..count).map(|i| centres[i % centres.len()].iter().map(|c| c + 0.6 * number()).collect()).collect()
+    let centers: Vec<Vec<f32>> = (0..count / 40 + 1).map(|_| (0..dim).map(|_| number()).collect()).collect();
+    (0..count).map(|i| centers[i % centers.len()].iter().map(|c| c + 0.6 * number()).collect()).collect()
 }
 
 fn points(metric: Metric, vectors: &[Vec<f32>]) -> Points<'_> {
@@ -52,7 +52,7 @@ fn options() -> BuildOptions {
 }
 
 #[test]
-fn looking_at_all_is_a_naive_search() {
+fn exact_search_agrees_with_a_naive_search() {
     for metric in Metric::ALL {
         for dim in [1, 3, 32, 100, 384] {
             let vectors = clustered(300, dim, dim as u64);
@@ -61,7 +61,7 @@ fn looking_at_all_is_a_naive_search() {
                 let hits = found(&frozen, &query, &Ask { k: 7, exact: true, ..Ask::default() });
                 let mut expected: Vec<f64> = vectors.iter().map(|v| naive(metric, &query, v)).collect();
                 expected.sort_by(|a, b| b.total_cmp(a));
-                // One dimension leaves two directions: two different vectors.
+                // With one dimension, there are only two different vectors of length 1.
                 let different = hits.len().min(7);
                 assert!(different == 7 || metric == Metric::Cosine && dim == 1);
                 for (hit, expected) in hits.iter().zip(expected).take(if dim == 1 { 1 } else { 7 }) {
@@ -76,7 +76,7 @@ fn looking_at_all_is_a_naive_search() {
 }
 
 #[test]
-fn walking_finds_what_is_nearest_whoever_built() {
+fn beam_search_has_a_high_recall_with_both_builders() {
     for (metric, dim) in
         [(Metric::Cosine, 384), (Metric::Cosine, 32), (Metric::InnerProduct, 100), (Metric::L2, 96)]
     {
@@ -93,13 +93,13 @@ fn walking_finds_what_is_nearest_whoever_built() {
             assert!(recall.recall > 0.95, "{builder:?} {metric:?} {dim}: {recall:?}");
             recall.recall
         });
-        // hnsw_rs is the measure of ours.
+        // The native builder must be about as good as hnsw_rs.
         assert!(recalls[1] > recalls[0] - 0.01, "{metric:?} {dim}: {recalls:?}");
     }
 }
 
 #[test]
-fn skimming_finds_what_looking_closely_finds() {
+fn the_approximate_scan_agrees_with_the_exact_scan() {
     for (metric, dim, bits) in [(Metric::Cosine, 384, 4), (Metric::InnerProduct, 100, 4), (Metric::L2, 96, 8)]
     {
         let frozen = points(metric, &clustered(3_000, dim, 21)).frozen(&options()).unwrap();
@@ -114,7 +114,7 @@ fn skimming_finds_what_looking_closely_finds() {
                 assert_eq!(skimmed.len(), k.min(allowed.map_or(3_000, Allowed::count)));
                 assert!(
                     skimmed.windows(2).all(|w| w[0].order(&w[1]).is_lt()),
-                    "no node twice, the best first"
+                    "no duplicates, and the best hit first"
                 );
                 there += skimmed.iter().filter(|hit| exact.contains(hit)).count();
                 all += exact.len();
@@ -125,7 +125,7 @@ fn skimming_finds_what_looking_closely_finds() {
 }
 
 #[test]
-fn our_graph_is_the_same_at_any_number_of_threads() {
+fn the_native_graph_does_not_depend_on_the_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let vectors = clustered(4_000, 64, 12);
     let points = points(Metric::Cosine, &vectors);
@@ -140,7 +140,7 @@ fn our_graph_is_the_same_at_any_number_of_threads() {
 }
 
 #[test]
-fn copies_do_not_hide_their_neighbours() {
+fn duplicates_do_not_hide_other_neighbors() {
     let mut vectors = clustered(3_000, 48, 6);
     let thanks = vectors[17].clone();
     vectors.extend(std::iter::repeat_n(thanks.clone(), 5_000));
@@ -153,7 +153,7 @@ fn copies_do_not_hide_their_neighbours() {
 }
 
 #[test]
-fn odd_queries_have_sensible_answers() {
+fn unusual_queries_have_sensible_results() {
     let vectors = clustered(50, 8, 7);
     let frozen = points(Metric::Cosine, &vectors).frozen(&options()).unwrap();
     assert_eq!(found(&frozen, &vectors[0], &Ask { k: 1000, ..Ask::default() }).len(), 50);
@@ -165,7 +165,7 @@ fn odd_queries_have_sensible_answers() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refuse(&[1.0; 7]), "the query: a vector of 7 numbers among vectors of 8");
+    assert_eq!(refuse(&[1.0; 7]), "the query: the vector has 7 dimensions instead of 8");
     assert!(refuse(&[f32::INFINITY; 8]).contains("number 1 of the vector is inf"));
     let other = points(Metric::Cosine, &clustered(51, 8, 7)).frozen(&options()).unwrap();
     let allowed = Allowed::rows(&other, |_| true);
@@ -176,7 +176,7 @@ fn odd_queries_have_sensible_answers() {
 }
 
 #[test]
-fn a_file_is_the_graph_in_memory_and_half_the_bytes_score_alike() {
+fn a_file_equals_the_graph_in_memory_and_f16_scores_are_close() {
     let dir = tempfile::tempdir().unwrap();
     let vectors = clustered(2_500, 64, 8);
     let points = points(Metric::Cosine, &vectors);
@@ -199,13 +199,13 @@ fn a_file_is_the_graph_in_memory_and_half_the_bytes_score_alike() {
         let walked = found(&frozen, query, &Ask::default());
         assert_eq!(walked[0].score, wide[0].score);
     }
-    assert!(freeze(&points, &options(), &path, &|| false).is_err(), "a file that is there is not replaced");
+    assert!(freeze(&points, &options(), &path, &|| false).is_err(), "an existing file is not replaced");
     let stopped = freeze(&points, &options(), &dir.path().join("b.graph"), &|| true);
     assert!(matches!(stopped, Err(Error::Interrupted { .. })) && !dir.path().join("b.graph").exists());
 }
 
 #[test]
-fn damage_is_named_with_its_block_and_never_panics() {
+fn damage_is_reported_with_its_block_and_never_panics() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.graph");
     freeze(&points(Metric::L2, &clustered(3_000, 40, 9)), &options(), &path, &|| false).unwrap();
@@ -222,9 +222,8 @@ fn damage_is_named_with_its_block_and_never_panics() {
             Err(e) => panic!("{e}"),
             Ok(frozen) => {
                 let _ = frozen.search(&query, &Ask::default(), &mut Scratch::default(), &mut Vec::new());
-                let told = frozen.verify();
-                // What lies between the sections' ends and the checksums is covered too.
-                let what = told.unwrap_err().to_string();
+                // The checksums also cover the padding between sections.
+                let what = frozen.verify().unwrap_err().to_string();
                 assert!(what.contains("block") || what.contains("checksums"), "{what}");
             }
         }
@@ -237,7 +236,7 @@ fn damage_is_named_with_its_block_and_never_panics() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn filters_are_kept_and_give_as_many_as_there_are(seed in 0u64..1000, every in 1u32..400, k in 1usize..40) {
+    fn filtered_searches_return_only_allowed_nodes_and_as_many_as_possible(seed in 0u64..1000, every in 1u32..400, k in 1usize..40) {
         static BUILT: OnceLock<(Vec<Vec<f32>>, Frozen)> = OnceLock::new();
         let (vectors, frozen) = BUILT.get_or_init(|| {
             let vectors = clustered(2_600, 16, 11);

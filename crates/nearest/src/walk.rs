@@ -1,44 +1,44 @@
-//! Walking through a graph towards a row of codes: what searching and building share.
+//! Beam search in a graph; used for searching and for building.
 
 use std::cmp::Ordering;
 
 use crate::distances::Distances;
 
-/// Marks a candidate whose neighbours have been looked at.
+/// Bit that marks a candidate whose neighbors have been visited.
 pub(crate) const DONE: u32 = 1 << 31;
 
-/// So many words are wiped in the time in which one is looked for.
-const WIPED: usize = 8;
+/// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
+const CLEARED_PER_WORD: usize = 8;
 
-/// A node on the way.
+/// A visited node and its distance from the query.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
-    /// Smaller is nearer.
-    pub(crate) apart: f32,
+    /// Distance; smaller is nearer.
+    pub(crate) distance: f32,
     pub(crate) node: u32,
 }
 
 impl Candidate {
-    /// The nearest first, of equally near ones the first.
+    /// Orders by distance, then by node.
     pub(crate) fn order(&self, other: &Candidate) -> Ordering {
-        self.apart.total_cmp(&other.apart).then(self.node.cmp(&other.node))
+        self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
     }
 }
 
-/// Which nodes a walk has come by: a bit each, as few bytes as can be, since nodes come by in no order.
+/// Set of visited nodes: one bit per node. It is compact because nodes are visited in random order.
 #[derive(Default)]
 pub(crate) struct Marks {
     bits: Vec<u64>,
     nodes: usize,
-    /// Those that came by, in their order.
+    /// Visited nodes, in the order of the visits.
     seen: Vec<u32>,
 }
 
 impl Marks {
-    /// Begins another walk among so many nodes.
+    /// Clears the set for a new search among `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        // Wiping all is the faster way where a walk has come by many of few nodes.
-        if self.nodes != nodes || self.bits.len() <= WIPED * self.seen.len() {
+        // If the last search has visited a large part of the nodes, clearing everything is faster.
+        if self.nodes != nodes || self.bits.len() <= CLEARED_PER_WORD * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
             self.nodes = nodes;
@@ -49,39 +49,40 @@ impl Marks {
     }
 }
 
-/// How far nodes are from what is looked for.
-pub(crate) trait Near {
-    /// Smaller is nearer.
+/// Distance of nodes from a query.
+pub(crate) trait NodeDistance {
+    /// Returns the distance of a node; smaller is nearer.
     ///
     /// # Safety
     ///
     /// The node must be one of the graph's.
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32;
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32;
 
-    /// Asks for what `apart` will read.
+    /// Prefetches the data that `distance` reads.
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
-/// By codes, to one row of codes.
+/// Distances by 8-bit codes.
 #[derive(Clone, Copy)]
-pub(crate) struct ByCodes<'a> {
+pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],
-    /// Squared lengths of the rows, where the distance is asked for and not the product.
+    /// Squared norms of the rows for the Euclidean distance; empty for products.
     pub(crate) norms: &'a [u32],
-    /// The one row, and 128 times the sum of what it stands for.
+    /// Codes of the query.
     pub(crate) row: &'a [u8],
+    /// 128 times the sum of the query's numbers.
     pub(crate) bias: i32,
     pub(crate) stride: usize,
 }
 
-impl Near for ByCodes<'_> {
+impl NodeDistance for CodeDistances<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
+    unsafe fn distance<S: Distances>(&self, node: u32) -> f32 {
         // SAFETY: there is a row of codes for each node.
         unsafe {
             let row = self.codes.as_ptr().add(node as usize * self.stride);
             let dot = S::code_dot(row, self.row.as_ptr(), self.bias, self.stride);
-            // Only the distance has lengths. The query's own adds the same to all, and is left out.
+            // The squared norm of the query is left out, because it is the same for all nodes.
             match self.norms.get(node as usize) {
                 None => -dot as f32,
                 Some(norm) => *norm as f32 - 2.0 * dot as f32,
@@ -95,7 +96,7 @@ impl Near for ByCodes<'_> {
     }
 }
 
-/// The lists of one level.
+/// Neighbor lists of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists<'a> {
     pub(crate) flat: &'a [u32],
@@ -108,7 +109,7 @@ impl<'a> Lists<'a> {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
     }
 
-    /// Asks for a node's list.
+    /// Prefetches the list of a node.
     #[inline(always)]
     fn prefetch<S: Distances>(self, node: u32) {
         let list = self.flat.as_ptr().wrapping_add(node as usize * self.width);
@@ -116,7 +117,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// On one level, always to the neighbour that is nearer, until none is. `nodes` is how many there are.
+/// Greedy search on one level: moves to the nearest neighbor until no neighbor is nearer. `nodes` is the number of
+/// nodes.
 ///
 /// # Safety
 ///
@@ -125,23 +127,23 @@ impl<'a> Lists<'a> {
 pub(crate) unsafe fn descend<S: Distances>(
     lists: Lists<'_>,
     nodes: usize,
-    near: &impl Near,
+    near: &impl NodeDistance,
     mut at: u32,
 ) -> u32 {
-    // SAFETY: the caller's promise; neighbours are compared with the number of nodes.
-    let mut apart = unsafe { near.apart::<S>(at) };
+    // SAFETY: guaranteed by the caller; neighbors are compared with the number of nodes.
+    let mut distance = unsafe { near.distance::<S>(at) };
     loop {
         let before = at;
         let list = lists.of(at);
         let list = &list[..list.iter().position(|n| *n as usize >= nodes).unwrap_or(list.len())];
-        for neighbour in list {
-            near.prefetch::<S>(*neighbour);
+        for neighbor in list {
+            near.prefetch::<S>(*neighbor);
         }
-        for neighbour in list {
+        for neighbor in list {
             // SAFETY: as above.
-            let this = unsafe { near.apart::<S>(*neighbour) };
-            if this < apart {
-                (apart, at) = (this, *neighbour);
+            let this = unsafe { near.distance::<S>(*neighbor) };
+            if this < distance {
+                (distance, at) = (this, *neighbor);
             }
         }
         if at == before {
@@ -150,22 +152,22 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Looks, on one level, at the neighbours of the nearest candidate that has not been done, until all have. The nearest
-/// `ef` nodes that were seen are left in `candidates`, the nearest first.
+/// Beam search on one level: repeatedly visits the neighbors of the nearest unprocessed candidate, until all
+/// candidates are processed. Afterwards `candidates` holds the nearest `ef` visited nodes, the nearest first.
 ///
 /// # Safety
 ///
-/// `start` must be a node, marks must have been begun for as many nodes as there are codes.
+/// `start` must be a node. `marks.begin` must have been called with the number of nodes that have codes.
 #[inline(always)]
 pub(crate) unsafe fn walk<S: Distances>(
     lists: Lists<'_>,
-    near: &impl Near,
+    near: &impl NodeDistance,
     start: u32,
     ef: usize,
     marks: &mut Marks,
     candidates: &mut Vec<Candidate>,
 ) {
-    /// So far ahead codes are fetched.
+    /// Number of nodes whose codes are prefetched ahead.
     const AHEAD: usize = 8;
     let Marks { bits, nodes, seen } = marks;
     let nodes = *nodes;
@@ -173,8 +175,8 @@ pub(crate) unsafe fn walk<S: Distances>(
     candidates.reserve(ef + 1);
     bits[start as usize / 64] |= 1 << (start % 64);
     seen.push(start);
-    // SAFETY: the caller's promise; a neighbour has a mark, and there are as many marks as codes.
-    candidates.push(Candidate { apart: unsafe { near.apart::<S>(start) }, node: start });
+    // SAFETY: guaranteed by the caller. A neighbor has a mark, and there are as many marks as codes.
+    candidates.push(Candidate { distance: unsafe { near.distance::<S>(start) }, node: start });
     let mut at = 0;
     while at < candidates.len() {
         let node = candidates[at].node;
@@ -183,25 +185,25 @@ pub(crate) unsafe fn walk<S: Distances>(
             continue;
         }
         candidates[at].node |= DONE;
-        // Likely the next, unless a neighbour is nearer.
+        // This candidate is probably next, unless a neighbor is nearer.
         if let Some(next) = candidates[at + 1..].iter().find(|c| c.node & DONE == 0) {
             lists.prefetch::<S>(next.node);
         }
         let before = seen.len();
-        for neighbour in lists.of(node) {
-            // Behind the last neighbour stands what is no node.
-            if *neighbour as usize >= nodes {
+        for neighbor in lists.of(node) {
+            // `NONE` marks the end of the list; it is larger than any node.
+            if *neighbor as usize >= nodes {
                 break;
             }
-            let (word, bit) = (&mut bits[*neighbour as usize / 64], 1 << (neighbour % 64));
+            let (word, bit) = (&mut bits[*neighbor as usize / 64], 1 << (neighbor % 64));
             if *word & bit == 0 {
                 *word |= bit;
-                seen.push(*neighbour);
+                seen.push(*neighbor);
             }
         }
         let fresh = &seen[before..];
-        for neighbour in fresh.iter().take(AHEAD) {
-            near.prefetch::<S>(*neighbour);
+        for neighbor in fresh.iter().take(AHEAD) {
+            near.prefetch::<S>(*neighbor);
         }
         let mut first = at + 1;
         for n in 0..fresh.len() {
@@ -209,15 +211,15 @@ pub(crate) unsafe fn walk<S: Distances>(
                 near.prefetch::<S>(*later);
             }
             // SAFETY: as above.
-            let apart = unsafe { near.apart::<S>(fresh[n]) };
+            let distance = unsafe { near.distance::<S>(fresh[n]) };
             if candidates.len() >= ef {
-                if candidates.last().is_some_and(|last| apart >= last.apart) {
+                if candidates.last().is_some_and(|last| distance >= last.distance) {
                     continue;
                 }
                 candidates.pop();
             }
-            let place = candidates.partition_point(|c| c.apart < apart);
-            candidates.insert(place, Candidate { apart, node: fresh[n] });
+            let place = candidates.partition_point(|c| c.distance < distance);
+            candidates.insert(place, Candidate { distance, node: fresh[n] });
             if place <= first {
                 lists.prefetch::<S>(fresh[n]);
                 first = place;

@@ -1,47 +1,47 @@
-//! Attention in floats, by tiles of vectors.
+//! Attention in f32, with tiles of vectors.
 
 use std::{marker::PhantomData, ops::Range};
 
-use super::{HeadRoom, Heads};
+use super::{HeadWorkspace, Heads};
 use crate::{
     format::F32,
     math,
     product::{even_parts, even_tiles},
     simd::{Kernel, Simd},
     spread::Shared,
-    tile::{AsIs, ByRow, Ending, Tiles, with_tile},
+    tile::{Epilogue, Identity, RowScale, Tiles, with_tile},
 };
 
-/// Tiles of queries whose scores are kept at the same time.
+/// Number of query tiles whose scores are in memory at the same time.
 const BLOCK: usize = 4;
 
-/// `attend` for some of the heads.
+/// Computes attention for some of the heads.
 ///
 /// # Safety
 ///
-/// As [`super::attend`], which has seen the lengths.
+/// As [`super::attend`], which has checked the lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
     projected: &[f32],
     tokens: Range<usize>,
     context: Shared,
-    room: &mut HeadRoom,
+    workspace: &mut HeadWorkspace,
 ) {
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
     let columns = n.next_multiple_of(S::LANES);
     let panel = S::VECTORS * S::LANES;
-    room.keys.reserve::<f32>(columns * heads.stride);
-    room.values.reserve::<f32>(n * heads.stride);
-    room.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
-    room.factors.resize(BLOCK * S::ROWS, 0.0);
+    workspace.keys.reserve::<f32>(columns * heads.stride);
+    workspace.values.reserve::<f32>(n * heads.stride);
+    workspace.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
+    workspace.factors.resize(BLOCK * S::ROWS, 0.0);
     for head in which {
         let first = tokens.start * stride + head * heads.stride;
-        let (keys, values) = (room.keys.of_mut::<f32>(), room.values.of_mut::<f32>());
-        let (scores, factors) = (room.scores.of_mut::<f32>(), &mut room.factors[..]);
+        let (keys, values) = (workspace.keys.of_mut::<f32>(), workspace.values.of_mut::<f32>());
+        let (scores, factors) = (workspace.scores.of_mut::<f32>(), &mut workspace.factors[..]);
         let depth = heads.stride;
-        // SAFETY: the features by our caller; `attend` has seen `tokens` and the spare rows in `projected` and
-        // `tokens` in `context`, and the room was made just now.
+        // SAFETY: the caller guarantees the features. `attend` has checked that `projected` contains `tokens` and the
+        // spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
         unsafe {
             S::enter(Arrange {
                 keys: projected[first + width..].as_ptr(),
@@ -61,7 +61,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             keys[start * depth..].as_ptr(),
                             depth,
                             (scores[row * columns + start..].as_mut_ptr(), columns),
-                            AsIs,
+                            Identity,
                             (count, high, vectors),
                         );
                     }
@@ -77,7 +77,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             values[start * n..].as_ptr(),
                             n,
                             (context.at(to), width),
-                            ByRow(factors[row..].as_ptr()),
+                            RowScale(factors[row..].as_ptr()),
                             (count, high, vectors),
                         );
                     }
@@ -87,18 +87,19 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Some tiles of a product of floats: how many, how many rows and how many vectors each.
-unsafe fn tiles<S: Simd, E: Ending<S>>(
+/// Computes some tiles of a product in f32. The last argument is the number of tiles, and the rows and vectors of
+/// each.
+unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
     steps: usize,
     out: (*mut f32, usize),
-    ending: E,
+    epilogue: E,
     (count, rows, vectors): (usize, usize, usize),
 ) {
     macro_rules! run {
         ($m:literal, $v:literal) => {
-            // SAFETY: `attend` vouches for the rows, the columns and the features.
+            // SAFETY: `attend` guarantees the rows, the columns and the features.
             unsafe {
                 S::enter(Tiles::<F32, E, $m, $v> {
                     count,
@@ -108,7 +109,7 @@ unsafe fn tiles<S: Simd, E: Ending<S>>(
                     out,
                     first: true,
                     last: true,
-                    ending,
+                    epilogue,
                     activation: None,
                     next: (right.cast(), 0),
                     format: PhantomData,
@@ -119,7 +120,7 @@ unsafe fn tiles<S: Simd, E: Ending<S>>(
     with_tile!(rows, vectors, S::ROWS, S::VECTORS, run)
 }
 
-/// Keys transposed and values as they are, both in panels.
+/// Kernel that packs transposed keys and unchanged values into panels.
 struct Arrange {
     keys: *const f32,
     values: *const f32,
@@ -137,7 +138,7 @@ impl<S: Simd> Kernel<S> for Arrange {
     unsafe fn call(self) {
         let Arrange { n, stride, depth, .. } = self;
         let (columns, panel) = (n.next_multiple_of(S::LANES), S::VECTORS * S::LANES);
-        // SAFETY: `attend` vouches for `columns` rows of keys, `n` of values, and room for as many.
+        // SAFETY: `attend` guarantees `columns` rows of keys, `n` rows of values, and buffers of that size.
         unsafe {
             for key in (0..columns).step_by(S::LANES) {
                 let start = key / panel * panel;
@@ -160,7 +161,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Scores to weights; the factor that makes a row's sum 1 goes to `factors`.
+/// Kernel that replaces scores with their exponentials. The factor that makes the sum of a row 1 is written to
+/// `factors`.
 struct Softmax<'a> {
     scores: *mut f32,
     n: usize,
@@ -177,7 +179,7 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
         let whole = self.n / S::LANES * S::LANES;
         let rest = self.n - whole;
         for row in 0..self.rows {
-            // SAFETY: `attend` vouches for `rows` rows of `stride` scores, of which `n` count.
+            // SAFETY: `attend` guarantees `rows` rows of `stride` scores; the first `n` of a row are used.
             unsafe {
                 let scores = self.scores.add(row * self.stride);
                 let mut most = S::splat(f32::NEG_INFINITY);
@@ -190,7 +192,7 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
                 }
                 let most = S::splat(S::largest(most));
                 let mut sum = S::splat(0.0);
-                // Two at a time: one waits for its own results most of the time.
+                // Two vectors at a time, to hide the latency.
                 for i in (0..whole / (2 * S::LANES)).map(|i| i * 2 * S::LANES) {
                     let x = [S::load(scores.add(i)), S::load(scores.add(i + S::LANES))];
                     let e = math::exp::<S, 2>(x.map(|x| S::sub(x, most)));

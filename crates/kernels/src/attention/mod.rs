@@ -1,4 +1,4 @@
-//! Attention of the tokens of one sequence to each other, head by head.
+//! Self-attention within one sequence, head by head.
 
 mod floats;
 mod squares;
@@ -12,32 +12,32 @@ use super::{
     spread::{Shared, Team},
 };
 
-/// The heads of a layer.
+/// Attention heads of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
-    /// How many.
+    /// Number of heads.
     pub count: usize,
-    /// The width of each in memory, a multiple of the grain.
+    /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
-    /// Whether queries, keys and values are multiplied in bf16, by squares; else as floats, by vectors.
+    /// Whether attention is computed in bf16 with squares (AMX tiles). Otherwise it is computed in f32 with vectors.
     pub squares: bool,
 }
 
 impl Heads {
-    /// How heads are multiplied where weights are of these squares: floats stay floats.
+    /// Returns whether attention uses squares, given the squares of the weights. In f32 precision it does not.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
 
-    /// The width of all of them.
+    /// Returns the padded width of all heads.
     pub fn width(self) -> usize {
         self.count * self.stride
     }
 }
 
-/// Room for what one head needs.
+/// Buffers for the attention of one head.
 #[derive(Default)]
-pub(super) struct HeadRoom {
+pub(super) struct HeadWorkspace {
     queries: Buffer,
     keys: Buffer,
     values: Buffer,
@@ -46,11 +46,12 @@ pub(super) struct HeadRoom {
     factors: Vec<f32>,
 }
 
-/// Rows beyond the last one that may be read (never used): keys are transposed in whole squares.
+/// Number of rows after the last one that must be readable. Keys are transposed in whole blocks; the extra rows are
+/// read but not used.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Writes to `context` (rows of all heads) what each of `tokens` takes from the others. `projected` holds rows of
-/// queries, keys and values, already scaled, and [`SPARE_ROWS`] more.
+/// Computes attention among `tokens` and writes the results of all heads to the rows of `context`. The rows of
+/// `projected` hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more rows must follow.
 ///
 /// # Safety
 ///
@@ -60,26 +61,26 @@ pub(super) unsafe fn attend<S: Simd>(
     projected: &[f32],
     tokens: Range<usize>,
     context: &mut [f32],
-    rooms: &mut Vec<HeadRoom>,
+    workspaces: &mut Vec<HeadWorkspace>,
     team: &Team,
 ) {
     let (stride, width) = (3 * heads.width(), heads.width());
     assert!(heads.stride.is_multiple_of(GRAIN));
     assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
     let parts = team.parts(heads.count, tokens.len(), 2 * tokens.len() * heads.stride);
-    if rooms.len() < parts {
-        rooms.resize_with(parts, HeadRoom::default);
+    if workspaces.len() < parts {
+        workspaces.resize_with(parts, HeadWorkspace::default);
     }
     let context = Shared::of(context);
-    // A part writes the columns of its own heads.
-    team.each(&mut rooms[..parts], heads.count, |room, which| {
+    // Each part writes only the columns of its own heads.
+    team.each(&mut workspaces[..parts], heads.count, |workspace, which| {
         let tokens = tokens.clone();
-        // SAFETY: the features by our caller, the lengths by the asserts.
+        // SAFETY: the caller guarantees the features; the asserts check the lengths.
         unsafe {
             if heads.squares {
-                squares::attend_heads::<S>(heads, which, projected, tokens, context, room);
+                squares::attend_heads::<S>(heads, which, projected, tokens, context, workspace);
             } else {
-                floats::attend_heads::<S::Base>(heads, which, projected, tokens, context, room);
+                floats::attend_heads::<S::Base>(heads, which, projected, tokens, context, workspace);
             }
         }
     });

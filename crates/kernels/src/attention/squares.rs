@@ -1,43 +1,44 @@
-//! Attention in bf16, where the processor multiplies whole squares.
+//! Attention in bf16 with AMX tiles (called squares here).
 //!
-//! Scores are queries times keys, contexts are weights times values. So queries and weights lie as the left sides of
-//! products do, keys and values as the right sides (see [`Squares`]), and the softmax leads from one to the other.
+//! Scores are the product of queries and keys; contexts are the product of attention weights and values. So queries
+//! and weights have the memory layout of the left side of a product, and keys and values that of the right side (see
+//! [`Squares`]). The softmax converts scores to weights.
 
 use std::ops::Range;
 
-use super::{HeadRoom, Heads};
+use super::{HeadWorkspace, Heads};
 use crate::{
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
     spread::Shared,
 };
 
-/// Rows and columns of a block: queries and keys, or queries and values.
+/// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// The numbers that a line of units holds: a step along a row.
+/// Number of bf16 numbers in a line of a square: one step along a row.
 const STEP: usize = 2 * SIDE;
 
-/// `attend` for some of the heads.
+/// Computes attention for some of the heads.
 ///
 /// # Safety
 ///
-/// As [`super::attend`], which has seen the lengths.
+/// As [`super::attend`], which has checked the lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
     projected: &[f32],
     tokens: Range<usize>,
     context: Shared,
-    room: &mut HeadRoom,
+    workspace: &mut HeadWorkspace,
 ) {
     assert!(S::LANES == SIDE);
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
-    // Steps along a query, and blocks of tokens, each of which is a step along the weights as well.
+    // Number of steps along a query, and number of blocks of tokens. A block is also a step along the weights.
     let (depth, blocks) = (heads.stride.div_ceil(STEP), n.div_ceil(BLOCK));
-    let HeadRoom { queries, keys, values, scores, weights, factors } = room;
+    let HeadWorkspace { queries, keys, values, scores, weights, factors } = workspace;
     for buffer in [&mut *queries, keys, values] {
-        // Never anything but zeros where no number is written: see `Arrange`.
+        // Padding that is never written stays zero: see `Arrange`.
         buffer.reserve::<u32>(blocks * depth * 2 * SQUARE);
     }
     scores.reserve::<f32>(blocks * BLOCK * BLOCK);
@@ -45,8 +46,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     factors.resize(BLOCK, 0.0);
     let (queries, keys, values) = (queries.of_mut::<u32>(), keys.of_mut::<u32>(), values.of_mut::<u32>());
     let (scores, weights) = (scores.of_mut::<f32>(), weights.of_mut::<u32>());
-    // SAFETY: the features by our caller; `attend` has seen `tokens` in `projected` and `context`, and the room was made
-    // just now.
+    // SAFETY: the caller guarantees the features. `attend` has checked that `projected` and `context` contain
+    // `tokens`. The buffers have just been reserved.
     unsafe {
         S::begin_squares();
         for head in which {
@@ -113,18 +114,19 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Queries as the left side of a product, keys transposed and values in pairs of rows as right sides.
+/// Kernel that packs queries as the left side of a product, and transposed keys and pairs of value rows as right
+/// sides.
 ///
-/// Places without a number of this sequence hold what earlier ones left there, and that does no harm: scores of keys
-/// beyond the last are not looked at, rows of queries beyond the last are not kept, and steps that the numbers of a head
-/// do not fill are zeros, for all heads of a room are equally wide. Values beyond the last are multiplied by weights of
-/// zero; so that this is zero, they have to be numbers, and are zeros.
+/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of keys and the
+/// rows of queries after the last one are not used. The padding of a head's width is always zero, because all heads
+/// have the same width. Values after the last one are multiplied by weights of zero. They are set to zero, because
+/// the product with a NaN or an infinity would not be zero.
 struct Arrange {
     projected: *const f32,
     stride: usize,
     width: usize,
     n: usize,
-    /// Of a head, a multiple of the lanes.
+    /// Padded width of a head, a multiple of the number of lanes.
     numbers: usize,
     queries: *mut u32,
     keys: *mut u32,
@@ -139,7 +141,7 @@ impl<S: Simd> Kernel<S> for Arrange {
         let Arrange { projected, stride, width, n, numbers, queries, keys, values } = self;
         let (depth, blocks) = (numbers.div_ceil(STEP), n.div_ceil(BLOCK));
         let mut square = [0u32; SQUARE];
-        // SAFETY: `attend_heads` vouches for `n` rows of queries, keys and values, and for room for as many blocks.
+        // SAFETY: `attend_heads` guarantees `n` rows of queries, keys and values, and buffers for `blocks` blocks.
         unsafe {
             for row in 0..n {
                 let from = projected.add(row * stride);
@@ -176,7 +178,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Scores, in blocks of keys, to weights in bf16; the factor that makes a row's sum 1 goes to `factors`.
+/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that makes the sum of
+/// a row 1 is written to `factors`.
 struct Softmax<'a> {
     scores: *const f32,
     weights: *mut u32,
@@ -191,28 +194,28 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
     #[inline(always)]
     unsafe fn call(mut self) {
         let pairs = self.rows / 2;
-        // SAFETY: `attend_heads` vouches for the blocks of scores and weights.
+        // SAFETY: `attend_heads` guarantees the blocks of scores and weights.
         unsafe {
             for pair in 0..pairs {
-                self.some::<S, 4>(2 * pair);
+                self.softmax_rows::<S, 4>(2 * pair);
             }
             for row in 2 * pairs..self.rows {
-                self.some::<S, 2>(row);
+                self.softmax_rows::<S, 2>(row);
             }
         }
     }
 }
 
 impl Softmax<'_> {
-    /// The rows that `W` vectors are of, two of each in every block. One row alone would wait for its own results most of
-    /// the time. Always inlined, so that it has the processor's features.
+    /// Processes `W / 2` rows, with two vectors of each row per block. Several rows at a time hide the latency.
+    /// Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
-    unsafe fn some<S: Simd, const W: usize>(&mut self, row: usize) {
+    unsafe fn softmax_rows<S: Simd, const W: usize>(&mut self, row: usize) {
         let blocks = self.n.div_ceil(BLOCK);
         let place = |i: usize| (row + i / 2, i % 2 * S::LANES);
         // SAFETY: as in `call`.
         unsafe {
-            // In the last block, what is beyond the last key is another number.
+            // Replaces the lanes after the last key in the last block with `other`.
             let within = |block: usize, mut x: [S::F32; W], other: f32| {
                 let keys = self.n - block * BLOCK;
                 if keys < BLOCK {
@@ -262,7 +265,7 @@ impl Softmax<'_> {
     }
 }
 
-/// From a block's sums to contexts.
+/// Kernel that normalizes the sums of a block to contexts.
 struct Finish<'a> {
     sums: *const f32,
     factors: &'a [f32],
@@ -279,7 +282,7 @@ impl<S: Simd> Kernel<S> for Finish<'_> {
     unsafe fn call(self) {
         for row in 0..self.rows {
             for i in (0..self.columns).step_by(S::LANES) {
-                // SAFETY: `attend_heads` vouches for the sums, a factor a row, and the rows of contexts.
+                // SAFETY: `attend_heads` guarantees the sums, one factor per row, and the rows of contexts.
                 unsafe {
                     let sum = S::load(self.sums.add(row * BLOCK + i));
                     S::store(self.to.add(row * self.stride + i), S::mul(sum, S::splat(self.factors[row])));

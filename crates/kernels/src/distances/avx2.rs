@@ -1,4 +1,4 @@
-//! AVX2 and FMA.
+//! Operations for AVX2 with FMA.
 
 use std::arch::x86_64::*;
 
@@ -8,11 +8,11 @@ use super::Distances;
 pub(super) struct Avx2;
 
 impl Distances for Avx2 {
-    /// Bytes are multiplied unsigned by signed, and pairs of products summed in 16 bits. With the sign of the code moved
-    /// to the other factor both are at most 127, so that no pair overflows.
+    /// The instruction multiplies unsigned by signed bytes and sums pairs of products in 16 bits. Here the sign of
+    /// one code is moved to the other. Then both are at most 127, and no pair overflows.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (flip, ones) = (_mm256_set1_epi8(-128), _mm256_set1_epi16(1));
             let mut sums = [_mm256_setzero_si256(); 2];
@@ -32,10 +32,10 @@ impl Distances for Avx2 {
         }
     }
 
-    /// A pair of products is at most 2 · 15 · 127, so that eight of them fit into 16 bits.
+    /// A pair of products is at most 2 · 15 · 127, so eight of them fit into 16 bits.
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (lower, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
             let mut total = _mm256_setzero_si256();
@@ -61,23 +61,23 @@ impl Distances for Avx2 {
         }
     }
 
-    /// The sum of products, or of squared distances. Not by closures: the compiler would leave the instructions in them as
-    /// calls, since a closure does not know of the processor.
+    /// Contains no closures: a closure is compiled without the processor's features, and its intrinsics would be
+    /// calls.
     #[inline(always)]
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise.
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = [_mm256_setzero_ps(); 4];
             let mut at = 0;
             while at + 32 <= length {
                 for lane in 0..4 {
                     let from = at + 8 * lane;
-                    sums[lane] = add::<APART>(sums[lane], a.add(from), b.add(from));
+                    sums[lane] = add::<SQUARED_DISTANCE>(sums[lane], a.add(from), b.add(from));
                 }
                 at += 32;
             }
             while at + 8 <= length {
-                sums[0] = add::<APART>(sums[0], a.add(at), b.add(at));
+                sums[0] = add::<SQUARED_DISTANCE>(sums[0], a.add(at), b.add(at));
                 at += 8;
             }
             let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
@@ -86,7 +86,7 @@ impl Distances for Avx2 {
             let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
             while at < length {
                 let (x, y) = (*a.add(at), *b.add(at));
-                sum += if APART { (x - y) * (x - y) } else { x * y };
+                sum += if SQUARED_DISTANCE { (x - y) * (x - y) } else { x * y };
                 at += 1;
             }
             sum
@@ -95,34 +95,38 @@ impl Distances for Avx2 {
 
     #[inline(always)]
     fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch reads nothing; any address will do.
+        // SAFETY: any address may be prefetched.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 }
 
+/// Adds the products (or squared differences) of eight numbers.
+///
 /// # Safety
 ///
-/// Eight numbers are read from both; the processor must know AVX2 and FMA.
+/// Eight numbers are read from both pointers; the processor must support AVX2 and FMA.
 #[inline(always)]
-unsafe fn add<const APART: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
-    // SAFETY: the caller's promise.
+unsafe fn add<const SQUARED_DISTANCE: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (x, y) = (_mm256_loadu_ps(a), _mm256_loadu_ps(b));
-        if APART {
-            let apart = _mm256_sub_ps(x, y);
-            _mm256_fmadd_ps(apart, apart, sum)
+        if SQUARED_DISTANCE {
+            let difference = _mm256_sub_ps(x, y);
+            _mm256_fmadd_ps(difference, difference, sum)
         } else {
             _mm256_fmadd_ps(x, y, sum)
         }
     }
 }
 
+/// Returns the sum of the eight lanes.
+///
 /// # Safety
 ///
-/// The processor must know AVX2.
+/// The processor must support AVX2.
 #[inline(always)]
 unsafe fn sum_i32(lanes: __m256i) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let half = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
         let half = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));

@@ -1,4 +1,4 @@
-//! AVX-512 with VNNI.
+//! Operations for AVX-512 with VNNI.
 
 use std::arch::x86_64::*;
 
@@ -8,10 +8,11 @@ use super::Distances;
 pub(super) struct Avx512;
 
 impl Distances for Avx512 {
-    /// The instruction multiplies unsigned by signed bytes: the biased codes as they are. What the bias adds is taken off.
+    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes, with their bias,
+    /// and the contribution of the bias is subtracted at the end.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let flip = _mm512_set1_epi8(-128);
             let mut sums = [_mm512_setzero_si512(); 2];
@@ -33,10 +34,10 @@ impl Distances for Avx512 {
         }
     }
 
-    /// Two sums, since one would wait for itself longer than for anything else.
+    /// Uses two sums to hide the latency of the additions.
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = [_mm512_setzero_si512(); 2];
             let mut at = 0;
@@ -56,10 +57,10 @@ impl Distances for Avx512 {
         }
     }
 
-    /// The sum of products, or of squared distances. No closures, as in `avx2`.
+    /// Contains no closures, for the same reason as in `avx2`.
     #[inline(always)]
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise; what lies behind the end is masked out, and 0 adds nothing to either sum.
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: guaranteed by the caller. Numbers after the end are masked to 0, which does not change the sums.
         unsafe {
             let mut sums = [_mm512_setzero_ps(); 4];
             let mut at = 0;
@@ -67,7 +68,7 @@ impl Distances for Avx512 {
                 for lane in 0..4 {
                     let from = at + 16 * lane;
                     let (x, y) = (_mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
-                    sums[lane] = add::<APART>(sums[lane], x, y);
+                    sums[lane] = add::<SQUARED_DISTANCE>(sums[lane], x, y);
                 }
                 at += 64;
             }
@@ -75,7 +76,7 @@ impl Distances for Avx512 {
                 let rest = length - at;
                 let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
                 let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
-                sums[0] = add::<APART>(sums[0], x, y);
+                sums[0] = add::<SQUARED_DISTANCE>(sums[0], x, y);
                 at += 16;
             }
             _mm512_reduce_add_ps(_mm512_add_ps(
@@ -87,35 +88,37 @@ impl Distances for Avx512 {
 
     #[inline(always)]
     fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch reads nothing; any address will do.
+        // SAFETY: any address may be prefetched.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 }
 
+/// Adds the products (or squared differences) of 16 numbers.
+///
 /// # Safety
 ///
-/// The processor must know AVX-512.
+/// The processor must support AVX-512.
 #[inline(always)]
-unsafe fn add<const APART: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
-    // SAFETY: the caller's promise.
+unsafe fn add<const SQUARED_DISTANCE: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        if APART {
-            let apart = _mm512_sub_ps(x, y);
-            _mm512_fmadd_ps(apart, apart, sum)
+        if SQUARED_DISTANCE {
+            let difference = _mm512_sub_ps(x, y);
+            _mm512_fmadd_ps(difference, difference, sum)
         } else {
             _mm512_fmadd_ps(x, y, sum)
         }
     }
 }
 
-/// The lower halves of 32 bytes, and behind them the upper ones.
+/// Expands 32 bytes to 64 nibbles: first the lower halves, then the upper halves.
 ///
 /// # Safety
 ///
-/// 32 bytes are read; the processor must know AVX-512.
+/// 32 bytes are read; the processor must support AVX-512.
 #[inline(always)]
 unsafe fn halves(bytes: *const u8) -> __m512i {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let both = _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.cast()));
         let by = _mm512_inserti64x4::<1>(_mm512_setzero_si512(), _mm256_set1_epi16(4));

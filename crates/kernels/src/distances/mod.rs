@@ -1,8 +1,8 @@
-//! The vector operations of nearest-neighbor search: dot products of 8-bit and 4-bit codes, dot products and squared
-//! distances of floats. Compiled for each [`SimdLevel`] and chosen at run time, as the kernels of the encoder are.
+//! Vector operations of nearest-neighbor search: dot products of 8-bit and 4-bit codes, and dot products and squared
+//! distances of floats. Like the encoder's kernels, they are compiled for each [`SimdLevel`] and chosen at run time.
 //!
-//! A code holds a number as a byte, biased by 128: 1 is −127, 128 is 0, 255 is 127. A row of codes is padded to a
-//! multiple of 64 with 128, which adds nothing to a product.
+//! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row
+//! of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -14,31 +14,35 @@ use std::marker::PhantomData;
 
 use crate::simd::{self, SimdLevel};
 
-/// The length of a row of codes is a multiple of this.
+/// The length of a row of codes is a multiple of this number.
 pub const CODE_STEP: usize = 64;
 
-/// The operations, for one kind of processor.
+/// Vector operations for one kind of processor.
 ///
 /// # Safety
 ///
-/// All functions read `length` elements from each pointer, where nibbles are half a byte; the processor must know the instructions.
+/// All functions read `length` elements from each pointer; a nibble is half a byte. The processor must support the
+/// instructions.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// The product of two rows of codes. `bias` is 128 × the sum of what the other's codes stand for. `length` is a
-    /// multiple of 64.
+    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the numbers in `other` (codes minus
+    /// 128). `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
-    /// The product of nibbles with signed numbers of at most 127 in size. Of each 64 numbers the first 32 are multiplied
-    /// with the lower halves of 32 bytes, the others with the upper ones. `length` counts numbers and is a multiple of 64.
+    /// Returns the dot product of nibbles with signed numbers from −127 to 127. Each block of 64 numbers belongs to
+    /// 32 bytes: the first 32 numbers to their lower halves, the others to their upper halves. `length` is the number
+    /// of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
-    /// Of two vectors of any length the squared distance, if `APART`, else the product.
-    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
+    /// Returns the dot product of two vectors, or their squared distance with `SQUARED_DISTANCE`. Any length is
+    /// allowed.
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
-    /// Asks for the line of memory that holds an address.
+    /// Prefetches the cache line of an address.
     fn prefetch(address: *const u8);
 
-    /// Asks for every line of some memory. (A `step_by` in so small a loop took a tenth of a walk.)
+    /// Prefetches all cache lines of a block of memory. (With `step_by`, this small loop took a tenth of the time of
+    /// a search.)
     #[inline(always)]
     fn prefetch_all(start: *const u8, bytes: usize) {
         let mut at = 0;
@@ -51,28 +55,28 @@ pub trait Distances: Copy + Send + Sync {
 
 /// Work that is written once and compiled for each kind of processor. `run` should be `#[inline(always)]`.
 pub trait Task {
-    /// The result.
+    /// Result of the work.
     type Output;
-    /// Does the work.
+    /// Runs the work with the given operations.
     fn run<D: Distances>(self) -> Self::Output;
 }
 
-/// The instructions that tasks run with. Only levels that this processor supports can be held.
+/// SIMD level that tasks run with. It is always a level that this processor supports.
 #[derive(Debug, Clone, Copy)]
 pub struct Dispatch(SimdLevel);
 
 impl Dispatch {
-    /// The fastest instructions of this processor.
+    /// Returns the fastest level of this processor.
     pub fn best() -> Self {
         Dispatch(SimdLevel::best())
     }
 
-    /// Plain code that runs on every processor: the reference in tests.
+    /// Returns the portable level, which is the reference in tests.
     pub fn portable() -> Self {
         Dispatch(SimdLevel::Portable)
     }
 
-    /// The given level if this processor supports it, else the fastest that it supports.
+    /// Returns the given level if this processor supports it, else the fastest level.
     pub fn at(level: SimdLevel) -> Self {
         if level.available() { Dispatch(level) } else { Dispatch::best() }
     }
@@ -81,8 +85,7 @@ impl Dispatch {
     #[inline]
     pub fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {
-            // SAFETY: the processor supports the level, or there would be no such `Dispatch`; the task vouches for its
-            // pointers.
+            // SAFETY: a `Dispatch` is always a level that the processor supports; the task guarantees its pointers.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 | SimdLevel::Amx => unsafe {
                 <simd::avx512::Avx512<true, false, false> as simd::Simd>::enter(Call(
@@ -100,7 +103,7 @@ impl Dispatch {
     }
 }
 
-/// A task with the operations that it runs on, as a kernel.
+/// Kernel that runs a task with the operations `D`.
 struct Call<T, D>(T, PhantomData<D>);
 
 impl<S: simd::Simd, T: Task, D: Distances> simd::Kernel<S> for Call<T, D> {

@@ -38,20 +38,20 @@ impl Task for Floats<'_> {
     }
 }
 
-/// Codes, the extremes among them often.
+/// Codes; the extremes are frequent.
 fn code() -> impl Strategy<Value = u8> {
     prop_oneof![Just(1), Just(255), 1..=255u8]
 }
 
 proptest! {
     #[test]
-    fn codes_are_multiplied_alike_to_the_bit(
+    fn code_products_are_identical_at_every_level(
         pairs in (1usize..=20).prop_flat_map(|steps| proptest::collection::vec((code(), code()), steps * CODE_STEP)),
     ) {
         let (a, b): (Vec<u8>, Vec<u8>) = pairs.into_iter().unzip();
         let signed = |c: &u8| i64::from(*c) - 128;
         let dot: i64 = a.iter().zip(&b).map(|(a, b)| signed(a) * signed(b)).sum();
-        // Any bytes are nibbles: those of the first half of a row, for all of the other.
+        // The first half of `a` serves as the nibbles.
         let nibble = |at: usize| i64::from(a[at / 64 * 32 + at % 32] >> (at % 64 / 32 * 4) & 15);
         let rough: i64 = b.iter().enumerate().map(|(at, b)| nibble(at) * signed(b)).sum();
         for level in SimdLevel::here() {
@@ -61,13 +61,13 @@ proptest! {
     }
 
     #[test]
-    fn vectors_are_multiplied_alike(pairs in proptest::collection::vec((-1.0f32..1.0, -1.0f32..1.0), 1..300)) {
+    fn float_products_agree_at_every_level(pairs in proptest::collection::vec((-1.0f32..1.0, -1.0f32..1.0), 1..300)) {
         let (a, b): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
         let dot: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-        let apart: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+        let difference: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
         for level in SimdLevel::here() {
             let (d, a) = Dispatch::at(level).run(Floats(&a, &b));
-            prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - apart).abs() < 1e-4, "{:?}", level);
+            prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - difference).abs() < 1e-4, "{:?}", level);
         }
     }
 }

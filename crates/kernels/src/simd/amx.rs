@@ -1,43 +1,43 @@
-//! AMX: products of squares of 16 rows of 64 bytes, in registers of that size.
+//! AMX: products of tiles (called squares in this crate) of 16 rows of 64 bytes, in tile registers.
 //!
-//! The compiler does not know these registers yet (their intrinsics are unstable), so that whatever is done with them
-//! is one block of instructions each, from zeros to the sums in memory.
+//! The intrinsics for the tile registers are unstable in Rust. So each product of squares is one block of inline
+//! assembly, from zeroing the sums to writing them to memory.
 
 use std::{arch::asm, sync::OnceLock};
 
 use super::{SIDE, Squared, Squares};
 
-/// Whether the processor has AMX for bf16 and bytes, and the system lets this process use it.
+/// Returns whether the processor has AMX for bf16 and bytes, and the system permits this process to use it.
 pub(super) fn granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| {
         let [tiles, bf16, bytes] = [24, 22, 25].map(|bit| extended_features() >> bit & 1 == 1);
-        tiles && bf16 && bytes && ask()
+        tiles && bf16 && bytes && request_permission()
     })
 }
 
-/// What `cpuid` tells in `edx` of its seventh leaf.
+/// Returns the `edx` register of leaf 7 of `cpuid`.
 fn extended_features() -> u32 {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).edx }
 }
 
-/// Asks Linux for the registers: they are so large that a process has them only when it says so.
+/// Requests permission from Linux. The registers are so large that a process has to request them.
 #[cfg(target_os = "linux")]
-fn ask() -> bool {
+fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: a call that takes two numbers and touches none of our memory.
+    // SAFETY: the system call takes two numbers and accesses no memory of the process.
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// Elsewhere it is not known how to ask.
+/// On other systems AMX is not used.
 #[cfg(not(target_os = "linux"))]
-fn ask() -> bool {
+fn request_permission() -> bool {
     false
 }
 
-/// What `ldtilecfg` reads: all eight registers are whole squares.
+/// Tile configuration for `ldtilecfg`: all eight registers have the full size.
 #[repr(C, align(64))]
 struct Layout {
     palette: u8,
@@ -58,38 +58,38 @@ static LAYOUT: Layout = {
     Layout { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
 };
 
-/// Readies the thread's registers.
+/// Configures the tile registers of the thread.
 ///
 /// # Safety
 ///
-/// They are [`granted`].
+/// AMX is [`granted`].
 pub(super) unsafe fn begin() {
-    // SAFETY: the layout is one that every processor with AMX has.
+    // SAFETY: every processor with AMX supports this configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags)) }
 }
 
-/// Empties them, so that the system need not keep them for the thread.
+/// Releases the tile registers, so that the system need not save them for the thread.
 ///
 /// # Safety
 ///
-/// They are [`granted`].
+/// AMX is [`granted`].
 pub(super) unsafe fn end() {
-    // SAFETY: nothing is kept in them from one call to the next.
+    // SAFETY: no data stays in the registers between calls.
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// The sums of the products of one square of rows, or of `TWO`, and two of columns. Registers 0 to 3 hold the sums, 4
-/// and 5 the rows, 6 and 7 the columns.
+/// Multiplies one square of rows (two with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums, 4 and 5
+/// the rows, 6 and 7 the columns.
 ///
 /// # Safety
 ///
-/// Between [`begin`] and [`end`]; the pointers are good for the squares.
+/// Must be called between [`begin`] and [`end`]. The pointers are valid for the squares.
 pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Squares) {
     let Squares { left, low_left, right, steps, to, first, ahead } = squares;
     if steps == 0 {
         return;
     }
-    // One step: the rows' squares of a plane to 4 and 5, the columns' to 6 and 7, and their products.
+    // Parts of one step: load the squares of the rows into 4 and 5, those of the columns into 6 and 7, and multiply.
     macro_rules! rows {
         (one $plane:literal) => {
             concat!("tileloaddt1 tmm4, [{a} + {a_row} + ", $plane, "]\n")
@@ -130,19 +130,19 @@ pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Square
             )
         };
     }
-    macro_rules! take_up {
+    macro_rules! load_sums {
         (one) => {
             concat!("tileloadd tmm0, [{to} + {b_row}]\n", "tileloadd tmm1, [{to} + {b_row} + 64]\n")
         };
         (two) => {
             concat!(
-                take_up!(one),
+                load_sums!(one),
                 "tileloadd tmm2, [{to} + {b_row} + 2048]\n",
                 "tileloadd tmm3, [{to} + {b_row} + 2112]\n",
             )
         };
     }
-    // Fetching is spread over the step, so that it does not keep the loads of now waiting.
+    // The prefetches are spread over the step, so that they do not delay its loads.
     macro_rules! fetch {
         ($($line:literal)*) => {
             concat!($( "prefetcht1 [{ahead} + ", $line, "]\n", )*)
@@ -159,7 +159,7 @@ pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Square
                 "tilezero tmm3",
                 "jmp 2f",
                 "3:",
-                take_up!($many),
+                load_sums!($many),
                 "2:",
                 $( $part, )*
                 concat!("add {ahead}, ", $fetched),
@@ -198,7 +198,7 @@ pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Square
                 columns!(4096), fetch!(640 704), products!($many "tdpbf16ps"))
         };
     }
-    // SAFETY: the caller vouches for the registers and the memory.
+    // SAFETY: the caller guarantees the registers and the memory.
     unsafe {
         match (numbers, TWO) {
             (Squared::Bf16, false) => plain!(one, "tdpbf16ps"),

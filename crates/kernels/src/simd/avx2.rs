@@ -1,19 +1,19 @@
-//! AVX2 with FMA: eight lanes, sixteen registers.
+//! AVX2 with FMA: 8 lanes, 16 registers.
 
 use std::arch::{asm, x86_64::*};
 
 use super::{Kernel, Simd, Squared, Squares};
 
-/// A processor with AVX2 and FMA.
+/// SIMD level AVX2 with FMA.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Avx2;
 
-/// Functions of one expression each.
+/// Defines functions that consist of one expression each.
 macro_rules! operations {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $(-> $out:ty)? { $body:expr })*) => { $(
         #[inline(always)]
         unsafe fn $name($($arg: $kind),*) $(-> $out)? {
-            // SAFETY: the caller vouches for the processor's features and for the pointers.
+            // SAFETY: the caller guarantees the processor's features and the pointers.
             unsafe { $body }
         }
     )* };
@@ -22,13 +22,13 @@ pub(super) use operations;
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
-    // SAFETY: the caller vouches for the features and for the kernel's pointers.
+    // SAFETY: the caller guarantees the features and the kernel's pointers.
     unsafe { kernel.call() }
 }
 
-// Sums of whole numbers may be made in any order, and the compiler takes that freedom: it sums products of several
-// steps first, loads ahead, and then has more of everything than registers. These hold it to the order in which the
-// kernels are written, in which all of it fits: they are not `pure`, and such blocks stay in their order.
+// The compiler may reorder integer sums: it sums the products of several steps first and loads ahead. Then it runs
+// out of registers. In the order in which the kernels are written, everything fits. The assembly blocks below keep
+// this order: they are not `pure`, and the compiler does not reorder such blocks.
 
 macro_rules! instruction {
     ($(fn $name:ident: $instruction:literal;)*) => { $(
@@ -36,7 +36,7 @@ macro_rules! instruction {
         #[target_feature(enable = "avx2")]
         fn $name(a: __m256i, b: __m256i) -> __m256i {
             let result: __m256i;
-            // SAFETY: one instruction of AVX2 on registers.
+            // SAFETY: one AVX2 instruction on registers.
             unsafe {
                 asm!(
                     concat!($instruction, " {result}, {a}, {b}"),
@@ -64,10 +64,10 @@ impl Simd for Avx2 {
     type Bytes = __m256i;
 
     const LANES: usize = 8;
-    // 12 sums, 2 columns, 1 number of a row and 1 product: the sixteen registers.
+    // 12 sums, 2 columns, 1 number of a row and 1 product use all 16 registers.
     const VECTORS: usize = 2;
     const ROWS: usize = 6;
-    // 6 sums of 32 bits and 6 of 16 bits.
+    // 6 sums in 32 bits and 6 in 16 bits.
     const BYTE_ROWS: usize = 3;
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 4;
@@ -82,7 +82,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
-        // SAFETY: the caller vouches for the features and for the kernel's pointers.
+        // SAFETY: the caller guarantees the features and the kernel's pointers.
         unsafe { enter(kernel) }
     }
 
@@ -122,7 +122,7 @@ impl Simd for Avx2 {
         }}
         fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
             let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
-            // Pairs of rows, then pairs of pairs, then halves.
+            // Interleave pairs of rows, then pairs of pairs, then halves of the registers.
             let low = |i: usize| _mm256_unpacklo_ps(row(i), row(i + 1));
             let high = |i: usize| _mm256_unpackhi_ps(row(i), row(i + 1));
             for half in 0..2 {
@@ -179,7 +179,7 @@ impl Simd for Avx2 {
             _mm256_or_si256(low, _mm256_castps_si256(Self::round_bf16(high)))
         }}
         fn round_bf16(v: __m256) -> __m256 {{
-            // To the nearest, and to even in the middle.
+            // Round to the nearest, ties to even.
             let bits = _mm256_castps_si256(v);
             let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
             let up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
@@ -204,5 +204,5 @@ impl Simd for Avx2 {
     }
 }
 
-/// From the place `8 - n` on, a mask of the first `n` lanes.
+/// Masks: the eight numbers from index `8 - n` select the first `n` lanes.
 static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

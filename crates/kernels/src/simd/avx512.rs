@@ -1,22 +1,22 @@
-//! AVX-512: sixteen lanes, thirty-two registers.
+//! AVX-512: 16 lanes, 32 registers.
 
 use std::arch::x86_64::*;
 
 use super::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
 
-/// A processor with AVX-512 (F, BW, VL, DQ), with or without the products of bytes (VNNI), of bf16 and of squares.
+/// SIMD level AVX-512 (F, BW, VL, DQ), optionally with VNNI, BF16 and AMX.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
-/// Whether AMD made the processor.
-pub(super) fn of_amd() -> bool {
+/// Returns whether the processor is from AMD.
+pub(super) fn is_amd() -> bool {
     let maker = __cpuid(0);
     [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
-    // SAFETY: the caller vouches for the features and for the kernel's pointers.
+    // SAFETY: the caller guarantees the features and the kernel's pointers.
     unsafe { kernel.call() }
 }
 
@@ -42,10 +42,10 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
     type Bytes = __m512i;
 
     const LANES: usize = 16;
-    // 24 sums, 3 columns, and room for what is multiplied.
+    // 24 sums and 3 columns; the other registers are for the operands.
     const VECTORS: usize = 3;
     const ROWS: usize = 8;
-    // Without VNNI there are sums of 16 bits beside those of 32.
+    // Without VNNI, there are sums in 16 bits in addition to those in 32 bits.
     const BYTE_ROWS: usize = if VNNI { 8 } else { 4 };
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = if VNNI { 1 } else { 4 };
@@ -53,7 +53,7 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
     const SQUARES: bool = AMX;
 
     unsafe fn begin_squares() {
-        // SAFETY: the caller vouches for AMX.
+        // SAFETY: the caller guarantees AMX.
         unsafe { amx::begin() }
     }
     unsafe fn end_squares() {
@@ -61,13 +61,13 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
         unsafe { amx::end() }
     }
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares) {
-        // SAFETY: as above, and for the pointers.
+        // SAFETY: the caller guarantees AMX and the pointers.
         unsafe { amx::multiply::<TWO>(numbers, squares) }
     }
 
     #[inline(always)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
-        // SAFETY: the caller vouches for the features that the constants say.
+        // SAFETY: the caller guarantees the features that the constants name.
         unsafe {
             if BF16 {
                 enter_bf16(kernel)
@@ -100,7 +100,7 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
         fn largest(v: __m512) -> f32 { _mm512_reduce_max_ps(v) }
 
         fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
-            // Pairs of rows, then pairs of pairs, then halves, then halves of halves.
+            // Interleave pairs of rows, then pairs of pairs, then halves, then quarters of the registers.
             let row = |i: usize| _mm512_loadu_ps(from.add(i * from_stride));
             let mut fours = [_mm512_setzero_ps(); 16];
             for four in 0..4 {
@@ -176,7 +176,7 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
             _mm512_or_si512(low, _mm512_castps_si512(Self::round_bf16(high)))
         }}
         fn round_bf16(v: __m512) -> __m512 {{
-            // To the nearest, and to even in the middle; for this the plain instructions do.
+            // Round to the nearest, ties to even. Plain AVX-512 instructions are sufficient for this.
             let bits = _mm512_castps_si512(v);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));

@@ -1,38 +1,38 @@
-//! Which vectors this processor has, and which are to be used.
+//! SIMD levels: which ones this processor has, and which one to use.
 
 use std::{fmt, str::FromStr};
 
 use turnwise_core::{Error, Result};
 
-/// The environment variable that chooses the vectors for [`SimdChoice::Auto`]: the name of a [`SimdLevel`].
+/// Environment variable that sets the level for [`SimdChoice::Auto`]. Its value is the name of a [`SimdLevel`].
 pub const SIMD_VARIABLE: &str = "TURNWISE_SIMD";
 
-/// Kinds of vectors, from the plainest to the fastest.
+/// SIMD instruction sets, from the slowest to the fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SimdLevel {
-    /// What every processor can do.
+    /// Portable code for every processor.
     Portable,
-    /// The portable code at the width of AVX-512, with its newest operations imitated, for tests.
+    /// Portable code with the vector width of AVX-512 and an emulation of its newest operations, for tests.
     #[cfg(test)]
     Wide,
-    /// The same with squares, imitated.
+    /// Like `Wide`, with an emulation of AMX tiles (called squares in this crate), for tests.
     #[cfg(test)]
     Squares,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F, BW, VL and DQ.
     Avx512,
-    /// The same with VNNI.
+    /// AVX-512 with VNNI.
     Avx512Vnni,
-    /// The same with VNNI and BF16.
+    /// AVX-512 with VNNI and BF16.
     Avx512Bf16,
-    /// The same with AMX, which multiplies squares of bf16 and of bytes.
+    /// AVX-512 with VNNI, BF16 and AMX, which multiplies tiles of bf16 and of bytes.
     Amx,
 }
 
 impl SimdLevel {
-    /// All of them, the fastest first.
+    /// All levels, the fastest first.
     pub const ALL: &[SimdLevel] = &[
         SimdLevel::Amx,
         SimdLevel::Avx512Bf16,
@@ -46,7 +46,7 @@ impl SimdLevel {
         SimdLevel::Portable,
     ];
 
-    /// Its name.
+    /// Returns the name that options use.
     pub const fn name(self) -> &'static str {
         match self {
             SimdLevel::Portable => "portable",
@@ -62,7 +62,7 @@ impl SimdLevel {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns whether this processor supports the level.
     pub fn available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -93,23 +93,24 @@ impl SimdLevel {
         }
     }
 
-    /// Whether products of bf16 are faster than those of f32. Intel's vectors multiply no more numbers in it at a time:
-    /// there it took half as long again as f32, where AMD's took half.
+    /// Returns whether products in bf16 are faster than in f32. On Intel processors without AMX they took one and a
+    /// half times as long as f32, because their vectors multiply no more numbers at a time. On AMD processors they
+    /// took half as long.
     pub(in super::super) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Bf16 => super::avx512::of_amd(),
+            SimdLevel::Avx512Bf16 => super::avx512::is_amd(),
             SimdLevel::Amx => true,
             _ => false,
         }
     }
 
-    /// The fastest that this processor has.
+    /// Returns the fastest level of this processor.
     pub fn best() -> SimdLevel {
         SimdLevel::here().next().unwrap_or(SimdLevel::Portable)
     }
 
-    /// Those that this processor has, the fastest first.
+    /// Returns the levels of this processor, the fastest first.
     pub fn here() -> impl Iterator<Item = SimdLevel> {
         SimdLevel::ALL.iter().copied().filter(|level| level.available())
     }
@@ -131,19 +132,21 @@ impl FromStr for SimdLevel {
     }
 }
 
-/// Which vectors an engine is to use.
+/// Choice of the SIMD level of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SimdChoice {
-    /// What [`SIMD_VARIABLE`] says, else the fastest that this processor has and that proves right.
+    /// The level in [`SIMD_VARIABLE`]. By default, the fastest level of this processor that passes the self-test.
     #[default]
     Auto,
-    /// Exactly this.
+    /// Exactly this level.
     Level(SimdLevel),
 }
 
 impl SimdChoice {
-    /// The level that is demanded, if one is.
-    pub(in super::super) fn demanded(self) -> Result<Option<SimdLevel>> {
+    /// Returns the requested level, or `None` if no level is requested.
+    ///
+    /// Returns an error if the name is unknown or if this processor does not support the level.
+    pub(in super::super) fn requested(self) -> Result<Option<SimdLevel>> {
         let level = match self {
             SimdChoice::Level(level) => level,
             SimdChoice::Auto => match std::env::var(SIMD_VARIABLE) {
@@ -155,8 +158,8 @@ impl SimdChoice {
             return Ok(Some(level));
         }
         let here: Vec<_> = SimdLevel::here().map(SimdLevel::name).collect();
-        Err(Error::input(format!("this processor has no {level}"))
-            .with_hint(format!("it has: {}; leave {SIMD_VARIABLE} unset for the fastest", here.join(", "))))
+        Err(Error::input(format!("this processor does not support the SIMD level {level}"))
+            .with_hint(format!("supported: {}; unset {SIMD_VARIABLE} to use the fastest", here.join(", "))))
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_unknown_ones_are_errors() {
+    fn names_are_parsed_and_unknown_names_are_errors() {
         for level in SimdLevel::ALL {
             assert_eq!(level.name().parse::<SimdLevel>().unwrap(), *level);
         }
@@ -174,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_processor_lacks_cannot_be_demanded() {
+    fn unsupported_levels_are_errors() {
         assert!(SimdLevel::here().any(|l| l == SimdLevel::Portable));
         for level in SimdLevel::ALL {
-            let demanded = SimdChoice::Level(*level).demanded();
-            assert_eq!(demanded.is_ok(), level.available(), "{level}");
+            let requested = SimdChoice::Level(*level).requested();
+            assert_eq!(requested.is_ok(), level.available(), "{level}");
         }
     }
 }

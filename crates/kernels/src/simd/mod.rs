@@ -1,8 +1,12 @@
-//! What the kernels need of a processor, and nothing more.
+//! SIMD abstraction: the vector operations that the kernels need.
 //!
-//! Every kernel is written once, over [`Simd`]. An implementation is a list of one-line wrappers, so that two of them
-//! differ in nothing that could be wrong in one and right in the other but those lines. A kernel is a [`Kernel`],
-//! everything in it is inlined, and [`Simd::enter`] compiles it with the processor's features.
+//! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers
+//! of intrinsics. So implementations can differ only in these lines, which makes errors easy to find. A kernel
+//! implements [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's
+//! features.
+//!
+//! AMX tiles are called squares in this crate, because "tile" means the block of a product that is kept in vector
+//! registers (see `tile`).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -15,8 +19,8 @@ pub(super) mod portable;
 
 pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 
-/// Calls a function with the type that stands for a level. A level that this kind of machine cannot have stands for the
-/// portable one; it is never available, and so never chosen.
+/// Calls a generic function with the [`Simd`] type of a level. Levels of other architectures map to the portable
+/// type: they are never available, so they are never chosen.
 macro_rules! at_level {
     ($level:expr, $f:ident :: <_> ($($arg:expr),* $(,)?)) => {{
         use $crate::simd::{SimdLevel, portable::Portable};
@@ -45,39 +49,40 @@ macro_rules! at_level {
 }
 pub(super) use at_level;
 
-/// A piece of work that is compiled for one kind of processor.
+/// A piece of work that is compiled for one SIMD level.
 pub(super) trait Kernel<S: Simd> {
-    /// What it gives.
+    /// Result of the kernel.
     type Output;
 
-    /// Does it. Implementations are `#[inline(always)]`.
+    /// Runs the kernel. Implementations are `#[inline(always)]`.
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`, and the kernel's pointers are good for what it says it touches.
+    /// The processor has the features of `S`, and the kernel's pointers are valid for the memory it accesses.
     unsafe fn call(self) -> Self::Output;
 }
 
-/// The side of a square: a square is so many rows of so many units of 32 bits.
+/// Side of a square (AMX tile): a square has this many rows of this many 32-bit units.
 pub(super) const SIDE: usize = 16;
 
-/// The units of a square.
+/// Number of units in a square.
 pub(super) const SQUARE: usize = SIDE * SIDE;
 
-/// Which numbers squares are made of, and which of them are multiplied.
+/// Number format of squares (AMX tiles).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Squared {
-    /// Two of bf16 in a unit; sums are floats.
+    /// Two numbers in bf16 per unit; the sums are f32.
     Bf16,
-    /// Four bytes in a unit, unsigned on the left and signed on the right; sums are whole numbers.
+    /// Four bytes per unit, unsigned on the left and signed on the right; the sums are 32-bit integers.
     Bytes,
-    /// Floats, each as a sum of three of bf16: the number rounded, what that left rounded, and what is left then. Two in
-    /// a unit, in three squares one after the other. Of the nine products those six are summed that matter to a float.
+    /// Floats as a sum of three numbers in bf16: the number rounded, the rounded remainder, and the rest. Each of the
+    /// three has its own square (a plane), with two numbers per unit. Of the nine products of planes, the six that
+    /// affect an f32 result are summed.
     Thirds,
 }
 
 impl Squared {
-    /// How many squares stand for the numbers of one.
+    /// Returns the number of planes: squares that together represent one square of numbers.
     pub const fn planes(self) -> usize {
         match self {
             Squared::Bf16 | Squared::Bytes => 1,
@@ -85,7 +90,7 @@ impl Squared {
         }
     }
 
-    /// How many numbers are in a unit.
+    /// Returns the number of values per 32-bit unit.
     pub const fn in_unit(self) -> usize {
         match self {
             Squared::Bytes => 4,
@@ -94,68 +99,71 @@ impl Squared {
     }
 }
 
-/// Squares of rows, one or two one below the other, times two squares of columns side by side, step by step along both.
+/// Operands of a product of squares: one or two squares of rows times two squares of columns, summed over several
+/// steps.
 pub(super) struct Squares {
-    /// The squares of the first rows, one step after the other.
+    /// Squares of the first 16 rows, one step after the other.
     pub left: *const u32,
-    /// Those of the rows below.
+    /// Squares of the next 16 rows, if there are two.
     pub low_left: *const u32,
-    /// Those of the columns, in each step first the squares of both side by side for the first plane, row by row.
+    /// Squares of the columns. Each step has, for each plane, the rows of the two squares side by side.
     pub right: *const u32,
-    /// How many.
+    /// Number of steps.
     pub steps: usize,
-    /// Where the sums go, rows of two squares.
+    /// Memory of the sums, in rows of two squares.
     pub to: *mut f32,
-    /// Whether the sums begin here; else they go on from what is there.
+    /// Whether the sums start at zero. Otherwise they continue from the numbers in `to`.
     pub first: bool,
-    /// What will be needed soon: [`LINES_AHEAD`] cache lines of it are fetched in each step, for each plane.
+    /// Memory to prefetch: [`LINES_AHEAD`] cache lines for each plane in each step.
     pub ahead: *const u32,
 }
 
-/// The cache lines that are fetched ahead in a step, for each plane.
+/// Number of cache lines that a step prefetches for each plane.
 pub(super) const LINES_AHEAD: usize = 4;
 
-/// Vectors of 32-bit lanes and what can be done with them.
+/// Vectors of 32-bit lanes and their operations.
 ///
 /// # Safety
 ///
-/// All functions but `enter` may be called only from within a kernel, on a processor that has the features; those that
-/// take pointers need them valid for one vector (`LANES` numbers), without need for alignment.
+/// All functions except `enter` may be called only from a kernel, on a processor with the features. Pointers must be
+/// valid for one vector (`LANES` numbers); they need not be aligned.
 #[allow(clippy::missing_safety_doc)]
 pub(super) trait Simd: Copy + Send + Sync + 'static {
-    /// The same vectors with the fewest features: where they are enough, less code is compiled.
+    /// The same vectors with the fewest features. Kernels that need no more use it, to reduce the compiled code.
     type Base: Simd;
-    /// The same vectors with those features that whole numbers make use of.
+    /// The same vectors with only the features for integers.
     type Whole: Simd;
     /// `LANES` 32-bit floats.
     type F32: Copy;
-    /// `LANES` 32-bit integers, or as many groups of smaller numbers.
+    /// `LANES` 32-bit integers, or `LANES` groups of smaller numbers.
     type I32: Copy;
-    /// Sums of products of bytes before they are widened.
+    /// Sums of products of bytes, before they are widened to 32 bits.
     type Bytes: Copy;
 
-    /// Lanes of a vector.
+    /// Number of lanes of a vector.
     const LANES: usize;
-    /// Vectors side by side in a tile of a product.
+    /// Width of a product's tile, in vectors.
     const VECTORS: usize;
-    /// Rows of such a tile.
+    /// Rows of a product's tile.
     const ROWS: usize;
-    /// Rows of such a tile where bytes are multiplied.
+    /// Rows of a tile in products of bytes.
     const BYTE_ROWS: usize;
-    /// The largest code of an activation in bytes.
+    /// Largest byte code of an activation.
     const BYTE_MAX: f32;
-    /// How many products of groups of four bytes are summed in 16 bits before they are widened; 1 if they never are.
+    /// Number of products of groups of four bytes that are summed in 16 bits before they are widened. 1 if the sums
+    /// have 32 bits from the start.
     const BYTE_CHAIN: usize;
-    /// Whether pairs of bf16 are multiplied as such, instead of being widened to f32 first.
+    /// Whether pairs of bf16 are multiplied directly. Otherwise they are widened to f32 first.
     const BF16: bool;
-    /// Whether whole squares are multiplied at once, by [`Simd::squares`].
+    /// Whether products use squares (AMX tiles), with [`Simd::squares`].
     const SQUARES: bool;
 
-    /// Readies the thread for [`Simd::squares`], until `end_squares`.
+    /// Prepares the thread for [`Simd::squares`], until `end_squares`.
     unsafe fn begin_squares();
-    /// Gives back what was taken for squares.
+    /// Releases the resources that squares use.
     unsafe fn end_squares();
-    /// Writes the sums of the products of one square of rows, or of `TWO`. May be called from outside of a kernel.
+    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called from outside of a
+    /// kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
@@ -165,11 +173,11 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// As [`Kernel::call`].
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
 
-    /// All lanes the same.
+    /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self::F32;
-    /// Reads.
+    /// Reads a vector.
     unsafe fn load(from: *const f32) -> Self::F32;
-    /// Writes.
+    /// Writes a vector.
     unsafe fn store(to: *mut f32, v: Self::F32);
     /// Sum.
     unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32;
@@ -181,73 +189,73 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
     /// `a·b + c`.
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// The larger; of a NaN and a number, either.
+    /// Maximum. If one operand is a NaN, the result may be either.
     unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// The smaller.
+    /// Minimum.
     unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Without the sign.
+    /// Absolute value.
     unsafe fn abs(a: Self::F32) -> Self::F32;
-    /// The nearest whole number.
+    /// Rounds to the nearest whole number.
     unsafe fn round(a: Self::F32) -> Self::F32;
-    /// 2 to a whole number from -126 to 127.
+    /// Two to the power of a whole number from -126 to 127.
     unsafe fn power_of_two(a: Self::F32) -> Self::F32;
-    /// The first `n` lanes, and `other` in the rest.
+    /// Keeps the first `n` lanes of `v`, and takes the other lanes from `other`.
     unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32;
-    /// The sum of all lanes.
+    /// Sum of all lanes.
     unsafe fn total(v: Self::F32) -> f32;
-    /// The largest lane.
+    /// Largest lane.
     unsafe fn largest(v: Self::F32) -> f32;
-    /// Writes the square of `LANES × LANES` numbers that begins at `from` transposed.
+    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..Self::LANES {
             for column in 0..Self::LANES {
-                // SAFETY: the caller vouches for both squares.
+                // SAFETY: the caller guarantees both matrices.
                 unsafe { *to.add(column * to_stride + row) = *from.add(row * from_stride + column) };
             }
         }
     }
 
-    /// Asks for a cache line that will be needed soon; the address may be any.
+    /// Prefetches a cache line. Any address is allowed.
     unsafe fn fetch(line: *const u32);
-    /// All lanes 0.
+    /// Returns a vector of zeros.
     unsafe fn izero() -> Self::I32;
-    /// One unit of 32 bits in all lanes.
+    /// Reads one 32-bit unit into all lanes.
     unsafe fn spread(from: *const u32) -> Self::I32;
-    /// Reads.
+    /// Reads a vector of units.
     unsafe fn iload(from: *const u32) -> Self::I32;
-    /// Writes.
+    /// Writes a vector of units.
     unsafe fn istore(to: *mut u32, v: Self::I32);
-    /// As floats, rounded.
+    /// Converts integers to floats, with rounding.
     unsafe fn to_float(v: Self::I32) -> Self::F32;
-    /// Sums the products of the two 16-bit integers of each lane; onto `sum`, where that is one operation.
+    /// Computes the dot product of the two 16-bit integers of each lane. Adds `sum` to it if that is one instruction.
     unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
-    /// Adds them to the sums from which they began, where they are not yet.
+    /// Adds `products` to `sum`, unless `begin_shorts` has done it.
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
-    /// Begins a chain of products of bytes with those of the four unsigned bytes of each lane of `a` and the four
-    /// signed ones of `b`. Where products need no widening, it goes on from `sum` at once.
+    /// Starts a chain with the dot product of the four unsigned bytes of each lane of `a` and the four signed bytes
+    /// of `b`. The chain starts from `sum` if products need no widening.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
-    /// Adds more such products.
+    /// Adds such a dot product to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
-    /// Adds the chain to the sums of 32 bits from which it began.
+    /// Ends a chain: returns the 32-bit sums, including the `sum` that `begin_bytes` received.
     unsafe fn end_bytes(sum: Self::I32, chain: Self::Bytes) -> Self::I32;
 
-    /// The lower bf16 of each lane.
+    /// Widens the lower bf16 of each lane.
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;
-    /// The upper one.
+    /// Widens the upper bf16 of each lane.
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
-    /// Adds the products of the two bf16 of each lane.
+    /// Adds the dot product of the two bf16 of each lane.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
 
-    /// Two numbers a lane, rounded to bf16.
+    /// Rounds two vectors to bf16 and packs them into the lower and upper halves of the lanes.
     unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32;
-    /// Rounded to bf16.
+    /// Rounds to bf16.
     unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 
-    /// Writes the lanes rounded to 16-bit integers; they are within ±32767.
+    /// Writes the lanes, rounded to 16-bit integers. They must be within ±32767.
     unsafe fn store_shorts(to: *mut i16, v: Self::F32);
-    /// Writes the lanes rounded to bytes; they are within 0 and 255.
+    /// Writes the lanes, rounded to bytes. They must be between 0 and 255.
     unsafe fn store_bytes(to: *mut u8, v: Self::F32);
-    /// Writes the lanes rounded to bf16.
+    /// Writes the lanes, rounded to bf16.
     unsafe fn store_bf16(to: *mut u16, v: Self::F32);
 }

@@ -1,13 +1,13 @@
-//! Vectors as plain arrays, for every processor; compilers make of them what the processor has.
+//! Portable level: vectors are plain arrays, and the compiler vectorizes their loops.
 
 use super::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
 
-/// `N` lanes; `NATIVE` says whether the operations that only the newest processors have are imitated, `SQUARES` whether
-/// those of squares are.
+/// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates
+/// AMX tiles (squares).
 #[derive(Clone, Copy)]
 pub(in super::super) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
-/// `N` numbers at the alignment of vectors.
+/// `N` numbers, aligned like a vector.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(in super::super) struct Lanes<T, const N: usize>([T; N]);
@@ -62,7 +62,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
 
     const LANES: usize = N;
     const VECTORS: usize = if NATIVE { 3 } else { 1 };
-    // Imitated, they have as few sizes of tiles as show that all are right: the compiler takes long over each.
+    // The emulation has only the tile sizes that the tests need, because each size takes long to compile.
     const ROWS: usize = if NATIVE { 2 } else { 4 };
     const BYTE_ROWS: usize = Self::ROWS;
     const BYTE_MAX: f32 = 255.0;
@@ -77,7 +77,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         for row in 0..if TWO { 2 * SIDE } else { SIDE } {
             let left = if row < SIDE { squares.left } else { squares.low_left };
             for column in 0..2 * SIDE {
-                // The units of the products, of the squares of one plane on the left and one on the right.
+                // Pairs of units to multiply, from plane `a` on the left and plane `b` on the right.
                 let pairs = |a: usize, b: usize| {
                     (0..squares.steps * SIDE).map(move |unit| {
                         let (step, unit) = (unit / SIDE, unit % SIDE);
@@ -85,7 +85,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
                         let right = squares
                             .right
                             .wrapping_add(2 * ((step * planes + b) * SQUARE + unit * SIDE) + column);
-                        // SAFETY: the caller vouches for the squares.
+                        // SAFETY: the caller guarantees the squares.
                         unsafe { (left.read(), right.read()) }
                     })
                 };
@@ -94,7 +94,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
                     sum + product(a & 0xFFFF_0000, b & 0xFFFF_0000) + product(a << 16, b << 16)
                 };
                 let place = squares.to.wrapping_add(row * 2 * SIDE + column);
-                // SAFETY: the caller vouches for the sums.
+                // SAFETY: the caller guarantees the sums.
                 let begun = if squares.first { 0.0 } else { unsafe { place.read() } };
                 let sum = match numbers {
                     Squared::Bf16 => pairs(0, 0).fold(begun, halves),
@@ -115,11 +115,10 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         }
     }
 
-    // Kept apart like the kernels of processors' vectors, which cannot be inlined here: all in one function took the
-    // compiler minutes.
+    // Not inlined, like the kernels of the other levels: with all kernels in one function, compilation took minutes.
     #[inline(never)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
-        // SAFETY: the caller vouches for the pointers, and no feature is needed.
+        // SAFETY: the caller guarantees the pointers, and no feature is needed.
         unsafe { kernel.call() }
     }
 
@@ -129,12 +128,12 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::F32 {
-        // SAFETY: the caller vouches for `N` numbers.
+        // SAFETY: the caller guarantees `N` numbers.
         Lanes(unsafe { from.cast::<[f32; N]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, v: Self::F32) {
-        // SAFETY: the caller vouches for `N` numbers.
+        // SAFETY: the caller guarantees `N` numbers.
         unsafe { to.cast::<[f32; N]>().write_unaligned(v.0) }
     }
     #[inline(always)]
@@ -155,7 +154,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
-        // Two roundings: `mul_add` is a call into the C library where the compiler may not assume FMA.
+        // Rounds twice, because `mul_add` is a call into the C library if the compiler may not assume FMA.
         zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)
     }
     #[inline(always)]
@@ -172,7 +171,8 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn round(a: Self::F32) -> Self::F32 {
-        // Adding and taking away 1.5 · 2²³ leaves no room for a fraction; good for the small numbers of kernels.
+        // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for
+        // this.
         map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
     }
     #[inline(always)]
@@ -204,17 +204,17 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn spread(from: *const u32) -> Self::I32 {
-        // SAFETY: the caller vouches for one unit.
+        // SAFETY: the caller guarantees one unit.
         Lanes([unsafe { from.read_unaligned() } as i32; N])
     }
     #[inline(always)]
     unsafe fn iload(from: *const u32) -> Self::I32 {
-        // SAFETY: the caller vouches for `N` units.
+        // SAFETY: the caller guarantees `N` units.
         Lanes(unsafe { from.cast::<[i32; N]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn istore(to: *mut u32, v: Self::I32) {
-        // SAFETY: the caller vouches for `N` units.
+        // SAFETY: the caller guarantees `N` units.
         unsafe { to.cast::<[i32; N]>().write_unaligned(v.0) }
     }
     #[inline(always)]
@@ -235,7 +235,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
 
     #[inline(always)]
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes {
-        // SAFETY: it needs no feature and takes no pointers.
+        // SAFETY: no feature and no pointers are needed.
         unsafe { Self::dot_bytes(sum, a, b) }
     }
     #[inline(always)]
@@ -260,7 +260,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
     #[inline(always)]
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32 {
-        // SAFETY: these need no feature and take no pointers.
+        // SAFETY: no feature and no pointers are needed.
         unsafe {
             let high = Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum);
             Self::fma(Self::bf16_low(a), Self::bf16_low(b), high)
@@ -283,17 +283,17 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
 
     #[inline(always)]
     unsafe fn store_shorts(to: *mut i16, v: Self::F32) {
-        // SAFETY: the caller vouches for `N` numbers.
+        // SAFETY: the caller guarantees `N` numbers.
         unsafe { to.cast::<[i16; N]>().write_unaligned(map(Self::round(v), |x| x as i16).0) }
     }
     #[inline(always)]
     unsafe fn store_bytes(to: *mut u8, v: Self::F32) {
-        // SAFETY: the caller vouches for `N` numbers.
+        // SAFETY: the caller guarantees `N` numbers.
         unsafe { to.cast::<[u8; N]>().write_unaligned(map(Self::round(v), |x| x as u8).0) }
     }
     #[inline(always)]
     unsafe fn store_bf16(to: *mut u16, v: Self::F32) {
-        // SAFETY: the caller vouches for `N` numbers.
+        // SAFETY: the caller guarantees `N` numbers.
         unsafe { to.cast::<[u16; N]>().write_unaligned(map(v, |x| half::bf16::from_f32(x).to_bits()).0) }
     }
 }

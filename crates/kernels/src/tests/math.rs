@@ -1,4 +1,4 @@
-//! Functions on vectors against those of 64-bit numbers.
+//! Compares vector functions with reference functions in f64.
 
 use crate::{
     math,
@@ -12,7 +12,7 @@ use crate::{
 fn activated<S: Simd>(activation: Activation, numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
     let columns = numbers.len();
-    // SAFETY: levels are available; one row of so many numbers.
+    // SAFETY: the level is available; the row has `columns` numbers.
     unsafe { S::enter(Activate { out: (numbers.as_mut_ptr(), columns), rows: 1, columns, activation }) };
     numbers
 }
@@ -25,7 +25,7 @@ impl<S: Simd> Kernel<S> for Exp<'_> {
     #[inline(always)]
     unsafe fn call(self) {
         for part in self.0.chunks_exact_mut(S::LANES) {
-            // SAFETY: a part is one vector.
+            // SAFETY: a chunk is one vector.
             unsafe { S::store(part.as_mut_ptr(), math::exp::<S, 1>([S::load(part.as_ptr())])[0]) }
         }
     }
@@ -33,13 +33,13 @@ impl<S: Simd> Kernel<S> for Exp<'_> {
 
 fn exponentials<S: Simd>(numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
-    // SAFETY: levels are available.
+    // SAFETY: the level is available.
     unsafe { S::enter(Exp(&mut numbers)) };
     numbers
 }
 
 #[test]
-fn exponentials_are_right_to_one_part_in_three_million() {
+fn exponentials_have_a_relative_error_below_3e_7() {
     let numbers: Vec<f32> = (0..32_000).map(|i| i as f32 / 32_000.0 * 170.0 - 86.0).collect();
     for level in SimdLevel::here() {
         for (x, e) in numbers.iter().zip(at_level!(level, exponentials::<_>(&numbers))) {
@@ -53,7 +53,7 @@ fn exponentials_are_right_to_one_part_in_three_million() {
 }
 
 #[test]
-fn activations_are_right() {
+fn activations_agree_with_the_reference() {
     let mut numbers: Vec<f32> = (0..48_000).map(|i| i as f32 / 48_000.0 * 24.0 - 12.0).collect();
     numbers.extend([0.0, -0.0, 1e-20, -1e-20, 1e4, -1e4, 1e30, -1e30].repeat(2));
     for level in SimdLevel::here() {
@@ -72,19 +72,19 @@ fn activations_are_right() {
 
 fn normed<S: Simd>(x: &[f32], y: Option<&[f32]>, stride: usize, norm: &PaddedNorm) -> Vec<f32> {
     let mut x = x.to_vec();
-    // SAFETY: levels are available.
+    // SAFETY: the level is available.
     unsafe { AddNorm { x: &mut x, y, stride, norm }.run::<S>() };
     x
 }
 
 #[test]
-fn norms_leave_what_fills_up_at_zero() {
+fn norms_keep_padding_at_zero() {
     for width in [1, 5, 16, 17, 30, 32] {
         let stride = 32;
         let filled = |f: &dyn Fn(usize) -> f32| -> Vec<f32> {
             (0..2 * stride).map(|i| if i % stride < width { f(i) } else { 0.0 }).collect()
         };
-        // Far from zero, where a variance from sums of squares would have lost all its digits.
+        // Far from zero: a variance computed from sums of squares would have no correct digits here.
         let x = filled(&|i| 1000.0 + (i * 7 % 11) as f32);
         let y = filled(&|i| (i * 5 % 13) as f32);
         let norm = PaddedNorm {

@@ -1,4 +1,4 @@
-//! The engine against plain loops, at every level that this processor has.
+//! Compares the engine with the reference implementation, at every SIMD level of this processor.
 
 mod math;
 mod product;
@@ -18,12 +18,12 @@ fn engine(network: &Network, precision: Precision, level: SimdLevel) -> CpuEngin
     CpuEngine::new(network, precision, SimdChoice::Level(level)).unwrap()
 }
 
-/// Token ids that look arbitrary.
+/// A sequence with pseudo-random token ids.
 fn sequence(n: usize, vocabulary: u32) -> Sequence {
     Sequence::new((0..n as u32).map(|i| (i * 37 + n as u32 * 11) % vocabulary).collect())
 }
 
-/// What comes out after the last layer, sequences end to end.
+/// Returns the hidden states after layer `layers`, the sequences concatenated.
 fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     let sequences: Vec<&Sequence> = sequences.iter().collect();
     let mut out = Vec::new();
@@ -31,7 +31,7 @@ fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     out
 }
 
-/// The largest distance from the reference, over all layers.
+/// Returns the largest difference from the reference, over all layers.
 fn distance(network: &Network, engine: &CpuEngine, sequences: &[Sequence]) -> f64 {
     let expected: Vec<_> = sequences.iter().map(|s| reference::states(network, s)).collect();
     let layers: Vec<usize> = (0..=network.layers.len()).collect();
@@ -53,7 +53,7 @@ fn distance(network: &Network, engine: &CpuEngine, sequences: &[Sequence]) -> f6
 }
 
 #[test]
-fn f32_is_right_to_the_last_digits_whatever_the_sizes() {
+fn f32_is_accurate_at_odd_sizes() {
     use Activation::{Gelu, GeluTanh, Relu};
     let sizes = [
         (shape(24, 3, 50, Gelu), 3),
@@ -74,7 +74,7 @@ fn f32_is_right_to_the_last_digits_whatever_the_sizes() {
 }
 
 #[test]
-fn f32_is_right_at_the_sizes_of_real_models() {
+fn f32_is_accurate_at_the_sizes_of_real_models() {
     for (hidden, layers) in [(384, 2), (768, 1)] {
         let network = Network::random(shape(hidden, 12, 4 * hidden, Activation::Gelu), layers, 40, 30, 6);
         let sequences = [5, 1, 26].map(|n| sequence(n, 40));
@@ -86,7 +86,7 @@ fn f32_is_right_at_the_sizes_of_real_models() {
 }
 
 #[test]
-fn every_embedding_counts() {
+fn all_embedding_tables_are_used() {
     let mut network = Network::random(shape(24, 3, 40, Activation::Gelu), 1, 30, 20, 7);
     network.shape.first_position = 2;
     let table = |rows: usize| Table { rows, data: (0..rows * 24).map(|i| (i % 17) as f32 / 9.0).collect() };
@@ -104,7 +104,7 @@ fn every_embedding_counts() {
 }
 
 #[test]
-fn a_row_is_the_same_to_the_bit_however_many_threads_share_it() {
+fn results_are_identical_with_any_number_of_threads() {
     let network = Network::random(shape(384, 12, 1536, Activation::Gelu), 2, 60, 120, 8);
     let all: Vec<Sequence> = [3, 110, 1, 60].map(|n| sequence(n, 60)).into();
     let sequences: Vec<&Sequence> = all.iter().collect();
@@ -125,7 +125,7 @@ fn a_row_is_the_same_to_the_bit_however_many_threads_share_it() {
 }
 
 #[test]
-fn a_row_is_the_same_to_the_bit_whatever_is_beside_it() {
+fn results_do_not_depend_on_the_other_sequences_of_a_batch() {
     let network = Network::random(shape(48, 3, 100, Activation::Gelu), 2, 60, 300, 8);
     let all: Vec<Sequence> = [3, 1, 290, 12, 50, 1, 7].map(|n| sequence(n, 60)).into();
     for level in SimdLevel::here() {
@@ -140,7 +140,7 @@ fn a_row_is_the_same_to_the_bit_whatever_is_beside_it() {
 }
 
 #[test]
-fn fewer_bits_stay_near() {
+fn lower_precisions_are_close_to_f32() {
     let network = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
     let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
     let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
@@ -157,7 +157,7 @@ fn fewer_bits_stay_near() {
 }
 
 #[test]
-fn layers_above_the_highest_wanted_are_left_out_and_rooms_are_used_again() {
+fn layers_above_the_last_requested_one_are_skipped_and_workspaces_are_reused() {
     let network = Network::random(shape(16, 2, 32, Activation::Relu), 3, 20, 20, 10);
     let mut cut = network.clone();
     cut.layers.truncate(1);
@@ -171,7 +171,7 @@ fn layers_above_the_highest_wanted_are_left_out_and_rooms_are_used_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn invalid_input_is_an_error() {
     let network = Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 11);
     let engine = engine(&network, Precision::F32, SimdLevel::Portable);
     let refused = |change: &dyn Fn(&mut Sequence), layers: &[usize], says: &str| {
@@ -199,7 +199,7 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn it_says_what_runs_where() {
+fn describe_names_precision_and_level() {
     let network = Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 12);
     let engine = engine(&network, Precision::Int16, SimdLevel::Portable);
     assert_eq!(engine.describe(), "int16 on cpu (portable)");

@@ -1,17 +1,17 @@
-//! Products against plain loops, with the error that rounding allows and not more.
+//! Compares products with plain loops. The allowed error is that of rounding.
 
 use proptest::prelude::*;
 
 use crate::{
     Precision,
-    codes::CodeRoom,
+    codes::CodeBuffers,
     pack::{GRAIN, Packed},
     product::{Out, even_parts, even_tiles, product},
     simd::{Simd, SimdLevel, at_level},
     spread::Team,
 };
 
-/// Rows of the left side, columns of the right, and what is between.
+/// Operands of a product: `rows × inputs` times `inputs × outputs`.
 #[derive(Debug, Clone)]
 struct Case {
     rows: usize,
@@ -30,7 +30,7 @@ impl Case {
     }
 }
 
-/// The product, and for each number how far rounding may have led it away.
+/// Computes a product, and the allowed rounding error of each number.
 fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     let Case { rows, inputs, outputs, .. } = *case;
     let packed = Packed::new::<S>(precision, (inputs, outputs), &case.weights, &case.bias).unwrap();
@@ -39,11 +39,11 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     for (to, from) in padded.chunks_exact_mut(stride).zip(case.left.chunks_exact(inputs)) {
         to[..inputs].copy_from_slice(from);
     }
-    let mut room = CodeRoom::default();
+    let mut buffers = CodeBuffers::default();
     let mut out = vec![f32::NAN; rows * packed.outputs];
-    // SAFETY: levels are available; one thread.
+    // SAFETY: the level is available, and the team has one thread.
     let scales: Vec<f64> = unsafe {
-        let left = room.prepare::<S>(precision, &padded, rows, (stride, stride));
+        let left = buffers.prepare::<S>(precision, &padded, rows, (stride, stride));
         let to = Out { numbers: &mut out, rows, stride: packed.outputs };
         Team::with(1, |team| product::<S>(left, &packed, to, None, team));
         left.scales.iter().map(|s| f64::from(*s)).collect()
@@ -56,7 +56,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
                 let x = &case.left[row * inputs..(row + 1) * inputs];
                 x.iter().zip(w).map(|(x, w)| (f64::from(x.abs()), f64::from(w.abs())))
             };
-            // The float arithmetic around whole numbers works on ranges, not on single numbers.
+            // Quantization works on the range of all numbers, so its float error depends on the range.
             let range = pairs().fold((1e-30, 1e-30), |m: (f64, f64), p| (m.0.max(p.0), m.1.max(p.1)));
             let floats = 1e-6 * (inputs as f64 * range.0 * range.1 + 1.0);
             allowed.push(match precision {
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn products_are_what_plain_loops_give(
+    fn products_agree_with_plain_loops(
         (rows, inputs, outputs) in (1usize..40, 1usize..90, 1usize..70),
         seed in any::<u64>(),
     ) {
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn long_rows_go_through_in_blocks() {
+fn long_rows_are_computed_in_blocks() {
     let mut n = 0u32;
     check(&Case::new(70, 3100, 20, || {
         n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -119,7 +119,7 @@ fn long_rows_go_through_in_blocks() {
 
 #[test]
 fn no_sum_overflows_or_saturates() {
-    // The longest vectors in the same direction, the largest numbers of one sign, and everything in one number.
+    // Vectors of maximum norm in the same direction, largest numbers of one sign, and all weight in one number.
     let patterns: [fn(usize) -> f32; 7] = [
         |_| 1.0,
         |_| -1.0,
@@ -146,7 +146,7 @@ fn zeros_stay_zeros() {
 }
 
 #[test]
-fn parts_are_few_and_even() {
+fn ranges_are_split_evenly_into_few_parts() {
     let parts = |n: usize, most: usize| even_parts(3..3 + n, most).map(|p| p.len()).collect::<Vec<_>>();
     assert_eq!(parts(13, 6), [4, 4, 5]);
     assert_eq!(parts(12, 6), [6, 6]);

@@ -1,27 +1,27 @@
-//! A step of AdamW on the numbers of one tensor.
+//! AdamW optimizer step for one tensor.
 
-use super::vectorised;
+use super::vectorized;
 
-/// What a step is taken with.
+/// Hyperparameters of an AdamW step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamW {
-    /// The learning rate.
+    /// Learning rate.
     pub rate: f32,
-    /// How much of the mean of gradients is kept.
+    /// Decay rate of the moving average of gradients.
     pub beta1: f32,
-    /// How much of the mean of their squares.
+    /// Decay rate of the moving average of squared gradients.
     pub beta2: f32,
-    /// Added to the root.
+    /// Number added to the square root in the denominator.
     pub epsilon: f32,
-    /// What weights lose in a step, times the rate.
+    /// Weight decay; it is multiplied by the learning rate.
     pub decay: f32,
-    /// Which step this is, from 1.
+    /// Number of the step, starting at 1.
     pub step: u64,
-    /// What gradients are multiplied by first: 1, or less where they are clipped.
+    /// Factor for the gradients: 1, or less if they are clipped.
     pub scale: f32,
 }
 
-/// Changes weights, and the means of gradients and of their squares.
+/// Updates the weights and the moving averages of the gradients (`mean`) and of their squares (`square`).
 pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
     let n = weights.len();
     assert!(gradient.len() == n && mean.len() == n && square.len() == n);
@@ -31,7 +31,7 @@ pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f3
     let rate1 = (f64::from(rate) / correct(beta1)) as f32;
     let root2 = correct(beta2).sqrt() as f32;
     let kept = 1.0 - rate * decay;
-    vectorised(
+    vectorized(
         #[inline(always)]
         || {
             for i in 0..n {

@@ -1,77 +1,82 @@
-//! Attention of the tokens of one sequence to each other, with the way back.
+//! Self-attention within one sequence: forward and backward pass.
 //!
-//! Nothing is kept for the way back: scores are made again from queries and keys.
+//! The forward pass saves nothing for the backward pass: the weights are recomputed from queries and keys.
 
-use super::{Dropout, LANES, scalar, sum, vectorised};
+use super::{Dropout, LANES, scalar, sum, vectorized};
 
-/// A sequence of tokens that attend to each other.
+/// Input of attention for one sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Attended<'a> {
-    /// A row a token: queries, keys and values of all heads, side by side.
+    /// One row per token: the queries, keys and values of all heads.
     pub projected: &'a [f32],
-    /// How many heads.
+    /// Number of heads.
     pub heads: usize,
-    /// Their width, all together.
+    /// Width of all heads together.
     pub width: usize,
-    /// What is done to the weights.
+    /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
 }
 
-/// Tokens that are worked on at the same time: what is loaded for one serves all.
-const TOGETHER: usize = 4;
+/// Number of query tokens that are processed together, so that loaded keys and values serve all of them.
+const GROUP: usize = 4;
 
-/// What one head works on. Rows are filled up to whole vectors, with zeros.
-struct Room {
-    /// The length of a row over the tokens, and of one over the columns of the head.
+/// Buffers for one head. Rows are padded with zeros to whole vectors.
+struct Workspace {
+    /// Padded length of a row with one number per token.
     row: usize,
+    /// Padded length of a row with one number per column of the head.
     column: usize,
-    /// Keys and values, a row a column of the head.
+    /// Keys and values, transposed: one row per column of the head.
     keys_by_column: Vec<f32>,
     values_by_column: Vec<f32>,
-    /// The same, a row a token.
+    /// Keys and values: one row per token.
     keys: Vec<f32>,
     values: Vec<f32>,
-    /// Of the tokens that are worked on: queries, multiplied already, and the weights as they are and as they are used.
+    /// Scaled queries of the current tokens.
     queries: Vec<f32>,
+    /// Attention weights of the current tokens, before dropout.
     weights: Vec<f32>,
+    /// Attention weights after dropout.
     used: Vec<f32>,
-    /// What a row over the columns is made in.
+    /// Output rows of the current tokens.
     out: Vec<f32>,
 }
 
-/// What the way back needs besides.
-struct Back {
-    /// Gradients of keys and values, a row a token.
-    of_keys: Vec<f32>,
-    of_values: Vec<f32>,
-    /// Gradients of what the tokens that are worked on took, and of their weights.
+/// Additional buffers of the backward pass.
+struct BackwardWorkspace {
+    /// Gradients of keys and values: one row per token.
+    grad_keys: Vec<f32>,
+    grad_values: Vec<f32>,
+    /// Output gradients of the current tokens.
     gradients: Vec<f32>,
-    slopes: Vec<f32>,
+    /// Gradients of the weights and scores of the current tokens.
+    weight_gradients: Vec<f32>,
 }
 
-impl Room {
+impl Workspace {
     fn new(tokens: usize, size: usize) -> Self {
         let (row, column) = (tokens.next_multiple_of(LANES), size.next_multiple_of(LANES));
         let [keys_by_column, values_by_column] = [row * size; 2].map(|n| vec![0.0; n]);
         let [keys, values] = [tokens * column; 2].map(|n| vec![0.0; n]);
-        let [weights, used] = [TOGETHER * row; 2].map(|n| vec![0.0; n]);
-        let [queries, out] = [TOGETHER * column; 2].map(|n| vec![0.0; n]);
-        Room { row, column, keys_by_column, values_by_column, keys, values, queries, weights, used, out }
+        let [weights, used] = [GROUP * row; 2].map(|n| vec![0.0; n]);
+        let [queries, out] = [GROUP * column; 2].map(|n| vec![0.0; n]);
+        Workspace { row, column, keys_by_column, values_by_column, keys, values, queries, weights, used, out }
     }
 }
 
-impl Back {
-    fn new(room: &Room) -> Self {
-        let [of_keys, of_values] = [room.keys.len(); 2].map(|n| vec![0.0; n]);
-        let (gradients, slopes) = (vec![0.0; room.queries.len()], vec![0.0; room.weights.len()]);
-        Back { of_keys, of_values, gradients, slopes }
+impl BackwardWorkspace {
+    fn new(workspace: &Workspace) -> Self {
+        let [grad_keys, grad_values] = [workspace.keys.len(); 2].map(|n| vec![0.0; n]);
+        let (gradients, weight_gradients) =
+            (vec![0.0; workspace.queries.len()], vec![0.0; workspace.weights.len()]);
+        BackwardWorkspace { grad_keys, grad_values, gradients, weight_gradients }
     }
 }
 
-/// `out[t] = Σ a[t][c]·rows[c]` for `count` rows of whole vectors. Rows of `a` lie as far apart as there is room for.
+/// Computes `out[t] = Σ a[t][c]·rows[c]` over `count` rows of whole vectors. `a` consists of `GROUP` rows.
 #[inline(always)]
 fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize, count: usize) {
-    let (a_row, blocks) = (a.len() / TOGETHER, row / LANES);
+    let (a_row, blocks) = (a.len() / GROUP, row / LANES);
     let (out, rows) = (out.as_chunks_mut::<LANES>().0, rows.as_chunks::<LANES>().0);
     for block in 0..blocks {
         let mut sums = [[0.0f32; LANES]; T];
@@ -90,10 +95,10 @@ fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize,
     }
 }
 
-/// `to[j] += Σ a[t][j]·x[t]` for `count` rows of whole vectors.
+/// Computes `to[j] += Σ a[t][j]·x[t]` for `count` rows of whole vectors. `a` consists of `GROUP` rows.
 #[inline(always)]
-fn spread<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, count: usize) {
-    let (a_row, blocks) = (a.len() / TOGETHER, row / LANES);
+fn add_outer<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, count: usize) {
+    let (a_row, blocks) = (a.len() / GROUP, row / LANES);
     let (to, x) = (to.as_chunks_mut::<LANES>().0, x.as_chunks::<LANES>().0);
     for block in 0..blocks {
         let mut own = [[0.0f32; LANES]; T];
@@ -123,15 +128,15 @@ impl Attended<'_> {
         self.width / self.heads
     }
 
-    /// Where the part (0: queries, 1: keys, 2: values) of a head begins, of a token.
+    /// Returns the offset of a token's queries (part 0), keys (1) or values (2) of a head.
     #[inline(always)]
     fn place(&self, token: usize, part: usize, head: usize) -> usize {
         token * 3 * self.width + part * self.width + head * self.size()
     }
 
-    /// Lays out a part of a head: a row a token, and a row a column where that is asked for.
+    /// Copies the keys or values of a head to rows by token, and optionally to rows by column.
     #[inline(always)]
-    fn lay_out(
+    fn gather(
         &self,
         part: usize,
         head: usize,
@@ -153,21 +158,21 @@ impl Attended<'_> {
         }
     }
 
-    /// The weights that tokens give to all.
+    /// Computes the attention weights of `T` tokens, before and after dropout.
     #[inline(always)]
-    fn weigh<const T: usize>(&self, first: usize, head: usize, room: &mut Room) {
-        let (tokens, size, row) = (self.tokens(), self.size(), room.row);
+    fn compute_weights<const T: usize>(&self, first: usize, head: usize, workspace: &mut Workspace) {
+        let (tokens, size, row) = (self.tokens(), self.size(), workspace.row);
         let scale = 1.0 / (size as f32).sqrt();
         for t in 0..T {
             let at = self.place(first + t, 0, head);
-            let to = &mut room.queries[t * room.column..][..size];
+            let to = &mut workspace.queries[t * workspace.column..][..size];
             for (to, from) in to.iter_mut().zip(&self.projected[at..at + size]) {
                 *to = from * scale;
             }
         }
-        combine::<T>(&mut room.weights, &room.queries, &room.keys_by_column, row, size);
+        combine::<T>(&mut workspace.weights, &workspace.queries, &workspace.keys_by_column, row, size);
         for t in 0..T {
-            let weights = &mut room.weights[t * row..][..row];
+            let weights = &mut workspace.weights[t * row..][..row];
             let mut most = f32::MIN;
             for weight in &weights[..tokens] {
                 most = if *weight > most { *weight } else { most };
@@ -184,7 +189,7 @@ impl Attended<'_> {
                     *weight *= inverse;
                 }
             }
-            let used = &mut room.used[t * row..][..row];
+            let used = &mut workspace.used[t * row..][..row];
             match self.dropout {
                 Some(dropout) => {
                     let first = ((head * tokens + first + t) * tokens) as u32;
@@ -202,116 +207,143 @@ impl Attended<'_> {
         }
     }
 
-    /// What tokens take from all.
+    /// Computes the attention output of `T` tokens.
     #[inline(always)]
-    fn take<const T: usize>(&self, first: usize, head: usize, room: &mut Room, out: &mut [f32]) {
-        self.weigh::<T>(first, head, room);
-        combine::<T>(&mut room.out, &room.used, &room.values, room.column, self.tokens());
+    fn attend_group<const T: usize>(
+        &self,
+        first: usize,
+        head: usize,
+        workspace: &mut Workspace,
+        out: &mut [f32],
+    ) {
+        self.compute_weights::<T>(first, head, workspace);
+        combine::<T>(&mut workspace.out, &workspace.used, &workspace.values, workspace.column, self.tokens());
         let size = self.size();
         for t in 0..T {
             let to = &mut out[(first + t) * self.width + head * size..][..size];
-            to.copy_from_slice(&room.out[t * room.column..][..size]);
+            to.copy_from_slice(&workspace.out[t * workspace.column..][..size]);
         }
     }
 
-    /// Writes the gradients of tokens' queries, and adds to those of all keys and values.
+    /// Writes the query gradients of `T` tokens, and adds to the gradients of all keys and values.
     #[inline(always)]
-    fn back<const T: usize>(
+    fn backward_group<const T: usize>(
         &self,
         (first, head): (usize, usize),
         gradient: &[f32],
-        room: &mut Room,
-        back: &mut Back,
-        of_projected: &mut [f32],
+        workspace: &mut Workspace,
+        back: &mut BackwardWorkspace,
+        grad_projected: &mut [f32],
     ) {
-        self.weigh::<T>(first, head, room);
-        let (tokens, size, row, column) = (self.tokens(), self.size(), room.row, room.column);
+        self.compute_weights::<T>(first, head, workspace);
+        let (tokens, size, row, column) = (self.tokens(), self.size(), workspace.row, workspace.column);
         for t in 0..T {
             let from = &gradient[(first + t) * self.width + head * size..][..size];
             back.gradients[t * column..][..size].copy_from_slice(from);
         }
-        // Of the weights as they were used.
-        combine::<T>(&mut back.slopes, &back.gradients, &room.values_by_column, row, size);
+        // Gradients of the weights after dropout.
+        combine::<T>(&mut back.weight_gradients, &back.gradients, &workspace.values_by_column, row, size);
         for t in 0..T {
-            // Of the scores: what dropout did to a weight it does to its gradient.
-            let slopes = &mut back.slopes[t * row..][..row];
-            let (weights, used) = (&room.weights[t * row..][..row], &room.used[t * row..][..row]);
-            let mean = sum(row, |j| slopes[j] * used[j]);
+            // Gradients of the scores. Dropout scales the gradient of a weight like the weight.
+            let weight_gradients = &mut back.weight_gradients[t * row..][..row];
+            let (weights, used) = (&workspace.weights[t * row..][..row], &workspace.used[t * row..][..row]);
+            let mean = sum(row, |j| weight_gradients[j] * used[j]);
             let blocks = weights.as_chunks::<LANES>().0.iter().zip(used.as_chunks::<LANES>().0);
-            for (slopes, (weights, used)) in slopes.as_chunks_mut::<LANES>().0.iter_mut().zip(blocks) {
+            for (weight_gradients, (weights, used)) in
+                weight_gradients.as_chunks_mut::<LANES>().0.iter_mut().zip(blocks)
+            {
                 for lane in 0..LANES {
-                    slopes[lane] = slopes[lane] * used[lane] - weights[lane] * mean;
+                    weight_gradients[lane] = weight_gradients[lane] * used[lane] - weights[lane] * mean;
                 }
             }
         }
-        combine::<T>(&mut room.out, &back.slopes, &room.keys, column, tokens);
+        combine::<T>(&mut workspace.out, &back.weight_gradients, &workspace.keys, column, tokens);
         let scale = 1.0 / (size as f32).sqrt();
         for t in 0..T {
             let at = self.place(first + t, 0, head);
-            let of_query = &room.out[t * column..][..size];
-            for (to, from) in of_projected[at..at + size].iter_mut().zip(of_query) {
+            let grad_query = &workspace.out[t * column..][..size];
+            for (to, from) in grad_projected[at..at + size].iter_mut().zip(grad_query) {
                 *to = from * scale;
             }
         }
-        spread::<T>(&mut back.of_keys, &back.slopes, &room.queries, column, tokens);
-        spread::<T>(&mut back.of_values, &room.used, &back.gradients, column, tokens);
+        add_outer::<T>(&mut back.grad_keys, &back.weight_gradients, &workspace.queries, column, tokens);
+        add_outer::<T>(&mut back.grad_values, &workspace.used, &back.gradients, column, tokens);
     }
 }
 
-/// Writes what each token takes from all: a row of all heads.
+/// Computes attention. `out` receives one row per token, with the outputs of all heads.
 pub fn attend(of: &Attended, out: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(of.projected.len() == tokens * 3 * of.width && out.len() == tokens * of.width);
     if tokens == 0 {
         return;
     }
-    let mut room = Room::new(tokens, size);
-    vectorised(
+    let mut workspace = Workspace::new(tokens, size);
+    vectorized(
         #[inline(always)]
         || {
             for head in 0..of.heads {
-                of.lay_out(1, head, &mut room.keys, Some(&mut room.keys_by_column), room.row);
-                of.lay_out(2, head, &mut room.values, None, room.row);
-                let whole = tokens / TOGETHER * TOGETHER;
-                for first in (0..whole).step_by(TOGETHER) {
-                    of.take::<TOGETHER>(first, head, &mut room, out);
+                of.gather(1, head, &mut workspace.keys, Some(&mut workspace.keys_by_column), workspace.row);
+                of.gather(2, head, &mut workspace.values, None, workspace.row);
+                let whole = tokens / GROUP * GROUP;
+                for first in (0..whole).step_by(GROUP) {
+                    of.attend_group::<GROUP>(first, head, &mut workspace, out);
                 }
                 for first in whole..tokens {
-                    of.take::<1>(first, head, &mut room, out);
+                    of.attend_group::<1>(first, head, &mut workspace, out);
                 }
             }
         },
     );
 }
 
-/// Writes the gradient of queries, keys and values.
-pub fn attend_backward(of: &Attended, gradient: &[f32], of_projected: &mut [f32]) {
+/// Writes the gradients of queries, keys and values.
+pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
-    assert!(gradient.len() == tokens * of.width && of_projected.len() == of.projected.len());
+    assert!(gradient.len() == tokens * of.width && grad_projected.len() == of.projected.len());
     if tokens == 0 {
         return;
     }
-    let mut room = Room::new(tokens, size);
-    let mut back = Back::new(&room);
-    vectorised(
+    let mut workspace = Workspace::new(tokens, size);
+    let mut back = BackwardWorkspace::new(&workspace);
+    vectorized(
         #[inline(always)]
         || {
             for head in 0..of.heads {
-                of.lay_out(1, head, &mut room.keys, Some(&mut room.keys_by_column), room.row);
-                of.lay_out(2, head, &mut room.values, Some(&mut room.values_by_column), room.row);
-                back.of_keys.fill(0.0);
-                back.of_values.fill(0.0);
-                let whole = tokens / TOGETHER * TOGETHER;
-                for first in (0..whole).step_by(TOGETHER) {
-                    of.back::<TOGETHER>((first, head), gradient, &mut room, &mut back, of_projected);
+                of.gather(1, head, &mut workspace.keys, Some(&mut workspace.keys_by_column), workspace.row);
+                of.gather(
+                    2,
+                    head,
+                    &mut workspace.values,
+                    Some(&mut workspace.values_by_column),
+                    workspace.row,
+                );
+                back.grad_keys.fill(0.0);
+                back.grad_values.fill(0.0);
+                let whole = tokens / GROUP * GROUP;
+                for first in (0..whole).step_by(GROUP) {
+                    of.backward_group::<GROUP>(
+                        (first, head),
+                        gradient,
+                        &mut workspace,
+                        &mut back,
+                        grad_projected,
+                    );
                 }
                 for first in whole..tokens {
-                    of.back::<1>((first, head), gradient, &mut room, &mut back, of_projected);
+                    of.backward_group::<1>(
+                        (first, head),
+                        gradient,
+                        &mut workspace,
+                        &mut back,
+                        grad_projected,
+                    );
                 }
                 for token in 0..tokens {
-                    for (part, from) in [(1, &back.of_keys), (2, &back.of_values)] {
+                    for (part, from) in [(1, &back.grad_keys), (2, &back.grad_values)] {
                         let at = of.place(token, part, head);
-                        of_projected[at..at + size].copy_from_slice(&from[token * room.column..][..size]);
+                        grad_projected[at..at + size]
+                            .copy_from_slice(&from[token * workspace.column..][..size]);
                     }
                 }
             }

@@ -1,26 +1,29 @@
-//! Dropout whose every decision is a function of a key and a place: the way back makes the same ones.
+//! Dropout that depends only on a key and an index, so that the backward pass repeats the decisions of the forward
+//! pass.
 
-/// Numbers are set to 0 with a probability, and the others made larger, so that the mean stays.
+/// Dropout: sets numbers to 0 with a given probability, and scales the others so that the expected value stays the
+/// same.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     key: [u32; 2],
-    /// A place is dropped where its bits are under this.
-    under: u32,
+    /// A number is dropped if its random bits are below this threshold.
+    threshold: u32,
     scale: f32,
 }
 
 impl Dropout {
-    /// Drops with a probability from 0 up to, but not, 1; another key, other places.
+    /// Creates dropout with a probability from 0 to less than 1 (larger ones are limited to 0.999). Different keys
+    /// drop different numbers.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {
             key: [key as u32, (key >> 32) as u32],
-            under: (probability * 4_294_967_296.0) as u32,
+            threshold: (probability * 4_294_967_296.0) as u32,
             scale: (1.0 / (1.0 - probability)) as f32,
         }
     }
 
-    /// The same, for another group of places.
+    /// Returns dropout with the same probability and an independent pattern for a group of numbers.
     #[must_use]
     pub fn of(self, group: u32) -> Self {
         Dropout {
@@ -29,15 +32,15 @@ impl Dropout {
         }
     }
 
-    /// What a number at a place is multiplied by.
+    /// Returns the factor for the number at an index: 0 if it is dropped.
     #[inline(always)]
-    pub fn factor(&self, place: u32) -> f32 {
-        let bits = mix(mix(place ^ self.key[0]).wrapping_add(self.key[1]));
-        if bits >= self.under { self.scale } else { 0.0 }
+    pub fn factor(&self, index: u32) -> f32 {
+        let bits = mix(mix(index ^ self.key[0]).wrapping_add(self.key[1]));
+        if bits >= self.threshold { self.scale } else { 0.0 }
     }
 }
 
-/// Murmur's finaliser.
+/// Finalizer of MurmurHash3.
 #[inline(always)]
 fn mix(x: u32) -> u32 {
     let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -50,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_dropped_as_were_asked_for_and_others_with_another_key() {
+    fn the_dropped_part_matches_the_probability_and_keys_are_independent() {
         let dropped = |d: Dropout| (0..100_000).map(|n| d.factor(n) == 0.0).collect::<Vec<_>>();
         let count = |d: &[bool]| d.iter().filter(|d| **d).count();
         let (a, b) = (dropped(Dropout::new(0.1, 1)), dropped(Dropout::new(0.1, 2)));
         assert!((9_700..10_300).contains(&count(&a)), "{}", count(&a));
         for other in [b, dropped(Dropout::new(0.1, 1).of(7)), dropped(Dropout::new(0.1, 1 << 32))] {
-            // Independent draws agree on about one place in a hundred.
+            // Two independent patterns with p = 0.1 both drop about one number in a hundred.
             let both = a.iter().zip(&other).filter(|(a, b)| **a && **b).count();
             assert!((800..1_200).contains(&both), "{both}");
         }

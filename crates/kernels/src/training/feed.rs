@@ -1,14 +1,14 @@
-//! The function between the two products of the feed-forward part, with the way back.
+//! Activation function of the feed-forward block: forward and backward pass.
 
-use super::{scalar, vectorised};
+use super::{scalar, vectorized};
 use crate::network::Activation;
 
-/// `out = activation(x)`.
+/// Computes `out = activation(x)`.
 pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len());
     macro_rules! each {
         ($activation:expr) => {
-            vectorised(
+            vectorized(
                 #[inline(always)]
                 || {
                     for (out, x) in out.iter_mut().zip(x) {
@@ -18,7 +18,7 @@ pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
             )
         };
     }
-    // Known when it is compiled, so that the loop has no branch.
+    // The activation is a constant in each loop, so the loops have no branches.
     match activation {
         Activation::Gelu => each!(Activation::Gelu),
         Activation::GeluTanh => each!(Activation::GeluTanh),
@@ -26,16 +26,16 @@ pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `of_x = gradient · activation′(x)`.
-pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], of_x: &mut [f32]) {
-    assert!(x.len() == of_x.len() && gradient.len() == of_x.len());
+/// Computes the gradient of the input, `grad_x = gradient · activation′(x)`.
+pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], grad_x: &mut [f32]) {
+    assert!(x.len() == grad_x.len() && gradient.len() == grad_x.len());
     macro_rules! each {
         ($activation:expr) => {
-            vectorised(
+            vectorized(
                 #[inline(always)]
                 || {
-                    for ((of_x, gradient), x) in of_x.iter_mut().zip(gradient).zip(x) {
-                        *of_x = gradient * scalar::slope($activation, *x);
+                    for ((grad_x, gradient), x) in grad_x.iter_mut().zip(gradient).zip(x) {
+                        *grad_x = gradient * scalar::slope($activation, *x);
                     }
                 },
             )

@@ -1,8 +1,8 @@
-//! What training needs besides products, forward and backward.
+//! Operations of training, except matrix products: attention, activation, layer norm and AdamW, forward and backward.
 //!
-//! Every kernel is a plain loop that the compiler makes vectors of, compiled for each kind of processor. Sums run in 16
-//! lanes wherever they run, and nothing is contracted: the numbers are the same on every processor and however rows are
-//! shared out among threads.
+//! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes,
+//! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
+//! how rows are distributed among threads.
 
 mod adamw;
 mod attention;
@@ -26,14 +26,15 @@ use crate::{
     simd::{Kernel, Simd, SimdChoice, SimdLevel, at_level},
 };
 
-/// Which vectors training runs on: those that inference chooses.
+/// Returns the SIMD level of training: the one that inference uses.
 fn level() -> SimdLevel {
     static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
-    *LEVEL
-        .get_or_init(|| SimdChoice::Auto.demanded().ok().flatten().unwrap_or_else(|| proof::best_proven().0))
+    *LEVEL.get_or_init(|| {
+        SimdChoice::Auto.requested().ok().flatten().unwrap_or_else(|| proof::best_verified().0)
+    })
 }
 
-/// A loop that is compiled with a processor's features.
+/// A loop that is compiled with the features of a SIMD level.
 struct Loop<F>(F);
 
 impl<S: Simd, F: FnOnce()> Kernel<S> for Loop<F> {
@@ -45,21 +46,21 @@ impl<S: Simd, F: FnOnce()> Kernel<S> for Loop<F> {
     }
 }
 
-/// Runs a loop with the best vectors. The closure must be `#[inline(always)]` all the way down.
+/// Runs a loop at the best SIMD level. The closure and everything it calls must be `#[inline(always)]`.
 #[inline(always)]
-fn vectorised(body: impl FnOnce()) {
+fn vectorized(body: impl FnOnce()) {
     fn enter<S: Simd>(body: impl FnOnce()) {
-        // SAFETY: the level was found available, and a loop of safe code asks for nothing else.
+        // SAFETY: the level is available, and the loop is safe code.
         unsafe { <S::Base as Simd>::enter(Loop(body)) }
     }
     let level = level();
     at_level!(level, enter::<_>(body))
 }
 
-/// Lanes of a sum.
+/// Number of partial sums (lanes) of a sum.
 const LANES: usize = 16;
 
-/// The sum of `f(i)`, in lanes.
+/// Returns the sum of `f(i)` for `i` below `length`, computed in lanes.
 #[inline(always)]
 fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -74,7 +75,7 @@ fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
     for i in whole..length {
         lanes[i - whole] += f(i);
     }
-    // In halves, as vectors are added up.
+    // Adds the lanes pairwise by halves, in the order of a vector reduction.
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {

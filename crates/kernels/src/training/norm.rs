@@ -1,22 +1,23 @@
-//! Layer norm of a sum: `norm(x + dropout(y))`, with the way back.
+//! Layer norm of a sum, `norm(x + dropout(y))`: forward and backward pass.
 
-use super::{Dropout, sum, vectorised};
+use super::{Dropout, sum, vectorized};
 
-/// What it is computed with.
+/// Parameters of the norm and the dropout.
 #[derive(Debug, Clone, Copy)]
 pub struct AddNorm<'a> {
-    /// Factors.
+    /// Scale of each component.
     pub weight: &'a [f32],
-    /// Summands.
+    /// Bias of each component.
     pub bias: &'a [f32],
-    /// Added to the variance.
+    /// Number added to the variance.
     pub epsilon: f32,
-    /// What is done to what is added first.
+    /// Dropout of `y`.
     pub dropout: Option<Dropout>,
 }
 
 impl AddNorm<'_> {
-    /// The sum that is normed, of a row that begins at a place; its mean and the inverse of its deviation.
+    /// Writes `x + dropout(y)` to `row`, and returns its mean and the inverse of its standard deviation. `place` is
+    /// the index of the row's first number.
     #[inline(always)]
     fn statistics(&self, place: u32, x: &[f32], y: &[f32], row: &mut [f32]) -> (f32, f32) {
         let width = row.len();
@@ -38,12 +39,12 @@ impl AddNorm<'_> {
     }
 }
 
-/// Norms rows that begin at row `first` of all.
+/// Computes the norm of some rows. `first` is the index of their first row, which selects the dropout pattern.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());
     assert!(x.len().is_multiple_of(width));
-    vectorised(
+    vectorized(
         #[inline(always)]
         || {
             for (n, out) in out.chunks_exact_mut(width).enumerate() {
@@ -58,7 +59,7 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
     );
 }
 
-/// Writes the gradients of `x` and `y`, and adds those of weight and bias to theirs.
+/// Writes the gradients of `x` and `y`, and adds the gradients of weight and bias to `grad_weight` and `grad_bias`.
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,
@@ -66,44 +67,44 @@ pub fn add_norm_backward(
     x: &[f32],
     y: &[f32],
     gradient: &[f32],
-    of_x: &mut [f32],
-    of_y: &mut [f32],
-    of_weight: &mut [f32],
-    of_bias: &mut [f32],
+    grad_x: &mut [f32],
+    grad_y: &mut [f32],
+    grad_weight: &mut [f32],
+    grad_bias: &mut [f32],
 ) {
     let width = norm.weight.len();
-    assert!(of_weight.len() == width && of_bias.len() == width && x.len().is_multiple_of(width));
-    assert!(gradient.len() == x.len() && of_x.len() == x.len() && y.len() == x.len());
-    assert!(of_y.len() == x.len());
+    assert!(grad_weight.len() == width && grad_bias.len() == width && x.len().is_multiple_of(width));
+    assert!(gradient.len() == x.len() && grad_x.len() == x.len() && y.len() == x.len());
+    assert!(grad_y.len() == x.len());
     let mut row = vec![0.0; width];
-    vectorised(
+    vectorized(
         #[inline(always)]
         || {
-            let (of_weight, of_bias) = (&mut of_weight[..width], &mut of_bias[..width]);
+            let (grad_weight, grad_bias) = (&mut grad_weight[..width], &mut grad_bias[..width]);
             let weight = &norm.weight[..width];
-            for (n, of_x) in of_x.chunks_exact_mut(width).enumerate() {
+            for (n, grad_x) in grad_x.chunks_exact_mut(width).enumerate() {
                 let (at, place) = (n * width, ((first + n) * width) as u32);
                 let row = &mut row[..width];
                 let (mean, factor) = norm.statistics(place, &x[at..at + width], &y[at..at + width], row);
                 let gradient = &gradient[at..at + width];
                 for i in 0..width {
                     row[i] = (row[i] - mean) * factor;
-                    of_weight[i] += gradient[i] * row[i];
-                    of_bias[i] += gradient[i];
+                    grad_weight[i] += gradient[i] * row[i];
+                    grad_bias[i] += gradient[i];
                 }
                 let along = sum(width, |i| gradient[i] * weight[i]) / width as f32;
                 let across = sum(width, |i| gradient[i] * weight[i] * row[i]) / width as f32;
                 for i in 0..width {
-                    of_x[i] = factor * (gradient[i] * weight[i] - along - row[i] * across);
+                    grad_x[i] = factor * (gradient[i] * weight[i] - along - row[i] * across);
                 }
-                let of_y = &mut of_y[at..at + width];
+                let grad_y = &mut grad_y[at..at + width];
                 match norm.dropout {
                     Some(dropout) => {
                         for i in 0..width {
-                            of_y[i] = of_x[i] * dropout.factor(place.wrapping_add(i as u32));
+                            grad_y[i] = grad_x[i] * dropout.factor(place.wrapping_add(i as u32));
                         }
                     }
-                    None => of_y.copy_from_slice(of_x),
+                    None => grad_y.copy_from_slice(grad_x),
                 }
             }
         },

@@ -1,14 +1,14 @@
-//! The functions of `math` and their slopes, as code of single numbers without branches.
+//! The functions of `math` and their derivatives for single numbers, without branches.
 
 use crate::{
     math::{POWER, TAIL},
     network::Activation,
 };
 
-/// Added and taken off again, it rounds to the nearest whole number.
+/// Adding and subtracting this constant rounds to the nearest whole number.
 const ROUND: f32 = 12_582_912.0;
 
-/// `2^x` for `x` from -126 to 127.
+/// Computes `2^x` for `x` from -126 to 127.
 #[inline(always)]
 fn exp2(x: f32) -> f32 {
     let whole = (x + ROUND) - ROUND;
@@ -20,18 +20,18 @@ fn exp2(x: f32) -> f32 {
     sum * f32::from_bits(((whole as i32 + 127) << 23) as u32)
 }
 
-/// `e^x`; what is under e⁻⁸⁷ is given as that, what is over e⁸⁷ likewise.
+/// Computes `e^x`. The result is limited to the range from e⁻⁸⁷ to e⁸⁷.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let x = if x < 87.0 { x } else { 87.0 };
     let x = if x > -87.0 { x } else { -87.0 };
     let whole = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
-    // ln 2 in two parts, the first short enough that its product with a whole number is exact.
+    // ln 2 is split in two. The first part has so few digits that its product with a whole number is exact.
     let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
     exp2(rest * std::f32::consts::LOG2_E) * f32::from_bits(((whole as i32 + 127) << 23) as u32)
 }
 
-/// `Φ(-|x|)`.
+/// Computes `Φ(-|x|)`.
 #[inline(always)]
 fn tail(x: f32) -> f32 {
     let size = x.abs();
@@ -43,16 +43,16 @@ fn tail(x: f32) -> f32 {
     exp2(-sum)
 }
 
-/// `tanh(√(2/π)(x + 0.044715x³))` and the slope of what it is taken of.
+/// Returns `tanh(√(2/π)(x + 0.044715x³))` and the derivative of its argument.
 #[inline(always)]
-fn bent(x: f32) -> (f32, f32) {
+fn tanh_and_slope(x: f32) -> (f32, f32) {
     const FACTOR: f32 = 0.797_884_6;
     let inner = FACTOR * (x + 0.044_715 * x * x * x);
     let e = exp(-2.0 * inner.abs());
     (((1.0 - e) / (1.0 + e)).copysign(inner), FACTOR * (1.0 + 0.134_145 * x * x))
 }
 
-/// The function between the products of the feed-forward part.
+/// Computes an activation function.
 #[inline(always)]
 pub fn activate(activation: Activation, x: f32) -> f32 {
     match activation {
@@ -62,7 +62,7 @@ pub fn activate(activation: Activation, x: f32) -> f32 {
             let size = if size < 6.0 { size } else { 6.0 };
             positive - size * tail(x)
         }
-        Activation::GeluTanh => 0.5 * x * (1.0 + bent(x).0),
+        Activation::GeluTanh => 0.5 * x * (1.0 + tanh_and_slope(x).0),
         Activation::Relu => {
             if x > 0.0 {
                 x
@@ -73,7 +73,7 @@ pub fn activate(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// Its slope.
+/// Computes the derivative of an activation function.
 #[inline(always)]
 pub fn slope(activation: Activation, x: f32) -> f32 {
     match activation {
@@ -83,7 +83,7 @@ pub fn slope(activation: Activation, x: f32) -> f32 {
             0.5 + (0.5 - tail(x)).copysign(x) + x * density
         }
         Activation::GeluTanh => {
-            let (bent, inner) = bent(x);
+            let (bent, inner) = tanh_and_slope(x);
             0.5 * (1.0 + bent) + 0.5 * x * (1.0 - bent * bent) * inner
         }
         Activation::Relu => {
@@ -103,13 +103,13 @@ mod tests {
 
     const ALL: [Activation; 3] = [Activation::Gelu, Activation::GeluTanh, Activation::Relu];
 
-    fn places() -> impl Iterator<Item = f32> {
+    fn samples() -> impl Iterator<Item = f32> {
         (-4000..4000).map(|n| n as f32 / 400.0 + 0.000_7)
     }
 
     #[test]
-    fn functions_are_those_of_the_reference() {
-        for x in places() {
+    fn functions_agree_with_the_reference() {
+        for x in samples() {
             let e = f64::from(exp(x));
             assert!((e / f64::from(x).exp() - 1.0).abs() < 3e-7, "exp {x}: {e}");
             for activation in ALL {
@@ -121,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn slopes_are_differences() {
-        for x in places() {
+    fn derivatives_agree_with_finite_differences() {
+        for x in samples() {
             for activation in ALL {
                 let at = |x: f64| reference::activate(activation, x);
                 let x64 = f64::from(x);

@@ -1,8 +1,8 @@
-//! Each way back against differences of the way there, in sizes that leave a rest.
+//! Compares each backward pass with finite differences of the forward pass. The sizes are no multiples of the lanes.
 
 use super::*;
 
-/// Numbers between -1 and 1 that look like chance.
+/// Pseudo-random numbers between -1 and 1.
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
     let mut next = || {
@@ -16,7 +16,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Compares the gradient of `loss` with differences, for some of the numbers of `x`.
+/// Compares the gradient of `loss` with finite differences, for some of the numbers of `x`.
 fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
     const STEP: f32 = 1.0 / 256.0;
     for i in (0..x.len()).step_by(1 + x.len() / 60) {
@@ -25,7 +25,7 @@ fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
             moved[i] += by;
             loss(&moved)
         };
-        // Fourth order, so that a step that floats can tell is small enough.
+        // Fourth-order differences are accurate with steps that are large enough for f32.
         let slope = |h: f32| (at(h) - at(-h)) / (2.0 * f64::from(h));
         let expected = (4.0 * slope(STEP) - slope(2.0 * STEP)) / 3.0;
         let got = f64::from(gradient[i]);
@@ -34,7 +34,7 @@ fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
 }
 
 #[test]
-fn norms_of_sums_go_back() {
+fn norm_gradients_agree_with_finite_differences() {
     let (rows, width, first) = (3, 37, 5);
     let (x, y, g) = (numbers(rows * width, 1), numbers(rows * width, 2), numbers(rows * width, 3));
     let (weight, bias) = (numbers(width, 4), numbers(width, 5));
@@ -45,19 +45,29 @@ fn norms_of_sums_go_back() {
             dot(&out, &g)
         };
         let norm = AddNorm { weight: &weight, bias: &bias, epsilon: 1e-5, dropout };
-        let (mut of_x, mut of_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-        let (mut of_weight, mut of_bias) = (vec![0.0; width], vec![0.0; width]);
-        add_norm_backward(&norm, first, &x, &y, &g, &mut of_x, &mut of_y, &mut of_weight, &mut of_bias);
-        check(&x, &of_x, |x| loss(x, &y, &weight, &bias));
-        check(&y, &of_y, |y| loss(&x, y, &weight, &bias));
-        check(&weight, &of_weight, |weight| loss(&x, &y, weight, &bias));
-        check(&bias, &of_bias, |bias| loss(&x, &y, &weight, bias));
-        assert_eq!(dropout.is_some(), of_y.contains(&0.0));
+        let (mut grad_x, mut grad_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+        let (mut grad_weight, mut grad_bias) = (vec![0.0; width], vec![0.0; width]);
+        add_norm_backward(
+            &norm,
+            first,
+            &x,
+            &y,
+            &g,
+            &mut grad_x,
+            &mut grad_y,
+            &mut grad_weight,
+            &mut grad_bias,
+        );
+        check(&x, &grad_x, |x| loss(x, &y, &weight, &bias));
+        check(&y, &grad_y, |y| loss(&x, y, &weight, &bias));
+        check(&weight, &grad_weight, |weight| loss(&x, &y, weight, &bias));
+        check(&bias, &grad_bias, |bias| loss(&x, &y, &weight, bias));
+        assert_eq!(dropout.is_some(), grad_y.contains(&0.0));
     }
 }
 
 #[test]
-fn a_norm_is_what_it_says() {
+fn a_norm_agrees_with_its_formula() {
     let (x, weight, bias) = (numbers(40, 1), numbers(40, 2), numbers(40, 3));
     let mut out = vec![0.0; 40];
     add_norm(
@@ -77,7 +87,7 @@ fn a_norm_is_what_it_says() {
 }
 
 #[test]
-fn attention_goes_back() {
+fn attention_gradients_agree_with_finite_differences() {
     let (tokens, heads, width) = (19, 3, 24);
     let projected = numbers(tokens * 3 * width, 1);
     let g = numbers(tokens * width, 2);
@@ -94,7 +104,7 @@ fn attention_goes_back() {
 }
 
 #[test]
-fn attention_is_a_mean_of_values() {
+fn attention_is_a_weighted_mean_of_values() {
     let (tokens, heads, width) = (5, 2, 8);
     let projected = numbers(tokens * 3 * width, 7);
     let mut out = vec![0.0; tokens * width];
@@ -116,7 +126,7 @@ fn attention_is_a_mean_of_values() {
 }
 
 #[test]
-fn adamw_is_what_it_says() {
+fn adamw_agrees_with_its_formula() {
     let (mut weights, start) = (numbers(21, 1), numbers(21, 1));
     let (mut mean, mut square) = (vec![0.0; 21], vec![0.0; 21]);
     let (mut w, mut m, mut v): (Vec<f64>, _, _) =

@@ -1,27 +1,27 @@
-//! Points as a builder sees them: rows of codes, and how far apart two are.
+//! 8-bit codes of the points, and distances between them. The builders use only these.
 
 use crate::{
     Metric, Points,
     aligned::Aligned,
     distances::{Dispatch, Distances, Task},
     quantizer::{Quantizer, bias, stride},
-    walk::ByCodes,
+    walk::CodeDistances,
 };
 
-/// The codes of all points, in the order in which the builder has them.
+/// Codes of all points, in the order of the builder.
 pub(crate) struct Codes {
     pub(crate) metric: Metric,
     pub(crate) stride: usize,
     pub(crate) quantizer: Quantizer,
     pub(crate) bytes: Aligned,
-    /// The squared length of each row of codes.
+    /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
     biases: Vec<i32>,
     pub(crate) level: Dispatch,
 }
 
 impl Codes {
-    /// Those of some points, in their order.
+    /// Quantizes the points in the given order.
     pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Dispatch) -> Self {
         let quantizer = Quantizer::fit(points.numbers());
         let stride = stride(points.dim);
@@ -36,7 +36,7 @@ impl Codes {
         self.norms.len()
     }
 
-    /// The squared lengths where distances are compared, nothing where products are.
+    /// Returns the squared norms if distances are compared, or an empty slice if inner products are compared.
     pub(crate) fn distance_norms(&self) -> &[u32] {
         if self.metric == Metric::InnerProduct { &[] } else { &self.norms }
     }
@@ -45,9 +45,9 @@ impl Codes {
         &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
-    /// The distances of all to one.
-    pub(crate) fn near(&self, row: u32) -> ByCodes<'_> {
-        ByCodes {
+    /// Returns the distances of all rows to one row.
+    pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
+        CodeDistances {
             codes: self.bytes.bytes(),
             norms: self.distance_norms(),
             row: self.row(row),
@@ -56,36 +56,37 @@ impl Codes {
         }
     }
 
-    /// 128 times the sum of what a row stands for.
+    /// Returns 128 times the sum of a row's numbers.
     pub(super) fn bias(&self, row: u32) -> i32 {
         self.biases[row as usize]
     }
 
-    /// How far apart two points are: never negative, and smaller is nearer.
-    pub(crate) fn apart(&self, a: u32, b: u32) -> f32 {
+    /// Returns the distance of two points: not negative, and smaller is nearer.
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
-        self.level.run(Apart { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
+        self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
     }
 }
 
-/// How far apart two rows of codes are, by their product: the greatest that rows can have, less theirs. With their squared
-/// lengths, the squared distance.
-pub(super) struct Apart<'a> {
+/// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product
+/// minus their product, which is never negative.
+pub(super) struct PairDistance<'a> {
     pub(super) a: &'a [u8],
-    /// That of `a`.
+    /// Bias of `a`.
     pub(super) bias: i32,
     pub(super) b: &'a [u8],
+    /// Sum of both squared norms.
     pub(super) norms: Option<u32>,
 }
 
-impl Task for Apart<'_> {
+impl Task for PairDistance<'_> {
     type Output = f32;
 
     #[inline(always)]
     fn run<S: Distances>(self) -> f32 {
-        let Apart { a, bias, b, norms } = self;
+        let PairDistance { a, bias, b, norms } = self;
         let length = a.len().min(b.len());
-        // SAFETY: rows of codes are multiples of 64 long, and these have one length.
+        // SAFETY: both rows have the same length, a multiple of 64.
         let dot = i64::from(unsafe { S::code_dot(b.as_ptr(), a.as_ptr(), bias, length) });
         norms.map_or((length * 127 * 127) as i64 - dot, |norms| i64::from(norms) - 2 * dot) as f32
     }

@@ -1,4 +1,4 @@
-//! From points to a frozen file.
+//! Building a graph and freezing it.
 
 mod codes;
 mod hnsw;
@@ -20,25 +20,25 @@ use crate::{
 };
 pub(crate) use codes::Codes;
 
-/// A search keeps a mark beside a node's number.
+/// Maximum number of nodes. The top bit of a node's number is used as a mark during a search.
 const MAX_NODES: usize = 1 << 31;
 
-/// What builds the graph.
+/// Implementation that builds the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Builder {
-    /// The crate hnsw_rs, on our codes.
+    /// The crate hnsw_rs, on 8-bit codes.
     #[cfg_attr(feature = "clap", value(name = "hnsw_rs"))]
     HnswRs,
-    /// Ours: the same graph at any number of threads.
+    /// Our own builder. Its graph does not depend on the number of threads.
     Native,
 }
 
 impl Builder {
-    /// All.
+    /// All builders.
     pub const ALL: [Builder; 2] = [Builder::HnswRs, Builder::Native];
 
-    /// Its name in files and options.
+    /// Returns the name in files and options.
     pub fn name(self) -> &'static str {
         match self {
             Builder::HnswRs => "hnsw_rs",
@@ -47,16 +47,16 @@ impl Builder {
     }
 }
 
-/// How a graph is built.
+/// Options for building a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct BuildOptions {
-    /// What builds it.
+    /// Builder of the graph.
     pub builder: Builder,
-    /// Neighbours of a node on each level; twice as many on the lowest.
+    /// Maximum number of neighbors of a node on each level, from 4 to 128; twice as many on level 0.
     pub m: usize,
-    /// How many candidates are looked at for each new node.
+    /// Number of candidates in the beam search for each new node, from 8 to 4096.
     pub ef: usize,
-    /// How the vectors are kept for exact scores.
+    /// Number format of the original vectors in the file.
     pub originals: Originals,
 }
 
@@ -66,11 +66,17 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points and writes it, frozen, to a file that does not exist yet. `watch` is asked and told now and then.
-/// The file is flushed; vector_source it its final name is the caller's.
-pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &dyn Progress) -> Result<()> {
+/// Builds a graph over points and writes it to a new file. `progress` is notified and can cancel the build.
+///
+/// The file must not exist yet. It is synced to disk. The caller renames it to its final name.
+pub fn freeze(
+    points: &Points<'_>,
+    options: &BuildOptions,
+    path: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
-    let made = build(points, options, watch)?;
+    let made = build(points, options, progress)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
     let mut out = BufWriter::with_capacity(1 << 20, out);
     file::write(&Parts { points, options, made: &made }, &mut out).map_err(io("write"))?;
@@ -79,7 +85,7 @@ pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &
 }
 
 impl Points<'_> {
-    /// A frozen graph in memory.
+    /// Builds a frozen graph in memory.
     pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
         let made = build(self, options, &|| false)?;
         let mut bytes = Cursor::new(Vec::new());
@@ -89,21 +95,24 @@ impl Points<'_> {
     }
 }
 
-/// What a builder leaves.
-pub(crate) struct Made {
-    /// The point of each row of codes.
+/// Result of a build.
+pub(crate) struct BuildOutput {
+    /// Point of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
-    /// Instead of codes, if they are fine enough.
+    /// 4-bit codes, which replace the codes in the file if they are accurate enough.
     pub(crate) nibbles: Option<Nibbles>,
-    /// Over the rows of codes.
+    /// Graph over the rows of codes.
     pub(crate) graph: Graph,
 }
 
-fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> Result<Made> {
+fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -> Result<BuildOutput> {
     check(options)?;
     if points.len() > MAX_NODES {
-        return Err(Error::input(format!("{} vectors; at most {MAX_NODES} are possible", points.len())));
+        return Err(Error::input(format!(
+            "{} vectors are too many for a graph; the maximum is {MAX_NODES}",
+            points.len()
+        )));
     }
     let order = match options.builder {
         Builder::HnswRs => (0..points.len() as u32).collect(),
@@ -112,14 +121,14 @@ fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> R
     let codes = Codes::new(points, &order, Dispatch::best());
     let nibbles = Nibbles::fine_enough(points, &order);
     let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, watch)?,
-        Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, watch)?,
+        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, progress)?,
+        Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, progress)?,
     };
     reach::repair(&mut graph, &codes);
-    Ok(Made { order, codes, nibbles, graph })
+    Ok(BuildOutput { order, codes, nibbles, graph })
 }
 
-/// SplitMix64: a number that looks like chance, and is the same every time.
+/// Returns a deterministic pseudo-random number (SplitMix64).
 fn mixed(number: u64) -> u64 {
     let x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -127,13 +136,17 @@ fn mixed(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Checks the ranges of the options.
 fn check(options: &BuildOptions) -> Result<()> {
-    // hnsw_rs ends the process beyond 256, and the lists of 128 are longer than any use.
+    // hnsw_rs aborts the process above 256. More than 128 neighbors have no benefit.
     if !(4..=128).contains(&options.m) {
-        return Err(Error::input(format!("{} neighbours a node; 4 to 128 are possible", options.m)));
+        return Err(Error::input(format!("{} neighbors per node are out of range; use 4 to 128", options.m)));
     }
     if !(8..=4096).contains(&options.ef) {
-        return Err(Error::input(format!("{} candidates a new node; 8 to 4096 are possible", options.ef)));
+        return Err(Error::input(format!(
+            "{} candidates per new node are out of range; use 8 to 4096",
+            options.ef
+        )));
     }
     Ok(())
 }

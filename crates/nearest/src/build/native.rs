@@ -1,8 +1,9 @@
-//! Our own builder: the same graph whatever the number of threads.
+//! Our own HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes come in the order of falling levels, in batches of at most a fiftieth of what is there. Every node of a batch
-//! looks for its neighbours in the graph as it was before the batch, all of them at the same time; then the lists of
-//! those that were chosen take the batch in, each list by itself. Nothing is locked, and nothing depends on who is first.
+//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in
+//! the graph. All nodes of a batch search their neighbors in parallel, in the graph before the batch. Then the
+//! neighbor lists of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does
+//! not matter.
 
 use rayon::prelude::*;
 
@@ -11,22 +12,23 @@ use crate::{
     Progress, Result, Step,
     distances::{Distances, Task},
     graph::{Graph, Links, NONE},
-    nibbles::{Nibbles, Rough},
-    walk::{ByCodes, Candidate, DONE, Lists, Marks, Near, descend, walk},
+    nibbles::{NibbleDistances, Nibbles},
+    walk::{Candidate, CodeDistances, DONE, Lists, Marks, NodeDistance, descend, walk},
 };
 
-/// A batch is at most this part of the nodes that are there,
-const PART: usize = 50;
-/// and at most so many.
-const MOST: usize = 4_000;
+/// The number of nodes in the graph divided by this is the maximum size of a batch.
+const BATCH_DIVISOR: usize = 50;
+/// Maximum number of nodes in a batch.
+const MAX_BATCH: usize = 4_000;
 
-/// The codes are in the order of the nodes (see [`order`]). With nibbles, a new node finds its neighbours by them; which of those it takes is told by codes.
+/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). If there are nibbles, they are used
+/// to find the candidates of a new node; the neighbors are chosen by codes.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
     order: &[u32],
     options: &BuildOptions,
-    watch: &dyn Progress,
+    progress: &dyn Progress,
 ) -> Result<Graph> {
     let level_of: Vec<usize> = order.iter().map(|point| level(*point, options.m)).collect();
     let top = level_of.first().copied().unwrap_or(0);
@@ -38,32 +40,32 @@ pub(super) fn build(
         Growing { codes, nibbles, links: (0..=top).map(links).collect(), level_of, ef: options.ef };
     let mut done = 1;
     while done < codes.len() {
-        if watch.stop() {
+        if progress.stop() {
             return Err(crate::progress::stopped());
         }
-        let batch = done..codes.len().min(done + (done / PART).clamp(1, MOST));
-        growing.take_in(batch.clone());
+        let batch = done..codes.len().min(done + (done / BATCH_DIVISOR).clamp(1, MAX_BATCH));
+        growing.insert(batch.clone());
         done = batch.end;
-        watch.done(Step::Linking, done, codes.len());
+        progress.done(Step::Linking, done, codes.len());
     }
     Ok(Graph { points: (0..codes.len() as u32).collect(), levels: growing.links })
 }
 
-/// The order in which points become nodes: that of falling levels.
+/// Returns the points in the order of the nodes: sorted by level, the highest first.
 pub(super) fn order(points: usize, m: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..points as u32).collect();
     order.sort_by_key(|point| std::cmp::Reverse(level(*point, m)));
     order
 }
 
-/// The level of a point: falling geometrically, by a hash of its number.
+/// Returns the level of a point. It is geometrically distributed, and determined by a hash of the point's number.
 fn level(point: u32, m: usize) -> usize {
     let uniform = ((mixed(u64::from(point)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    // hnsw_rs has 16 levels; so many are never needed.
+    // At most 16 levels, like hnsw_rs. More are never needed.
     ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
 }
 
-/// The graph while it grows.
+/// The graph under construction.
 struct Growing<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
@@ -72,7 +74,7 @@ struct Growing<'a> {
     ef: usize,
 }
 
-/// What a thread needs for a node.
+/// Buffers of a thread.
 #[derive(Default)]
 struct Scratch {
     marks: Marks,
@@ -82,7 +84,8 @@ struct Scratch {
 }
 
 impl Growing<'_> {
-    fn take_in(&mut self, batch: std::ops::Range<usize>) {
+    /// Inserts a batch of nodes.
+    fn insert(&mut self, batch: std::ops::Range<usize>) {
         let found: Vec<Vec<Vec<u32>>> = batch
             .clone()
             .into_par_iter()
@@ -92,12 +95,12 @@ impl Growing<'_> {
             })
             .collect();
         for level in 0..=self.level_of[batch.start] {
-            // (who was chosen, by whom)
+            // Pairs of a chosen neighbor and the new node that chose it.
             let mut chosen: Vec<(u32, u32)> = Vec::new();
             for (node, lists) in batch.clone().zip(&found) {
                 let Some(list) = lists.get(level) else { continue };
                 self.links[level].of_mut(node as u32)[..list.len()].copy_from_slice(list);
-                chosen.extend(list.iter().map(|neighbour| (*neighbour, node as u32)));
+                chosen.extend(list.iter().map(|neighbor| (*neighbor, node as u32)));
             }
             chosen.sort_unstable();
             let groups: Vec<&[(u32, u32)]> = chosen.chunk_by(|a, b| a.0 == b.0).collect();
@@ -122,8 +125,10 @@ impl Growing<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Of candidates, the nearest first, those that are nearer to the node than to any that was chosen before: neighbours in
-    /// different directions. Distances leave out the length of the one they are from, which `own` adds.
+    /// Chooses at most `most` neighbors in different directions. A candidate is chosen if it is nearer to the node
+    /// than to all neighbors chosen before. The candidates are sorted, the nearest first.
+    ///
+    /// Distances do not include the squared norm of the vector they start from. `own` is the norm of the node.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -134,27 +139,28 @@ impl Growing<'_> {
             }
             let node = candidate.node;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
-            let near = self.codes.near(node);
-            let mut in_another_direction = true;
+            let near = self.codes.distances_from(node);
+            let mut diverse = true;
             for other in chosen.iter() {
-                // SAFETY: all are nodes.
-                if unsafe { near.apart::<S>(*other) } + others < candidate.apart + own {
-                    in_another_direction = false;
+                // SAFETY: candidates are nodes.
+                if unsafe { near.distance::<S>(*other) } + others < candidate.distance + own {
+                    diverse = false;
                     break;
                 }
             }
-            if in_another_direction {
+            if diverse {
                 chosen.push(node);
             }
         }
     }
 
+    /// Returns the squared norm of a node if distances are compared, else 0.
     fn own(&self, node: u32) -> f32 {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
 }
 
-/// The neighbours of a node that is not yet in the graph, level by level.
+/// Task that finds the neighbors of a new node on each of its levels.
 struct Find<'a> {
     growing: &'a Growing<'a>,
     node: u32,
@@ -167,25 +173,26 @@ impl Task for Find<'_> {
     #[inline(always)]
     fn run<S: Distances>(self) -> Vec<Vec<u32>> {
         let Find { growing, node, scratch } = self;
-        let near = growing.codes.near(node);
+        let near = growing.codes.distances_from(node);
         let Some(nibbles) = growing.nibbles else { return growing.find::<S>(node, &near, &near, scratch) };
         let mut signed = std::mem::take(&mut scratch.signed);
         signed.clear();
         signed.extend(near.row.iter().map(|code| (*code ^ 128) as i8));
-        let lists = growing.find::<S>(node, &Rough::new(nibbles.bytes(), &signed), &near, scratch);
+        let lists = growing.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &near, scratch);
         scratch.signed = signed;
         lists
     }
 }
 
 impl Growing<'_> {
-    /// Walks by one kind of nearness, and chooses by the other.
+    /// Finds the neighbors of a node. `walked` gives the distances of the beam search; `near` gives those for the
+    /// choice.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
         node: u32,
-        walked: &impl Near,
-        near: &ByCodes<'_>,
+        walked: &impl NodeDistance,
+        near: &CodeDistances<'_>,
         scratch: &mut Scratch,
     ) -> Vec<Vec<u32>> {
         let Scratch { marks, candidates, chosen, .. } = scratch;
@@ -193,18 +200,18 @@ impl Growing<'_> {
         let level = self.level_of[node as usize];
         let mut at = 0;
         for level in (level + 1..self.links.len()).rev() {
-            // SAFETY: node 0 is there before all others, and lists hold nodes only.
+            // SAFETY: node 0 exists from the start, and lists contain only nodes.
             at = unsafe { descend::<S>(self.lists(level), nodes, walked, at) };
         }
         let mut lists = vec![Vec::new(); level + 1];
         for level in (0..=level).rev() {
             marks.begin(nodes);
-            // SAFETY: as above, and the marks have been begun.
+            // SAFETY: as above, and `marks.begin` has been called.
             unsafe { walk::<S>(self.lists(level), walked, at, self.ef, marks, candidates) };
             for candidate in candidates.iter_mut() {
                 candidate.node &= !DONE;
                 // SAFETY: candidates are nodes.
-                candidate.apart = unsafe { near.apart::<S>(candidate.node) };
+                candidate.distance = unsafe { near.distance::<S>(candidate.node) };
             }
             candidates.sort_unstable_by(Candidate::order);
             at = candidates[0].node;
@@ -216,7 +223,7 @@ impl Growing<'_> {
     }
 }
 
-/// The list of a node that others have chosen: with them, or the best of all if they are too many.
+/// Task that adds new nodes to the list of a node they have chosen. If they do not all fit, the best are chosen.
 struct Join<'a> {
     growing: &'a Growing<'a>,
     level: usize,
@@ -238,11 +245,11 @@ impl Task for Join<'_> {
         if all.len() <= links.width {
             return all;
         }
-        let near = growing.codes.near(node);
+        let near = growing.codes.distances_from(node);
         candidates.clear();
         for node in all {
-            // SAFETY: all are nodes.
-            candidates.push(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
+            // SAFETY: neighbors and new nodes are nodes.
+            candidates.push(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
         }
         candidates.sort_unstable_by(Candidate::order);
         growing.choose::<S>(growing.own(node), candidates, links.width, chosen);

@@ -1,46 +1,50 @@
-//! An order in which near points come one after the other, for whoever reads and allocates what lies near a point for each
-//! point anew.
+//! Orders points so that near points follow each other. This improves cache locality while a graph is built.
 
 use super::{Codes, mixed};
 
-/// So few are left as they are.
-const FEW: usize = 4;
-/// Of so many, the one farthest from another counts as its opposite.
-const TRIED: u64 = 16;
-/// Halves of at least so many rows are worth another thread.
-const MANY: usize = 4096;
+/// Maximum number of rows that are not split further.
+const SMALL: usize = 4;
+/// Number of random rows of which the farthest from the first one becomes the second pole.
+const POLE_CANDIDATES: u64 = 16;
+/// Minimum number of rows in a half to process the halves in parallel.
+const PARALLEL: usize = 4096;
 
-/// The rows of codes, halved again and again by which of two distant ones each is nearer to. The same at any number of threads.
+/// Returns the rows of codes in an order that places near rows together.
+///
+/// The rows are split recursively into halves: two distant rows are chosen as poles, and each row goes to the nearer
+/// one. The order does not depend on the number of threads.
 pub(super) fn order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);
     rows
 }
 
-/// `place` is the half's own, for what is taken at random.
-fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, place: u64) {
-    if rows.len() <= FEW {
+/// Splits rows into halves, recursively. `seed` is unique for each half and determines its random choices.
+fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, seed: u64) {
+    if rows.len() <= SMALL {
         return;
     }
-    let any = |n: u64| rows[(mixed(mixed(place) ^ n) % rows.len() as u64) as usize];
+    let any = |n: u64| rows[(mixed(mixed(seed) ^ n) % rows.len() as u64) as usize];
     let one = any(0);
-    let apart = |n: u64| (codes.apart(one, any(n)), any(n));
-    let Some((_, other)) = (1..=TRIED).map(apart).max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+    let distance = |n: u64| (codes.distance(one, any(n)), any(n));
+    let Some((_, other)) = (1..=POLE_CANDIDATES).map(distance).max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return;
+    };
     keyed.clear();
-    keyed.extend(rows.iter().map(|row| (codes.apart(one, *row) - codes.apart(other, *row), *row)));
+    keyed.extend(rows.iter().map(|row| (codes.distance(one, *row) - codes.distance(other, *row), *row)));
     let middle = rows.len() / 2;
     keyed.select_nth_unstable_by(middle, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     for (row, (_, keyed)) in rows.iter_mut().zip(keyed.iter()) {
         *row = *keyed;
     }
     let (left, right) = rows.split_at_mut(middle);
-    if middle < MANY {
-        halve(codes, left, keyed, 2 * place);
-        halve(codes, right, keyed, 2 * place + 1);
+    if middle < PARALLEL {
+        halve(codes, left, keyed, 2 * seed);
+        halve(codes, right, keyed, 2 * seed + 1);
     } else {
         rayon::join(
-            || halve(codes, left, keyed, 2 * place),
-            || halve(codes, right, &mut Vec::new(), 2 * place + 1),
+            || halve(codes, left, keyed, 2 * seed),
+            || halve(codes, right, &mut Vec::new(), 2 * seed + 1),
         );
     }
 }
@@ -51,8 +55,8 @@ mod tests {
     use crate::{Metric, Points, distances::Dispatch};
 
     #[test]
-    fn near_ones_come_one_after_the_other_and_none_is_lost() {
-        // A thousand places on a line, in disorder.
+    fn near_points_follow_each_other_and_none_is_lost() {
+        // A thousand points on a line, in random order.
         let vectors: Vec<[f32; 2]> = (0..1000u64).map(|n| [(n * 617 % 1000) as f32, 1.0]).collect();
         let mut points = Points::new(Metric::L2, 2).unwrap();
         for (row, vector) in vectors.iter().enumerate() {
@@ -72,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_at_any_number_of_threads() {
+    fn the_order_does_not_depend_on_the_number_of_threads() {
         let vectors: Vec<[f32; 3]> =
             (0..20_000u64).map(|n| [1, 2, 3].map(|k| (mixed(3 * n + k) >> 40) as f32)).collect();
         let mut points = Points::new(Metric::L2, 3).unwrap();

@@ -1,18 +1,19 @@
-//! Every node can be reached: what a builder left out of the way is linked in.
+//! Repairs connectivity: makes all nodes reachable from node 0.
 
 use crate::{
     build::Codes,
     graph::{Graph, NONE},
 };
 
-/// Links, on the whole level, the nodes that cannot be reached from the first one, each from the nearest node that has
-/// room: a free place, or a neighbour to which another way leads.
+/// Links the nodes that cannot be reached from node 0 on level 0. Each is added to the list of the nearest reachable
+/// node that has a free entry, or an entry that can be replaced because its neighbor is also reachable on another
+/// path.
 pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
     let n = graph.len();
     if n == 0 {
         return;
     }
-    let mut walk = Walk {
+    let mut walk = Traversal {
         reached: vec![false; n],
         needed: vec![false; graph.levels[0].flat.len()],
         waiting: Vec::new(),
@@ -24,12 +25,12 @@ pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
         }
         let nearest = (0..n as u32)
             .filter(|other| walk.reached[*other as usize])
-            .filter_map(|other| Some((other, walk.room(graph, other)?)))
+            .filter_map(|other| Some((other, walk.entry(graph, other)?)))
             .map(|(other, place)| {
-                (codes.apart(graph.points[node as usize], graph.points[other as usize]), other, place)
+                (codes.distance(graph.points[node as usize], graph.points[other as usize]), other, place)
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        // There is always one: a tree over r nodes needs r − 1 places, and there are several for each.
+        // There is always such an entry: a tree over r nodes needs r − 1 entries, and each node has several.
         if let Some((_, _, place)) = nearest {
             graph.levels[0].flat[place] = node;
             walk.needed[place] = true;
@@ -38,10 +39,10 @@ pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
     }
 }
 
-/// How many nodes can be reached from the first one on the whole level.
+/// Returns the number of nodes that can be reached from node 0 on level 0.
 #[cfg(test)]
 pub(crate) fn reachable(graph: &Graph) -> usize {
-    let mut walk = Walk {
+    let mut walk = Traversal {
         reached: vec![false; graph.len()],
         needed: vec![false; graph.levels[0].flat.len()],
         waiting: Vec::new(),
@@ -50,32 +51,35 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
     walk.reached.iter().filter(|r| **r).count()
 }
 
-struct Walk {
+/// Graph traversal.
+struct Traversal {
     reached: Vec<bool>,
-    /// Places by which a node was reached first: with these alone all that is reached stays so.
+    /// Entries by which a node was reached first. They form a spanning tree and must not be replaced.
     needed: Vec<bool>,
     waiting: Vec<u32>,
 }
 
-impl Walk {
+impl Traversal {
+    /// Marks all nodes that can be reached from a node.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
         self.reached[from as usize] = true;
         self.waiting.push(from);
         while let Some(node) = self.waiting.pop() {
             let start = node as usize * links.width;
-            for (place, neighbour) in links.of(node).iter().enumerate() {
-                if !self.reached[*neighbour as usize] {
-                    self.reached[*neighbour as usize] = true;
+            for (place, neighbor) in links.of(node).iter().enumerate() {
+                if !self.reached[*neighbor as usize] {
+                    self.reached[*neighbor as usize] = true;
                     self.needed[start + place] = true;
-                    self.waiting.push(*neighbour);
+                    self.waiting.push(*neighbor);
                 }
             }
         }
     }
 
-    /// A place in a node's list for one more: the first free one, else the last that is not needed.
-    fn room(&self, graph: &Graph, node: u32) -> Option<usize> {
+    /// Returns the entry of a node's list for another neighbor: the first free one, else the last one that is not
+    /// needed.
+    fn entry(&self, graph: &Graph, node: u32) -> Option<usize> {
         let links = &graph.levels[0];
         let places = node as usize * links.width..(node as usize + 1) * links.width;
         places
@@ -91,7 +95,7 @@ mod tests {
     use crate::{Metric, Points, distances::Dispatch, graph::Links};
 
     #[test]
-    fn islands_are_linked_from_the_nearest_node() {
+    fn unreachable_groups_are_linked_from_the_nearest_node() {
         let vectors: Vec<[f32; 1]> = (0..12).map(|i| [i as f32]).collect();
         let mut points = Points::new(Metric::L2, 1).unwrap();
         for (i, vector) in vectors.iter().enumerate() {
@@ -99,7 +103,7 @@ mod tests {
         }
         let order: Vec<u32> = (0..12).collect();
         let codes = Codes::new(&points, &order, Dispatch::portable());
-        // 0…5 are a full ring of pairs, 6…8 and 9…11 know only themselves.
+        // Nodes 0…5, 6…8 and 9…11 form three separate rings.
         let mut links = Links::empty(12, 2);
         for node in 0..12u32 {
             let (start, size) = if node < 6 {

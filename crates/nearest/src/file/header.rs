@@ -1,25 +1,25 @@
-//! The first page of a file.
+//! Header of a file: its first 4096 bytes.
 
 use std::ops::Range;
 
 use crate::{Builder, Metric, Originals};
 
 pub(crate) const HEADER_BYTES: usize = 4096;
-/// What one checksum covers.
+/// Bytes per checksum.
 pub(crate) const BLOCK: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
 const VERSION: u32 = 1;
 const TABLE: usize = 128;
 const ENTRY: usize = 24;
-/// Sections that the table has room for.
+/// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
 
-/// What a section holds.
+/// Kind of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Codes,
     Originals,
-    /// The neighbour lists of a level.
+    /// Neighbor lists of a level.
     Links(u32),
     Norms,
     Starts,
@@ -56,7 +56,7 @@ impl Kind {
         all.into_iter().find(|k| k.numbers() == (kind, level))
     }
 
-    /// For messages.
+    /// Returns the name for error messages.
     pub(crate) fn name(self) -> String {
         match self {
             Kind::Codes => "codes".to_owned(),
@@ -71,14 +71,14 @@ impl Kind {
     }
 }
 
-/// Where a section lies.
+/// Kind and position of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
     pub(crate) bytes: Range<usize>,
 }
 
-/// The numbers of a file.
+/// Parameters of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
     pub(crate) dim: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Header {
     pub(crate) nodes: usize,
     pub(crate) scale: f32,
     pub(crate) sections: Vec<Section>,
-    /// The CRC-32 of the checksums.
+    /// CRC-32 of the checksums.
     pub(crate) checks: u32,
 }
 
@@ -127,38 +127,38 @@ impl Header {
         page
     }
 
-    /// Reads the first page of a file of this length; the reason if it is not one of ours, whole.
+    /// Reads and checks the header. `file` is the size of the file in bytes. An error is the reason for users.
     pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
         if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
-            return Err("it is not a frozen graph".to_owned());
+            return Err("the file is not a frozen graph".to_owned());
         }
         let number = |at: usize| page[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
         let long = |at: usize| page[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
         let version = number(8);
         if version != VERSION {
-            return Err(format!("it is of version {version}; this turnwise reads version {VERSION}"));
+            return Err(format!("the format version is {version}; this turnwise reads version {VERSION}"));
         }
         if crc32fast::hash(&page[..HEADER_BYTES - 4]) != number(HEADER_BYTES - 4) {
             return Err("its header is damaged".to_owned());
         }
         let field = |n: usize| number(8 + 4 * n) as usize;
-        let odd = || "its header does not fit this turnwise".to_owned();
+        let unknown = || "its header has values that this turnwise does not know".to_owned();
         let mut sections = Vec::new();
         for n in 0..field(10).min(SECTIONS) {
             let at = TABLE + n * ENTRY;
-            let kind = Kind::of(number(at), number(at + 4)).ok_or_else(odd)?;
+            let kind = Kind::of(number(at), number(at + 4)).ok_or_else(unknown)?;
             let (start, length) = (long(at + 8), long(at + 16));
             let end = start.checked_add(length).filter(|end| *end <= file as u64);
             let Some(end) = end else {
-                return Err(format!("it ends within its {}: {file} bytes are there", kind.name()));
+                return Err(format!("the file ends inside its {}: it has only {file} bytes", kind.name()));
             };
             sections.push(Section { kind, bytes: start as usize..end as usize });
         }
         Ok(Header {
             dim: field(1),
-            metric: *Metric::ALL.get(field(2)).ok_or_else(odd)?,
+            metric: *Metric::ALL.get(field(2)).ok_or_else(unknown)?,
             originals: if field(3) == 1 { Originals::F16 } else { Originals::F32 },
-            builder: *Builder::ALL.get(field(4)).ok_or_else(odd)?,
+            builder: *Builder::ALL.get(field(4)).ok_or_else(unknown)?,
             m: field(5),
             ef: field(6),
             nodes: field(7),

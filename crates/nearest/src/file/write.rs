@@ -1,4 +1,4 @@
-//! Writing a file, front to back.
+//! Writing the file of a frozen graph.
 
 use std::io::{self, Seek, Write};
 
@@ -6,19 +6,20 @@ use half::f16;
 
 use crate::{
     BuildOptions, Metric, Originals, Points,
-    build::Made,
+    build::BuildOutput,
     file::{BLOCK, HEADER_BYTES, Header, Kind, Section},
     nibbles::row_bytes,
 };
 
-/// What a file is made of.
+/// Content of a file.
 pub(crate) struct Parts<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
-    pub(crate) made: &'a Made,
+    pub(crate) made: &'a BuildOutput,
 }
 
-/// Writes a file. The header comes last, into the place that was left for it: it needs the checksum of the checksums.
+/// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
+/// checksums.
 pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
     let mut summed = Summed { out: &mut *out, sums: Sums::default() };
@@ -42,7 +43,7 @@ pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<
     out.write_all(&header.bytes())
 }
 
-/// Where the sections will lie.
+/// Computes the positions of the sections.
 fn list(parts: &Parts, checks: usize) -> Vec<Section> {
     let nodes = parts.made.graph.len();
     let number = match parts.options.originals {
@@ -73,7 +74,7 @@ fn list(parts: &Parts, checks: usize) -> Vec<Section> {
 }
 
 fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
-    let Made { order, codes, nibbles, graph } = parts.made;
+    let BuildOutput { order, codes, nibbles, graph } = parts.made;
     let mut section = Padded { out, length: 0 };
     for row in &graph.points {
         section.put(nibbles.as_ref().map_or_else(|| codes.row(*row), |nibbles| nibbles.row(*row)))?;
@@ -102,7 +103,7 @@ fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
     section.put_all(&rows)
 }
 
-/// Numbers as their bytes, so many at a time that the loop is a copy.
+/// Converts numbers to bytes. The compiler turns the loop into a copy.
 fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
     out.resize(numbers.len() * N, 0);
     for (place, number) in out.chunks_exact_mut(N).zip(numbers) {
@@ -110,7 +111,7 @@ fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]
     }
 }
 
-/// Sections one after the other, each ended at a multiple of 64.
+/// Writer of sections, which pads each section to a multiple of 64 bytes.
 struct Padded<'a> {
     out: &'a mut dyn Write,
     length: usize,
@@ -132,12 +133,12 @@ impl Padded<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let short = self.length.next_multiple_of(64) - self.length;
-        self.put(&[0; 64][..short])
+        let padding = self.length.next_multiple_of(64) - self.length;
+        self.put(&[0; 64][..padding])
     }
 }
 
-/// Sums up what it hands on.
+/// Writer that computes the checksums of what it writes.
 struct Summed<'a, W> {
     out: &'a mut W,
     sums: Sums,
@@ -155,7 +156,7 @@ impl<W: Write> Write for Summed<'_, W> {
     }
 }
 
-/// Checksums of blocks.
+/// Computes the checksums of blocks.
 #[derive(Default)]
 struct Sums {
     block: crc32fast::Hasher,
