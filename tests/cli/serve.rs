@@ -636,7 +636,7 @@ fn embeddings_are_answered_as_openais_clients_expect() {
     ask(json!({"input": [], "model": "x"})).says(400, &["between 1 and 2048"]);
     ask(json!({"input": ["a", ""], "model": "x"})).says(400, &["input[1] is empty"]);
     ask(json!({"input": 7, "model": "x"})).says(400, &["`input` must be a string"]);
-    ask(json!({"input": [1, 2], "model": "x"})).says(400, &["not numbers of tokens"]);
+    ask(json!({"input": [1, 2], "model": "x"})).says(400, &["does not support token ids"]);
     let models = server.get("/v1/models").json(200);
     assert_eq!(models["data"].as_array().unwrap().len(), 1);
 

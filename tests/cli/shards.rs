@@ -202,7 +202,7 @@ fn torn_shards_are_told_by_name_and_made_anew() {
             "3/4 is damaged: shard-00003-of-00004.json: its checksum is wrong",
             "1/4 is damaged: shard-00001",
             "but its record says",
-            "2/4 is damaged: shard-00002",
+            "2/4 is damaged: the content of shard-00002",
             "differs from its record",
             "turnwise encode --shard=1-3/4 --out=shards in.jsonl",
         ],

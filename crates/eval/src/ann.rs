@@ -35,7 +35,7 @@ const SAME: f32 = 1e-6;
 
 /// Parameters of the benchmark.
 #[derive(Debug, Clone)]
-pub struct DistinctVectors {
+pub struct Sweep {
     /// Number of nearest neighbors to find.
     pub k: usize,
     /// Search beam widths (ef), one per setting.
@@ -163,7 +163,7 @@ pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, V
 pub fn measure(
     base: &Vectors,
     queries: &Vectors,
-    sweep: &DistinctVectors,
+    sweep: &Sweep,
     source: Source,
     folder: &Path,
     watch: &dyn Progress,
@@ -396,7 +396,7 @@ mod tests {
     fn a_larger_ef_has_higher_recall_and_exact_search_finds_everything() {
         let (base, queries) = draw_queries(&vectors(3_000), 200, 1);
         let folder = tempfile::tempdir().unwrap();
-        let sweep = DistinctVectors { k: 10, efs: vec![10, 200], graphs: vec![BuildOptions::default()] };
+        let sweep = Sweep { k: 10, efs: vec![10, 200], graphs: vec![BuildOptions::default()] };
         let source = Source { data: "a/b.npy".to_owned(), hash: "0123456789".to_owned(), seed: 1 };
         let measured = measure(&base, &queries, &sweep, source, folder.path(), &()).unwrap();
         let graph = &measured.graphs[0];
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn too_few_vectors_are_an_error() {
         let (base, queries) = draw_queries(&vectors(5), 1, 1);
-        let sweep = DistinctVectors { k: 10, efs: vec![10], graphs: vec![BuildOptions::default()] };
+        let sweep = Sweep { k: 10, efs: vec![10], graphs: vec![BuildOptions::default()] };
         let source = Source { data: String::new(), hash: String::new(), seed: 1 };
         let e = measure(&base, &queries, &sweep, source, Path::new("."), &()).unwrap_err();
         assert_eq!(

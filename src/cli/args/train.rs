@@ -26,7 +26,7 @@ pub(crate) struct TrainArgs {
 pub(crate) enum TrainCommand {
     /// Train with several values of a setting and compare the results
     #[command(after_help = SWEEP_HELP)]
-    DistinctVectors(Box<SweepArgs>),
+    Sweep(Box<SweepArgs>),
     /// List the included recipes, their base models, and whether their data is available
     List(ListArgs),
 }

@@ -17,7 +17,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
-    ann::{DistinctVectors, Measured, Setting, Source, draw_queries, measure, pointing},
+    ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
     rank::Given,
 };
 use turnwise_index::{
@@ -48,7 +48,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
         // Leave most vectors to search in: use at most a tenth as queries.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
-    let sweep = DistinctVectors { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
+    let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
     let watch = StepProgress::new(context.printer);
     let measured = measure(&base, &queries, &sweep, Source { data, hash, seed }, &args.results, &watch)?;
     drop(watch);

@@ -40,7 +40,7 @@ use turnwise_train::{
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let (args, varied) = match &args.command {
         Some(TrainCommand::List(args)) => return list::run(args, context),
-        Some(TrainCommand::DistinctVectors(sweep)) => (&sweep.run, sweep.vary.as_slice()),
+        Some(TrainCommand::Sweep(sweep)) => (&sweep.run, sweep.vary.as_slice()),
         None => (&args.run, &[][..]),
     };
     let recipe = recipe::of(args, context)?;
