@@ -4,9 +4,9 @@
 //! candidates. The lists are fused, and the best candidates become the hits.
 //!
 //! ```no_run
-//! use turnwise::search::{Mode, SearchRequest, Searcher};
+//! use turnwise_search::{Mode, SearchRequest, Searcher};
 //!
-//! # fn main() -> turnwise::Result<()> {
+//! # fn main() -> turnwise_core::Result<()> {
 //! let searcher = Searcher::open("indexes/chats")?;
 //! let request = SearchRequest {
 //!     query: "my parcel never came".into(),
