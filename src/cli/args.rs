@@ -204,9 +204,7 @@ pub(crate) enum Command {
     Encode(EncodeArgs),
     /// Train an encoder on unlabeled dialogues
     Train(Box<TrainArgs>),
-    /// Run benchmarks: retrieval tasks, speed, and the tables of the papers
-    ///
-    /// The papers are DialogueCSE, dial2vec, and papers on response selection.
+    /// Run benchmarks: retrieval, speed, and the papers on DialogueCSE, dial2vec and response selection
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Evaluate a TREC run against relevance judgments, like trec_eval

@@ -30,7 +30,7 @@ pub(crate) enum BenchCommand {
     Dsts {
         /// Tab-separated file with the columns score, first sentence, second sentence
         file: PathBuf,
-        /// More sentences for the term weights (IDF): a file in the format of select.txt
+        /// More sentences for the term weights (IDF): a file in the format of select.txt (see `bench sr`)
         #[arg(long, value_name = "FILE")]
         background: Option<PathBuf>,
         #[command(flatten)]
@@ -297,7 +297,7 @@ Rankers:
   +last-N                use only the last N turns of a dialogue or context
   +cls, +mean            pool the tokens by the first token, or by the mean
 
-TERMS is an analyzer of `turnwise analyze` or one of:
+TERMS (default mixed-1; for tfidf-svd, that of `turnwise model fit`) is an analyzer of `turnwise analyze` or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with

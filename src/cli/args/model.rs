@@ -17,7 +17,7 @@ pub(crate) enum ModelCommand {
     Pull(PullArgs),
     /// Copy a model from a folder to the models folder, to use it by name
     ///
-    /// The setting `models_dir` is the models folder.
+    /// The setting `models_dir` names the models folder (by default turnwise/models in the user's data folder).
     Import {
         /// Folder of the model, in the Hugging Face or sentence-transformers layout
         folder: PathBuf,

@@ -90,7 +90,7 @@ pub(crate) struct SimilarArgs {
     /// ID of an utterance (billing-001#3) or of a dialogue (billing-001)
     #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
     pub(crate) id: Option<String>,
-    /// File with one dialogue, in any format that `ingest` reads; `-` is standard input
+    /// Find dialogues similar to the one in FILE, in any format that `ingest` reads; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) dialogue: Option<PathBuf>,
     #[command(flatten)]

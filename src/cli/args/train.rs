@@ -99,8 +99,8 @@ pub(crate) struct TrainRunArgs {
     pub(crate) seeds: Option<Seeds>,
     /// Predefined combination of settings
     ///
-    /// `small` makes it practical to train a large model on two cores. Options given explicitly take
-    /// precedence.
+    /// `small` makes it practical to train a large model on two cores. Options given explicitly
+    /// take precedence.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
     /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
@@ -232,8 +232,8 @@ pub(crate) struct EvaluationArgs {
 pub(crate) struct ObjectiveArgs {
     /// Auxiliary objectives and the weights of their losses, such as keep=1,responses=0.5
     ///
-    /// The weighted losses are added to the loss of the main objective. Besides the objectives listed below, there is
-    /// `keep`: it keeps the vectors of utterances close to those of the start model.
+    /// The weighted losses are added to the loss of the main objective. `turnwise train --help` lists the
+    /// objectives at its end. One more, `keep`, keeps the vectors of utterances close to those of the start model.
     ///
     /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
     /// option replaces the default; keep=0 means no auxiliary objectives.
@@ -356,18 +356,20 @@ Examples:
 
 const TRAIN_HELP: &str = "\
 Objectives, and the vectors that they train:
-  auto, neighbours   dialogues: as similar as a teacher model learned from the same dialogues says
+  auto, neighbours   dialogues: reproduces the similarities of a teacher model, which is learned from the
+                     same dialogues
   surroundings       utterances: those with similar turns before and after them get similar vectors;
                      a linear layer in closed form, no training steps
   places             utterances: those with similar dialogue acts (question, thanks) get similar vectors
   responses          utterances: a response is similar to the turns before it
-  dialoguecse        utterances: the paper's method
-  dial2vec           dialogues: the paper's method
-  simcse             utterances: the paper's method
+  dialoguecse        utterances: a response matches its context better than other responses do (DialogueCSE)
+  dial2vec           dialogues: the turns of a speaker match those of the other speaker (dial2vec)
+  simcse             utterances: an utterance matches itself under a different dropout mask (SimCSE)
   siamese-s          utterances: a turn matches its response (SiameseBERT-S)
   siamese-m          utterances: several turns match their response (SiameseBERT-M)
-  words              all: masked language model, as in BERT
-  relevance          responses: next turn, other turn of the dialogue, or turn of another dialogue
+  words              both: masked language model, as in BERT
+  relevance          utterances: classifies a candidate response as the next turn, another turn of the
+                     dialogue, or a turn of another dialogue
   joint              dialogues and utterances: dialoguecse with neighbours, dial2vec and keep
 
 `auto` is another name of `neighbours`. Start with auto for dialogue search, surroundings for turns, joint for both. \
