@@ -45,8 +45,8 @@ const STYLES: styling::Styles = styling::Styles::styled()
 
 /// Make conversations searchable.
 ///
-/// turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
-/// single turns by keywords and by meaning. Run `turnwise demo` to try it on the included sample dialogues.
+/// turnwise reads dialogues in many formats, stores them in a crash-safe index, and searches whole dialogues and
+/// single turns, by keywords and by meaning. Run `turnwise demo` to try it on the included sample dialogues.
 #[derive(Debug, Parser)]
 #[command(name = "turnwise", version, styles = STYLES, max_term_width = 110, propagate_version = false)]
 #[command(after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
@@ -57,13 +57,15 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 a check failed, 2 invalid input, 3 bad data, 4 damaged index, \
-5 index is busy, 6 something is unavailable, 70 bug in turnwise, 130 interrupted.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 success, 1 a check failed, 2 wrong arguments or settings, 3 unusable data in a file, \
+4 damaged index, 5 index in use by another process, 6 a resource is unavailable (disk, network, device), \
+70 bug in turnwise, 130 interrupted.";
 
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Index to use: a name or a path
+    /// Index to use: a name or a path [default: the setting `index`]
     ///
     /// A plain name, such as `chats`, is a folder in the indexes folder (setting `indexes_dir`, ./indexes by
     /// default). A value with a slash, such as `./chats`, is a path.
@@ -75,7 +77,7 @@ pub(crate) struct GlobalArgs {
     /// variable TURNWISE_MILVUS_TOKEN holds the credentials: `user:password` or an API key.
     #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "index")]
     pub(crate) engine: Option<String>,
-    /// Output format of results [default: text]
+    /// Output format of the results on standard output [default: text]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Print results and errors only
@@ -151,9 +153,9 @@ impl std::str::FromStr for Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Index the sample dialogues and run example searches
+    /// Index the included sample dialogues and run example searches
     ///
-    /// Creates the index `demo` in the indexes folder. It is safe to run again.
+    /// Creates the index `demo` in the indexes folder, or uses it again if it exists.
     Demo,
     /// Add dialogues from files to an index
     ///
@@ -164,7 +166,8 @@ pub(crate) enum Command {
     Ingest(IngestArgs),
     /// Search utterances or dialogues, by keywords and by meaning
     ///
-    /// Combines keyword search (BM25) with dense retrieval (vectors) if the index has vectors.
+    /// If the index has vectors, combines keyword search (BM25) and vector similarity. Otherwise, uses keyword search
+    /// only.
     ///
     /// Example: turnwise search -i chats "my parcel never arrived" --filter role=user
     Search(SearchArgs),
@@ -172,9 +175,10 @@ pub(crate) enum Command {
     ///
     /// Example: turnwise similar -i chats billing-001#3
     Similar(SimilarArgs),
-    /// Serve indexes over HTTP: a web page and an API
+    /// Serve indexes over HTTP: a search page and an API
     ///
-    /// The search page is at /ui and the API documentation at /docs.
+    /// The search page is at /ui and the API documentation at /docs. By default, the server accepts connections from
+    /// this machine only.
     #[cfg(feature = "serve")]
     Serve(ServeArgs),
     /// Find duplicate and near-duplicate utterances or dialogues
@@ -187,19 +191,20 @@ pub(crate) enum Command {
     Clusters(ClustersArgs),
     /// Show the tokens that an analyzer makes from a text
     Analyze(AnalyzeArgs),
-    /// Encode texts, utterances or dialogues from files into vectors
+    /// Encode texts, utterances or dialogues from files and write the vectors to a file
     ///
-    /// Writes the vectors to a file and needs no index.
+    /// Needs no index. To compute the vectors of an index, use `turnwise encode`.
     ///
     /// Example: turnwise embed sentences.txt -o vectors.npy
     Embed(EmbedArgs),
-    /// Compute the vectors of an index
+    /// Compute the vectors of an index and store them in it
     ///
-    /// Encodes only utterances and dialogues that have no vector yet. Stop and restart it at any time.
+    /// Encodes only utterances and dialogues that have no vector yet. You can stop the command at any time; run it
+    /// again to continue. To write vectors to a file instead, use `turnwise embed`.
     Encode(EncodeArgs),
     /// Train an encoder on unlabeled dialogues
     Train(Box<TrainArgs>),
-    /// Run benchmarks: retrieval tasks, speed, and the papers' tables
+    /// Run benchmarks: retrieval, speed, and the papers on DialogueCSE, dial2vec and response selection
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Evaluate a TREC run against relevance judgments, like trec_eval
@@ -213,27 +218,30 @@ pub(crate) enum Command {
     Stats,
     /// Remove dialogues from an index
     Delete(DeleteArgs),
-    /// Build, compact and inspect the search indexes
+    /// Build, compact and inspect the keyword index and the vector graphs of an index
     #[command(subcommand)]
     Index(IndexCommand),
-    /// Verify the checksums and counts of an index
+    /// Check an index for damage
     ///
-    /// Exits with code 4 if the index is damaged; `turnwise repair` repairs it.
+    /// Verifies the checksums and counts of all its parts. Exits with code 4 if the index is damaged; `turnwise
+    /// repair` then repairs it.
     Verify {
-        /// Also measure the recall@10 of the vector graphs again
+        /// Also measure the recall@10 of the vector graphs
         ///
-        /// Exits with code 1 if the recall is lower than when the graph was built.
+        /// Exits with code 1 if it is more than 0.5 percentage points lower than when the graph was built.
         #[arg(long)]
         recall: bool,
     },
     /// Repair a damaged index from the data that can still be read
     Repair,
-    /// Copy an index, with checksums, to a new folder
+    /// Back up an index to a new folder
+    ///
+    /// The copy includes checksums of its files.
     Backup {
         /// Folder to create
         #[arg(value_name = "FOLDER")]
         target: PathBuf,
-        /// Leave out the vectors; `turnwise encode` can compute them again
+        /// Do not copy the vectors; after a restore, `turnwise encode` computes them again
         #[arg(long)]
         no_vectors: bool,
     },
@@ -245,9 +253,9 @@ pub(crate) enum Command {
     },
     /// Copy an index to Milvus, or from Milvus to a local index
     ///
-    /// Copies dialogues and vectors without encoding them again. After an interruption, run the same command to
-    /// continue. The copy becomes visible only when it is complete and verified: counts, checksums of records and
-    /// vectors, and the results of sample searches on both sides.
+    /// Copies dialogues and vectors, without encoding anything again. After an interruption, run the same command
+    /// to continue. Before the copy becomes visible, turnwise compares it with the original: the counts, the
+    /// checksums of records and vectors, and the results of sample searches.
     ///
     /// Example: turnwise migrate -i chats --to milvus://localhost:19530/chats
     Migrate(MigrateArgs),
@@ -256,7 +264,7 @@ pub(crate) enum Command {
     Model(ModelCommand),
     /// Check this machine and the current folder for problems
     Doctor,
-    /// Show settings, or create a settings file
+    /// Show the settings, or create a settings file
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print shell completions
@@ -287,16 +295,18 @@ pub(crate) struct DeleteArgs {
     /// IDs of the dialogues to delete
     #[arg(value_name = "ID", required_unless_present = "filter")]
     pub(crate) ids: Vec<String>,
-    /// Delete all dialogues that match a filter, such as 'source=old or time<2020-01-01'
+    /// Delete all dialogues that match a filter, such as 'corpus=old or time<2020-01-01'
+    ///
+    /// `turnwise search --help` describes filters at its end. `corpus` is the name given by `ingest --source`.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// Report how many dialogues match, without deleting them
+    /// Print how many dialogues would be deleted, without deleting them
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Also erase the data from disk
     ///
-    /// Without this flag, deleted dialogues are no longer found, but their data stays in the files of the index until
-    /// `turnwise index compact`.
+    /// Without this flag, searches no longer find the deleted dialogues, but their data stays in the files of the
+    /// index until you run `turnwise index compact`.
     #[arg(long)]
     pub(crate) purge: bool,
 }
@@ -309,6 +319,6 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         origin: bool,
     },
-    /// Write a turnwise.toml that documents every setting
+    /// Create ./turnwise.toml, with every setting and its description
     Init,
 }

@@ -11,22 +11,26 @@ use turnwise_search::Of;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Semantic retrieval (DialogueCSE), on a file like select.txt
+    /// Semantic retrieval (DialogueCSE): find sentences with the same intent
     ///
-    /// Ranks the candidates of each sentence; those with the same intent are relevant. Reports MAP and MRR.
+    /// Reads a file in the format of DialogueCSE's select.txt. Ranks the candidates of each sentence; candidates
+    /// with the same intent are relevant. Reports MAP and MRR.
     Sr {
-        /// Tab-separated file: id, text, intent, positive ids, negative ids
+        /// Tab-separated file with the columns id, text, intent, positive ids, negative ids
+        ///
+        /// The ids in a column are separated by commas. Positive ids are candidates with the same intent, negative
+        /// ids are candidates with other intents.
         file: PathBuf,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// Sentence similarity (D-STS, DialogueCSE), on a file like sts.txt
+    /// Sentence similarity (D-STS, from DialogueCSE): compare similarities with human scores
     ///
-    /// Compares cosine similarity with human scores. Reports Spearman, Pearson and Kendall correlation.
+    /// Reads a file in the format of DialogueCSE's sts.txt. Reports Spearman, Pearson and Kendall correlation.
     Dsts {
-        /// Tab-separated file: score, sentence, sentence
+        /// Tab-separated file with the columns score, first sentence, second sentence
         file: PathBuf,
-        /// File like select.txt whose sentences also count for the term weights (IDF)
+        /// More sentences for the term weights (IDF): a file in the format of select.txt (see `bench sr`)
         #[arg(long, value_name = "FILE")]
         background: Option<PathBuf>,
         #[command(flatten)]
@@ -34,8 +38,9 @@ pub(crate) enum BenchCommand {
     },
     /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
     ///
-    /// Needs dialogues with one domain each. Reports MAP and MRR, Spearman correlation, and clustering measures
-    /// (purity, NMI, ARI, accuracy).
+    /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
+    /// Reports MAP and MRR for retrieval, Spearman correlation for relatedness, and purity, NMI, ARI and accuracy
+    /// for categorization (clustering).
     Dialogues {
         /// File or folder of dialogues, in any format that `ingest` reads
         path: PathBuf,
@@ -48,9 +53,13 @@ pub(crate) enum BenchCommand {
     ///
     /// Reports R@1, R@2, R@5 and MRR.
     Response {
-        /// JSON lines, or a tab-separated file: label, turns, response
+        /// File of samples: JSON lines, or tab-separated
         ///
-        /// A JSON object has the keys id, context, candidates and answer.
+        /// A JSON object has the keys id, context (list of {"role", "text"}), candidates (list of texts) and answer
+        /// (index of the right candidate, from 0).
+        ///
+        /// A tab-separated line has a label (1 for the right response, 0 for a wrong one), one column per context
+        /// turn, and the response in the last column. Adjacent lines with the same context form one sample.
         file: PathBuf,
         #[command(flatten)]
         how: BenchArgs,
@@ -69,7 +78,8 @@ pub(crate) enum BenchCommand {
     },
     /// Measure approximate nearest-neighbor search: recall and speed
     ///
-    /// Reports recall, queries per second, latency, build time and memory for each setting of the vector graph.
+    /// Builds a vector graph (HNSW) with each setting. Reports recall, queries per second, latency, build time and
+    /// memory.
     Ann(AnnArgs),
     /// Measure the speed of ingesting, encoding, indexing and searching
     Throughput(ThroughputArgs),
@@ -84,9 +94,9 @@ pub(crate) enum BenchCommand {
     /// Build a test set for a task from a labeled corpus
     #[command(subcommand)]
     Build(BuildCommand),
-    /// List the recipes and the location of their data
+    /// List the recipes and where each looks for its data
     ///
-    /// A recipe describes one table of a paper: the task, the rankers and the expected numbers.
+    /// A recipe describes a benchmark, such as one table of a paper: the task, the rankers and the expected numbers.
     List(RecipeArgs),
     /// Run recipes, by name or file, and print the results
     Run {
@@ -100,7 +110,8 @@ pub(crate) enum BenchCommand {
     },
     /// Run recipes and compare the results with the papers' numbers
     ///
-    /// Exits with code 1 if a result differs from the expected number.
+    /// Exits with code 1 if a result differs from the expected number of the recipe by more than its tolerance:
+    /// `within` in the recipe, by default 0.1 percentage points.
     ///
     /// Example: turnwise bench reproduce --paper dial2vec --data data --report dial2vec.html
     Reproduce {
@@ -114,9 +125,9 @@ pub(crate) enum BenchCommand {
         #[command(flatten)]
         run: RunArgs,
     },
-    /// Write a report of all results: the papers' tables, curves, maps, speed
+    /// Write a report of all saved results: tables of the papers, curves, maps and speed
     Report {
-        /// Folder of results
+        /// Folder with the saved results
         #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
         results: PathBuf,
         /// Report file (.md or .html); repeatable
@@ -127,11 +138,11 @@ pub(crate) enum BenchCommand {
     },
     /// Compare two results query by query
     ///
-    /// Prints the difference, its confidence interval (bootstrap) and the p-value (paired randomization test).
+    /// Prints the mean difference, its confidence interval (bootstrap) and the p-value (paired randomization test).
     Compare {
-        /// Result file
+        /// First result file, from the folder of results
         a: PathBuf,
-        /// Another result file of the same task
+        /// Second result file, of the same task
         b: PathBuf,
     },
 }
@@ -142,7 +153,7 @@ pub(crate) struct PlaceArgs {
     /// Folder that contains the data of the recipes
     #[arg(long, value_name = "FOLDER", default_value = "data")]
     pub(crate) data: PathBuf,
-    /// Use the recipes of this folder instead of the included ones
+    /// Use the recipes in this folder instead of the included ones
     #[arg(long, value_name = "FOLDER")]
     pub(crate) recipes: Option<PathBuf>,
 }
@@ -168,7 +179,7 @@ pub(crate) struct BenchArgs {
     pub(crate) rankers: Vec<String>,
     /// Follow the text of the paper, or its released code
     ///
-    /// They differ only for `bench dialogues`.
+    /// The profiles differ only for `bench dialogues`.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
     pub(crate) profile: Profile,
     #[command(flatten)]
@@ -186,7 +197,7 @@ pub(crate) struct AnnArgs {
     /// Number of vectors to hold out as queries, at most a tenth of all
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
-    /// Vectors of the index to use
+    /// Which vectors of the index to use
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: Of,
     /// Number of nearest neighbors to search for
@@ -242,12 +253,13 @@ pub(crate) struct RunArgs {
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
-    /// Run again even if there is already a result
+    /// Compute the result again, even if it is already saved
     #[arg(long)]
     pub(crate) rerun: bool,
-    /// Number of seeds to run with
+    /// Number of runs, each with a different seed
     ///
-    /// Uses consecutive seeds, starting at --seed, and reports the mean and the standard deviation.
+    /// The seeds are consecutive and start at --seed. With several runs, the mean and the standard deviation are
+    /// reported.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
     /// Also write rankings and judgments in TREC format to this folder
@@ -261,28 +273,34 @@ pub(crate) struct RunArgs {
 
 const RANKERS: &str = "\
 Rankers:
-  model, model:NAME      cosine similarity of vectors; without NAME, the model of --model
+  model, model:NAME      cosine similarity of vectors; without NAME, the model given by --model
   bm25, bm25:TERMS       BM25
   tfidf, tfidf:TERMS     TF-IDF
   tfidf-svd, tfidf-svd:DIMENSIONS, tfidf-svd:DIMENSIONS:TERMS
-                         TF-IDF and truncated SVD; with the TERMS scikit, like scikit-learn's default
-  hybrid, hybrid:NAME    the model and BM25, weighted as in a search
-  maxsim, matching       the model's top 50, reranked token by token like `search --rerank`
-  lda, lda:TOPICS        LDA topics
+                         TF-IDF, reduced by truncated SVD to DIMENSIONS (default 128)
+  hybrid, hybrid:NAME    weighted sum of the model and BM25, as in a search
+  maxsim, maxsim:NAME    the model's top 50, reranked by MaxSim: for each query token, the cosine of the
+                         most similar token of the candidate, averaged
+  matching, matching:NAME
+                         the model's top 50, reranked by DialogueCSE's matching-guided similarity
+  lda, lda:TOPICS        LDA (default of TOPICS: the number of classes in the data; without classes, 50)
   vectors:FILE.npy       your own vectors: one row per document, then one row per query
   random                 random order
 
-A model name can be followed by modifiers:
+`model` and `model:NAME` can be followed by modifiers, such as model+utterances+last-3:
   +centre                subtract the mean of all vectors
   +white                 whiten the vectors
-  +utterances, +interlocutors, +first-speaker, +other-speakers
-                         compute the vector of a dialogue from these parts
+  +utterances            vector of a dialogue: encode each utterance and pool (--dialogue-mode utterances)
+  +interlocutors         vector of a dialogue: sum of the means of each speaker's parts
+  +first-speaker         vector of a dialogue: mean of the first speaker's parts
+  +other-speakers        vector of a dialogue: mean of the other speakers' parts
   +last-N                use only the last N turns of a dialogue or context
-  +cls, +mean            pool the tokens this way
+  +cls, +mean            pool the tokens by the first token, or by the mean
 
-TERMS is an analyzer of `turnwise analyze` or one of:
+TERMS (default mixed-1; for tfidf-svd, that of `turnwise model fit`) is an analyzer of `turnwise analyze` or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
-  scikit                 words like scikit-learn's, and their bigrams
+  scikit                 words of at least two characters and their bigrams, as in scikit-learn with
+                         ngram_range=(1, 2)
 
-The default of --precision (auto) is f32 in benchmarks.";
+In benchmarks, `--precision auto` means f32.";

@@ -12,7 +12,9 @@ use turnwise_eval::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BuildCommand {
-    /// Build a semantic retrieval set, like select.txt, from sentences with intents
+    /// Build a test set for `bench sr` from sentences with intents
+    ///
+    /// The file has the format of DialogueCSE's select.txt.
     Sr {
         #[command(flatten)]
         labelled: SentencesArgs,
@@ -22,30 +24,33 @@ pub(crate) enum BuildCommand {
         /// How to choose the candidates of each sentence
         #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
         recipe: Recipe,
-        /// Terms that BM25 counts (see TERMS in `bench sr --help`)
+        /// How BM25 splits a sentence into terms (see TERMS in `bench sr --help`)
         #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,
     },
-    /// Build a sentence similarity set, like sts.txt, for people to score
+    /// Build a test set for `bench dsts`: pairs of sentences for people to score
     ///
-    /// Each ranker contributes an equal share of pairs of neighbors. If the sentences have intents, another share
-    /// has pairs of the same intent. The pairs are shuffled. Replace each `?` with a score, or with several scores
-    /// separated by commas; the median counts.
+    /// The file has the format of DialogueCSE's sts.txt, with `?` as the score. Replace each `?` with a number,
+    /// such as 1 (different) to 5 (same meaning). Separate the scores of several people by commas; `bench dsts`
+    /// uses their median.
+    ///
+    /// Each ranker contributes an equal share of the pairs: a sentence and one of its ten nearest. If the sentences
+    /// have intents, one more share has two sentences with the same intent. The pairs are shuffled.
     Dsts {
         #[command(flatten)]
         labelled: SentencesArgs,
         /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Also write how each pair was found, one line per pair
+        /// Also write to FILE which ranker found each pair, one line per pair
         ///
-        /// Do not show this file to the people who score.
+        /// Do not show this file to the people who score the pairs.
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
-        /// Number of pairs
+        /// Number of pairs to build
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = at_least_one)]
         pairs: usize,
-        /// Ranker that finds the neighbors (see `bench sr --help`); repeatable
+        /// Ranker that finds the nearest sentences (see `bench sr --help`); repeatable
         #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
         rankers: Vec<String>,
         #[command(flatten)]
@@ -53,7 +58,9 @@ pub(crate) enum BuildCommand {
         #[command(flatten)]
         tokens: TokenArgs,
     },
-    /// Build a set for `bench dialogues`: the dialogues with exactly one domain
+    /// Build a test set for `bench dialogues`
+    ///
+    /// Keeps the dialogues with exactly one domain. With --paper SET/train, keeps all dialogues.
     Dial {
         /// Files and folders of dialogues, in any format that `ingest` reads
         #[arg(required = true, value_name = "PATH")]
@@ -63,34 +70,35 @@ pub(crate) enum BuildCommand {
         /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Check the sizes against this set of the dial2vec paper
+        /// Check the number of dialogues and domains against a data set of the dial2vec paper
         ///
         /// SET is bitod, doc2dial, metalwoz, multiwoz, self-dialogue or sgd, followed by /train, /dev or /test,
-        /// such as sgd/dev. Exits with code 1 if the sizes differ.
+        /// such as sgd/dev. Exits with code 1 if the numbers do not match.
         #[arg(long, value_name = "SET", value_parser = parse_value::<Published>)]
         paper: Option<Published>,
     },
-    /// Build a response selection set from dialogues
+    /// Build a test set for `bench response` from dialogues
     ///
-    /// Each turn becomes a sample: the turn is the right response, and turns from elsewhere are the wrong ones.
+    /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from the previous
+    /// one. The turn is the right response; the wrong responses are random turns of other dialogues.
     Response {
         /// Files and folders of dialogues, in any format that `ingest` reads
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
-        /// Output file; `-` is standard output
+        /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Number of candidate responses per sample, including the right one
         #[arg(long, value_name = "N", default_value_t = 10)]
         of: usize,
-        /// Minimum number of turns before a response
+        /// Minimum number of turns before the response
         #[arg(long, value_name = "N", default_value_t = 2)]
         context: usize,
-        /// Remove names of the context's speakers from the responses
+        /// Remove the names of the context's speakers from all candidates
         ///
-        /// Otherwise the name alone can identify the right response.
+        /// Otherwise, a name alone can identify the right response.
         #[arg(long)]
         strip_names: bool,
     },
@@ -107,7 +115,7 @@ pub(crate) struct SentencesArgs {
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// Label of an utterance, if the input is dialogues
+    /// If the input is dialogues: what to use as the intent of a turn
     #[arg(long, value_enum, value_name = "LABEL", default_value = "intent")]
     pub(crate) label: LabelArg,
     /// Use a random sample of N sentences
@@ -117,8 +125,8 @@ pub(crate) struct SentencesArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabelArg {
-    /// The intent of the turn
+    /// Intent of the turn
     Intent,
-    /// The dialogue act without its arguments: `request(city)` is `request`. Only turns with one act are used
+    /// Dialogue act without arguments, such as `request` for `request(city)`; skips turns with several acts
     Act,
 }

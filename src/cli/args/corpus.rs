@@ -14,15 +14,19 @@ pub(crate) struct ReadArgs {
     /// `turnwise corpus formats` lists the formats.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
-    /// Column names of CSV and TSV files, such as id=session,speaker=from,text=message
+    /// Columns of CSV and TSV files, such as id=session,speaker=from,text=message
     ///
-    /// The field `text` is required. Other columns can be mapped to metadata: meta.KEY=COLUMN.
+    /// FIELD is id (of the dialogue), turn (number of the turn), speaker, role, text, time, intent, acts (dialogue
+    /// acts), domain, title, or meta.KEY for other metadata. COLUMN is a column's name, or its number from 1. The
+    /// field `text` is required.
     #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parse_value::<ColumnMap>)]
     pub(crate) map: Option<ColumnMap>,
-    /// Remove nicknames of participants at the start of utterances (IRC)
+    /// IRC logs: remove nicknames of other participants at the start of a message
+    ///
+    /// For example, `ann: try again` becomes `try again`.
     #[arg(long)]
     pub(crate) strip_nicks: bool,
-    /// Maximum size of a record in megabytes [default: 64]
+    /// Maximum size of a record in MiB [default: 64]
     ///
     /// The setting `ingest.max_record_mb` changes the default.
     #[arg(long, value_name = "N")]
@@ -50,10 +54,12 @@ impl ReadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    /// Write the rejected records to FILE, as JSON lines
+    /// Write the records that could not be read to FILE, as JSON lines
+    ///
+    /// Each line has the file, the line number and the reason.
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Maximum number of rejected records before turnwise stops [default: 100]
+    /// Stop after more than N records that could not be read [default: 100]
     ///
     /// The setting `ingest.max_errors` changes the default.
     #[arg(long, value_name = "N")]
@@ -69,10 +75,12 @@ pub(crate) struct IngestArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// Name of the corpus that the dialogues come from
+    /// Name of the corpus that the dialogues come from, for filters [default: from the input format or the file name]
+    ///
+    /// For example, `--filter corpus=NAME` finds only these dialogues.
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Prefix for the ID of every dialogue
+    /// Text to put before the ID of every dialogue
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) id_prefix: String,
     /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
@@ -88,10 +96,12 @@ pub(crate) struct IngestArgs {
     /// The new dialogues become visible in one step, when all of them are stored.
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Do not compute vectors; `turnwise encode` can do it later
+    /// Do not compute vectors; `turnwise encode` computes them later
     #[arg(long)]
     pub(crate) no_encode: bool,
-    /// Update neither the search index nor the vectors
+    /// Update neither the keyword index nor the vectors
+    ///
+    /// To do both later, run `turnwise encode` and then `turnwise index build`.
     #[arg(long)]
     pub(crate) no_index: bool,
     // Last, because its heading applies to all options after it.
@@ -111,7 +121,7 @@ pub(crate) struct CleanArgs {
     /// Normalize texts to a Unicode normalization form
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) normalize: Option<Form>,
-    /// Skip dialogues with the same turns as an earlier one
+    /// Skip dialogues whose turns are the same as those of an earlier dialogue
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
@@ -121,7 +131,7 @@ pub(crate) struct CleanArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CorpusCommand {
-    /// Show statistics of files or of an index
+    /// Show statistics of the dialogues in files or in an index
     Stats {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]
@@ -135,7 +145,7 @@ pub(crate) enum CorpusCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Export the dialogues of an index
+    /// Export the dialogues of an index to a file
     ///
     /// Example: turnwise corpus export -i chats --to csv -o chats.csv.gz
     Export(WriteArgs),
@@ -160,7 +170,7 @@ pub(crate) enum CorpusCommand {
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
-        /// Names of the parts and their shares
+        /// Names of the parts and their shares of the dialogues
         #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parse_value::<Parts>)]
         parts: Parts,
         /// Output folder; each part becomes one JSONL file
@@ -184,6 +194,8 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
     pub(crate) to: Target,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>=6'
+    ///
+    /// `turnwise search --help` describes filters at its end.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }

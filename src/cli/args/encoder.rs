@@ -19,13 +19,13 @@ pub(crate) struct TokenArgs {
     pub(crate) token_pooling: Option<PoolingMode>,
     /// Layers to pool: last, a number, or first-last [default: last]
     ///
-    /// Layer 0 is the embeddings. `first-last` averages the first and the last layer; `first-last=0.4,0.6` gives them
-    /// weights.
+    /// Layer 0 is the embeddings, layer 1 the first transformer layer. `first-last` averages layer 1 and the last
+    /// layer; `first-last=0.4,0.6` uses these weights.
     #[arg(long, value_name = "LAYERS", value_parser = parse_value::<Layers>)]
     pub(crate) layers: Option<Layers>,
     /// Maximum number of tokens of a text, or of a window of a dialogue [default: set by the model]
     ///
-    /// Longer texts are truncated. Longer dialogues are encoded in several windows.
+    /// Longer texts are truncated. Longer dialogues are split into several windows of whole turns.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
 }
@@ -39,25 +39,30 @@ impl TokenArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct EncoderArgs {
-    /// Model: a name or a folder
+    /// Model: a name or a folder [default: all-MiniLM-L6-v2; for `encode`, the model of the index, if it has one]
     ///
-    /// A name from `turnwise model list`, org/name, org/name@revision, or the name of an imported model. A folder
-    /// is written with a slash. Download models with `turnwise model pull`.
+    /// A name is one from `turnwise model list`, org/name or org/name@revision on the Hugging Face hub, or the name
+    /// of an imported model. A folder is written with a slash, such as ./fitted. `turnwise model pull` downloads a
+    /// model.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Numeric precision
+    /// Numeric precision of the computation
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
     pub(crate) precision: PrecisionArg,
-    /// Device to run on: auto, cpu, cuda, cuda:1, metal
+    /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
+    ///
+    /// `auto` is a GPU if this build of turnwise supports one and it can be opened, else the CPU.
     #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parse_value::<DeviceChoice>)]
     pub(crate) device: DeviceChoice,
-    /// Name of one of the model's prompts, added before every text
+    /// Prompt of the model, by name, to put before every text [default: set by the model]
+    ///
+    /// `turnwise model info` lists the prompts of a model.
     #[arg(long, value_name = "NAME")]
     pub(crate) prompt: Option<String>,
-    /// How to encode a dialogue [default: sequence]
+    /// How to encode a dialogue as a whole [default: sequence]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) dialogue_mode: Option<DialogueMode>,
-    /// How to pool the parts of a dialogue into one vector [default: mean]
+    /// How to pool the parts of a dialogue (tokens or utterances) into one vector [default: mean]
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) pooling: Option<DialoguePooling>,
 }
@@ -87,17 +92,17 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// Fastest precision with no measurable loss of search quality: int8 for the default model, else 16 bits
+    /// On the CPU: int8 for the default model, else bf16 or int16, whichever is faster; on a GPU: bf16
     #[default]
     Auto,
     /// 32-bit floating point
     F32,
-    /// 16-bit floating point with the range of f32
+    /// 16-bit floating point (bfloat16)
     Bf16,
     /// 16-bit floating point; GPUs only
     F16,
-    /// 16-bit fixed point
+    /// 16-bit fixed point; CPU only
     Int16,
-    /// 8-bit fixed point
+    /// 8-bit fixed point; CPU only
     Int8,
 }

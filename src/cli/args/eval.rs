@@ -8,9 +8,9 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = MEASURES)]
 pub(crate) struct EvalArgs {
-    /// Relevance judgments: one `query 0 document grade` per line, or a BEIR table
+    /// File of relevance judgments: one `query 0 document grade` per line (TREC), or tab-separated (BEIR)
     pub(crate) qrels: PathBuf,
-    /// Run: one `query Q0 document rank score tag` per line
+    /// File of the run (search results): one `query Q0 document rank score tag` per line
     pub(crate) run: PathBuf,
     /// Measure to print (see the list below); repeatable
     #[arg(short, long = "measure", value_name = "MEASURE", default_value = "official")]
@@ -19,14 +19,20 @@ pub(crate) struct EvalArgs {
     /// Also print the measures of each query
     #[arg(id = "quiet", short = 'q', long = "per-query")]
     pub(crate) per_query: bool,
-    /// Count judged queries that are missing from the run as 0
+    /// Average over all judged queries; queries that are missing from the run count as 0
+    ///
+    /// By default, only queries that are in both files count.
     #[arg(short, long)]
     pub(crate) complete: bool,
-    /// Minimum grade of a relevant document
+    /// Minimum grade at which a document counts as relevant
     #[arg(short, long, value_name = "GRADE", default_value_t = 1)]
     pub(crate) level: i32,
 }
 
-const MEASURES: &str = "Measures: map, gm_map, Rprec, bpref, recip_rank, ndcg, num_q, num_ret, num_rel, num_rel_ret, and with \
-cutoffs P.5,10, recall.100, ndcg_cut.10, map_cut.100, success.1, iprec_at_recall.0.10 (default: trec_eval's cutoffs). \
-`official` is the default set of trec_eval.";
+const MEASURES: &str = "\
+Measures without a cutoff: map, gm_map, Rprec, bpref, recip_rank, ndcg, num_q, num_ret, num_rel, num_rel_ret.
+
+Measures with cutoffs: P, recall, ndcg_cut, map_cut, success, iprec_at_recall. Append the cutoffs, such as P.5,10 or \
+iprec_at_recall.0.10. Without cutoffs, those of trec_eval are used.
+
+`official` is the default set of measures of trec_eval.";

@@ -4,16 +4,18 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Destination: a Milvus address, or with --engine a new index
+    /// Destination of the copy
     ///
-    /// A Milvus address looks like milvus://localhost:19530/chats. With --engine, the destination is the name or
-    /// path of an index that does not exist yet.
+    /// With -i, copies that index to Milvus: ADDRESS is a collection, such as milvus://localhost:19530/chats. With
+    /// --engine, copies that collection to a new local index: INDEX is its name or path.
     #[arg(long, value_name = "ADDRESS|INDEX")]
     pub(crate) to: String,
-    /// Replace the existing collection, in one step when the copy is complete
+    /// Replace an existing collection
+    ///
+    /// The old collection stays in use until the copy is complete.
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Number of sample searches to compare on both sides
+    /// Number of sample searches to run on the original and on the copy, to compare their results
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) samples: usize,
 }

@@ -13,18 +13,19 @@ pub(crate) struct DuplicatesArgs {
     pub(crate) of: UnitArg,
     /// Minimum cosine similarity of near-duplicates
     ///
-    /// With 1, only texts with identical vectors are found.
+    /// With 1, only items with identical vectors are found.
     #[arg(long, value_name = "COSINE", default_value_t = 0.95)]
     pub(crate) threshold: f32,
     /// Maximum number of groups to show, largest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
-    /// Maximum number of distinct members to show per group
+    /// Maximum number of distinct texts to show per group
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) members: usize,
-    /// Compare all pairs
+    /// Compare all pairs, even in large indexes
     ///
-    /// By default, large indexes use the vector graph, which is faster and can miss some pairs.
+    /// By default, more than 8,192 distinct vectors are compared with the help of the vector graph. This is faster
+    /// but can miss some pairs.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Only utterances or dialogues that match a filter, such as 'domain=banking and role=user'
@@ -33,8 +34,9 @@ pub(crate) struct DuplicatesArgs {
 }
 
 const DUPLICATES: &str = "\
-A group is a connected component: two members either reach the threshold themselves or are connected by a chain of \
-members that do. Identical texts count as one member, printed with the number of occurrences.";
+Two texts are in the same group if their similarity reaches the threshold, or if a chain of such pairs connects them. \
+Two texts of a group can therefore be less similar than the threshold. Identical texts are printed once, with the \
+number of occurrences.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CLUSTERS)]
@@ -45,12 +47,13 @@ pub(crate) struct ClustersArgs {
     /// Number of terms to show per cluster
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) top_terms: usize,
-    /// Number of dialogues to show per cluster, those nearest to its center
+    /// Number of dialogues to show per cluster: those nearest to its center
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) central: usize,
-    /// Number of dialogues to place on a 2D map
+    /// Number of dialogues for which to compute coordinates on a 2D map
     ///
-    /// The coordinates are part of the JSON output (--format json).
+    /// The coordinates are part of the JSON output (--format json). If there are more dialogues, a random sample is
+    /// used.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) map: usize,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>2'
@@ -60,6 +63,8 @@ pub(crate) struct ClustersArgs {
 
 const CLUSTERS: &str = "\
 Clusters are computed by k-means on the vectors of the dialogues; a different --seed gives different clusters. Terms are \
-ranked by their share in the cluster, by how much higher it is than in all dialogues, and by their rarity. Without -k, \
-several numbers of clusters, up to the square root of the number of dialogues, are tried on a sample. The largest number \
-that separates clusters nearly as well as the best one is used.";
+ranked by three criteria: their share in the cluster, how much higher this share is than in all dialogues, and their \
+rarity.
+
+Without -k, several numbers of clusters are tried on a sample, up to the square root of the number of dialogues. Of those \
+that separate the clusters nearly as well as the best one, the largest number is used.";

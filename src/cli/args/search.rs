@@ -15,7 +15,7 @@ use turnwise_text::Analyzer;
 pub(crate) struct SearchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SearchCommand>,
-    /// Query: keywords, or a sentence with a similar meaning
+    /// Query: keywords, or a sentence with the meaning that you look for
     ///
     /// A query is plain text; punctuation has no special meaning unless --syntax is given.
     #[arg(required_unless_present_any = ["context", "turns", "queries"])]
@@ -33,24 +33,26 @@ pub(crate) struct SearchArgs {
     /// Example: turnwise search -i chats --turn "I sent it back" "where is my refund"
     #[arg(long = "turn", value_name = "TEXT")]
     pub(crate) turns: Vec<String>,
-    /// Weight of a context turn relative to the turn after it
+    /// Weight of a context turn (--turn, --context), relative to the turn after it
     ///
-    /// With the default of 0.5, each turn counts half as much as the next one. The weights apply to dense search.
+    /// With the default of 0.5, each turn counts half as much as the next one. The weights apply to dense search
+    /// only; BM25 uses only the words of the query.
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
     /// What to search for
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: Of,
-    /// Parse the query as an expression (see the syntax below)
+    /// Parse the query as an expression with operators, such as '+refund -parcel' (see the end of this help)
     #[arg(long)]
     pub(crate) syntax: bool,
-    /// File of queries to answer, one per line
+    /// File of queries, one per line
     ///
-    /// A line is a query or a request in JSON. The command-line options apply to every line that does not set its
-    /// own. The results are JSON lines.
+    /// A line is a query text or a JSON request, such as {"id": "q7", "query": "where is my refund", "k": 100}. The
+    /// command-line options are the defaults of each request. The results are printed as JSON lines, in the order
+    /// of the queries.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
     pub(crate) queries: Option<PathBuf>,
-    /// With --queries: print a TREC run with this name instead of JSON lines
+    /// With --queries: print a TREC run instead of JSON lines, with NAME as its tag
     #[arg(long, value_name = "NAME", requires = "queries")]
     pub(crate) run: Option<String>,
     #[command(flatten)]
@@ -67,12 +69,15 @@ pub(crate) enum SearchCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// JSON lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
+    /// File of queries with the IDs of their relevant results, as JSON lines
+    ///
+    /// Example of a line: {"query": "where is my refund", "relevant": ["billing-001#3"]}
     #[arg(value_name = "FILE", required_unless_present = "forget")]
     pub(crate) labelled: Option<PathBuf>,
     /// Save the best weights as the default of the index
     ///
-    /// They are saved only if they also beat the current default on queries that were not used to choose them.
+    /// The weights are chosen on one half of the queries and compared with the current default on the other half.
+    /// They are saved only if they are better there.
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the weights that --save has stored
@@ -85,7 +90,7 @@ pub(crate) struct SimilarArgs {
     /// ID of an utterance (billing-001#3) or of a dialogue (billing-001)
     #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
     pub(crate) id: Option<String>,
-    /// File with one dialogue, in any format that `ingest` reads; `-` is standard input
+    /// Find dialogues similar to the one in FILE, in any format that `ingest` reads; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) dialogue: Option<PathBuf>,
     #[command(flatten)]
@@ -104,44 +109,48 @@ pub(crate) struct QueryArgs {
     /// Number of hits to skip
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     pub(crate) offset: usize,
-    /// Filter hits, such as 'role=user and domain=billing and time>=2026-01-01'
+    /// Only hits that match a filter, such as 'role=user and domain=billing and time>=2026-01-01'
     ///
-    /// `turnwise search --help` describes the syntax at its end.
+    /// `turnwise search --help` describes filters at its end.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// Group the hits, so that each dialogue appears at most once
+    /// Group the hits: show only the best hit of each dialogue
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<Group>,
-    /// Number of turns to show before and after each hit
+    /// Number of turns to show before and after each utterance found
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) window: usize,
-    /// Minimum score of a hit
+    /// Minimum score of a hit; the scale depends on --mode and --fusion
+    ///
+    /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with weighted
+    /// fusion: the weighted sum, at most 1.3 with the default weights. hybrid with rrf: at most about 0.02 with the
+    /// defaults. --explain shows how a score was computed.
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub(crate) min_score: Option<f32>,
-    /// Minimum similarity percentile of a hit, from 0 to 100
+    /// Minimum percentile of a hit, from 0 to 100
     ///
-    /// The percentile is the share of random pairs in the corpus that are less similar to each other than the hit
-    /// is to the query. Needs vectors.
+    /// The percentile compares the hit with random pairs of texts in the index. It is the share of pairs that are
+    /// less similar than the hit and the query. Needs vectors.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_percentile: Option<f64>,
-    /// Score all vectors instead of using the approximate graph
+    /// Compare the query with all vectors instead of using the vector graph
     ///
-    /// Slower, but never misses a nearest neighbor.
+    /// Slower, but finds all nearest vectors. The graph finds nearly all of them.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Show how the score of each hit was computed
     #[arg(long)]
     pub(crate) explain: bool,
-    /// How to combine the dense and BM25 scores [default: weighted]
+    /// How hybrid search combines the dense and BM25 scores [default: weighted]
     ///
-    /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k,
-    /// --dense-weight or --bm25-weight is given.
+    /// `search tune --save` changes the defaults of this option and of the weights. The saved defaults are ignored
+    /// if this option, --rrf-k, --dense-weight or --bm25-weight is given.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<Method>,
-    /// Constant k of reciprocal rank fusion [default: 60]
+    /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
     ///
-    /// The score is the sum of weight / (k + rank) over both lists. A larger k reduces the advantage of the top
-    /// ranks.
+    /// The score is the sum of weight / (k + rank) over the dense and the BM25 list. A larger k reduces the
+    /// advantage of the top ranks.
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
     /// Weight of the dense results [default: 1]
@@ -152,10 +161,12 @@ pub(crate) struct QueryArgs {
     /// Use a higher value, such as 1, for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) bm25_weight: Option<f32>,
-    /// Minimum number of candidates from each list
+    /// Hybrid search: number of best hits to take from the dense and from the BM25 list before combining them
+    ///
+    /// More are taken if they are needed, for example for a large -k.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) candidates: usize,
-    /// Rerank the top hits
+    /// Rerank the top hits by a different score
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) rerank: Option<By>,
     /// Number of top hits to rerank
@@ -170,12 +181,31 @@ pub(crate) struct QueryArgs {
 }
 
 const SYNTAX: &str = "\
-A filter compares fields (id, corpus, title, language, domain, intent, role, speaker, text, time, turns, turn, length, \
-meta.KEY) with = != < <= > >= or ~ (contains), joined by and, or, not and parentheses.
+Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
+  id                     ID of the dialogue
+  corpus, source         name of the corpus (`ingest --source`)
+  title, language, domain
+                         of the dialogue
+  intent                 of the turn or its dialogue
+  role, speaker, text    of the turn
+  time                   of the turn or its dialogue, such as 2026-01-31 or 2026-01-31T12:00:00Z
+  turns                  number of turns of the dialogue
+  turn                   number of the turn in its dialogue
+  length                 length of the text in characters
+  meta.KEY               other metadata of the turn or its dialogue
+Operators are = != < <= > >= and ~ (contains, ignoring case). Combine conditions with and, or, not and parentheses. \
+With --of dialogues, fields of a turn match if one of the turns matches, and length is that of the whole dialogue.
 
-With --syntax: +word is required, -word is excluded, \"several words\" is a phrase, \"some words\"~2 allows up to two \
-words in between, word^2 doubles the weight, AND, OR, NOT and parentheses combine, dialogue:ID and turn:[1 TO 3] limit the \
-search. Parts that cannot be parsed are ignored with a warning.";
+Query syntax (--syntax):
+  +word                  the word is required
+  -word                  the word is excluded
+  \"several words\"        phrase
+  \"some words\"~2         phrase with up to two other words in between
+  word^2                 the word counts twice as much
+  AND, OR, NOT, ( )      combine parts
+  dialogue:ID            search in this dialogue only
+  turn:[1 TO 3]          search in turns 1 to 3 only
+Parts that cannot be parsed are ignored, with a warning.";
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -228,7 +258,7 @@ fn analyzer_help() -> String {
 #[derive(Debug, Args)]
 #[command(after_help = analyzer_help())]
 pub(crate) struct AnalyzeArgs {
-    /// Text to analyze; `-` is standard input
+    /// Text to split into tokens; `-` is standard input
     pub(crate) text: String,
     /// Analyzer, such as mixed-1 or mixed-1+stem-en [default: the analyzer of the index]
     #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
@@ -237,22 +267,22 @@ pub(crate) struct AnalyzeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Update the search indexes with new and changed records
+    /// Update the keyword index and the vector graphs with new and changed dialogues
     ///
-    /// Builds a search index that is missing or damaged from scratch.
+    /// Rebuilds a keyword index or graph that is missing or damaged. Graphs need vectors: run `turnwise encode` first.
     Build(IndexBuildArgs),
-    /// Erase deleted and replaced records from disk
+    /// Erase deleted and replaced dialogues from disk
     Compact,
-    /// Rebuild the search indexes from scratch
+    /// Rebuild the keyword index and the vector graphs from scratch
     Rebuild(IndexBuildArgs),
-    /// Show the parts of an index: size, settings, and parts that are out of date
+    /// Show the size and the settings of each part of an index, and which parts are out of date
     Info,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = analyzer_help())]
 pub(crate) struct IndexBuildArgs {
-    /// Graph implementation, if the index has vectors
+    /// How to build the vector graphs
     #[arg(long, value_enum, value_name = "BUILDER", default_value = "native")]
     pub(crate) graph: Builder,
     /// Analyzer, such as mixed-1+stem-en [default: keep the current analyzer]

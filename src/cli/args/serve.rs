@@ -6,10 +6,11 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "API keys: a TOML file with one table per key:\n\n  [[key]]\n  name = \"support\"\n  secret = \"…\"               # or sha256 = \"…\", the hash of the secret\n  scopes = [\"read\"]           # \"read\" and \"write\"\n  filter = \"corpus=support\"   # only these dialogues are visible\n  indexes = [\"chats\"]         # only these indexes are accessible\n\nor SECRET[:read|:write|:read+write],… in the environment variable TURNWISE_API_KEYS."
+    after_help = "API keys are given in the file of --keys (TOML), with one table per key:\n\n  [[key]]\n  name = \"support\"\n  secret = \"…\"               # or sha256 = \"…\", the SHA-256 hash of the secret\n  scopes = [\"read\"]           # \"read\" (search), \"write\" (ingest, delete), or both; default: read\n  filter = \"corpus=support\"   # only these dialogues are visible; default: all\n  indexes = [\"chats\"]         # only these indexes are accessible; default: all\n\nor in the environment variable TURNWISE_API_KEYS, separated by commas: SECRET, SECRET:read, SECRET:write or \
+SECRET:read+write. There, a key without a scope can read and write."
 )]
 pub(crate) struct ServeArgs {
-    /// Additional index to serve, by name or path; repeatable
+    /// Another index to serve in addition to that of -i, by name or path; repeatable
     #[arg(long = "also", value_name = "NAME|PATH")]
     pub(crate) also: Vec<String>,
     /// Serve all indexes of the indexes folder
@@ -22,18 +23,19 @@ pub(crate) struct ServeArgs {
     pub(crate) mcp: bool,
     /// IP address to listen on
     ///
-    /// An address that other machines can reach requires API keys or --without-keys.
+    /// The default accepts connections from this machine only. 0.0.0.0 accepts connections from other machines, and
+    /// requires API keys or --without-keys.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) host: IpAddr,
     /// Port to listen on; 0 chooses a free port
     #[arg(long, value_name = "N", default_value_t = 7700)]
     pub(crate) port: u16,
-    /// File of API keys (see the format below)
+    /// File of API keys (its format is shown below)
     ///
-    /// If there are no keys, neither here nor in TURNWISE_API_KEYS, requests need no key.
+    /// Without keys in this file and in TURNWISE_API_KEYS, requests need no key.
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
-    /// Allow requests from other machines without an API key
+    /// Allow --host to accept connections from other machines without API keys
     #[arg(long)]
     pub(crate) without_keys: bool,
     /// Certificate chain for HTTPS, in PEM format
@@ -42,15 +44,15 @@ pub(crate) struct ServeArgs {
     /// Private key of the certificate, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Folder of benchmark results to show on the page
+    /// Folder of the results of `turnwise bench`, to show on the search page
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
     /// Maximum number of requests processed at the same time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) at_once: usize,
-    /// Maximum number of requests in the queue
+    /// Maximum number of requests that wait in the queue
     ///
-    /// When the queue is full, requests are refused with status 429.
+    /// When the queue is full, new requests are refused with status 429.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) waiting: usize,
     /// Maximum size of a request body in MiB
@@ -59,6 +61,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) body_mb: usize,
     /// Timeout of a request in seconds
+    ///
+    /// A request that takes longer is answered with status 504. Requests to /v1/ingest have no timeout as long as the
+    /// client keeps sending.
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub(crate) timeout: u64,
 }

@@ -24,10 +24,10 @@ pub(crate) struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
-    /// Train with several values of a setting and compare the results
+    /// Train once with each value of a setting and compare the results
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
-    /// List the included recipes, their base models, and whether their data is available
+    /// List the included recipes, the models they start from, and whether their data is on this machine
     List(ListArgs),
 }
 
@@ -64,9 +64,8 @@ fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
 pub(crate) struct TrainRunArgs {
     /// Training objective, or recipe (a .toml file or an included recipe)
     ///
-    /// Objectives: auto (for dialogues), surroundings (for utterances; a closed-form layer, no training steps),
-    /// places (for dialogue acts of utterances), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m,
-    /// words (masked language model), relevance, joint.
+    /// The objectives are auto, surroundings, places, responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m,
+    /// words, relevance and joint. `turnwise train --help` describes them at its end.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
@@ -74,7 +73,7 @@ pub(crate) struct TrainRunArgs {
     what: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Several paths are several corpora. Folders are read recursively.
+    /// Each path is a corpus of its own. Folders are read recursively.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -98,20 +97,25 @@ pub(crate) struct TrainRunArgs {
     /// A number of seeds, such as 3 (starting at --seed), or the first and the last seed, such as 1..5.
     #[arg(long, value_name = "N|A..B", value_parser = parse_value::<Seeds>)]
     pub(crate) seeds: Option<Seeds>,
-    /// Predefined settings
+    /// Predefined combination of settings
     ///
-    /// `small` reduces the cost of training a large model on two cores.
+    /// `small` makes it practical to train a large model on two cores. Options given explicitly
+    /// take precedence.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
-    /// Device to run on: auto, cpu, cuda, cuda:1, metal
+    /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
+    ///
+    /// `auto` is a GPU if this build of turnwise supports one and it can be opened, else the CPU.
     #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parse_value::<DeviceChoice>)]
     device: DeviceChoice,
-    /// Devices to train on in parallel, such as cuda:0,cuda:1; each takes a share of every step
+    /// Devices to train on in parallel, such as cuda:0,cuda:1
+    ///
+    /// Each device computes a share of every step.
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parse_value::<DeviceChoice>, conflicts_with = "device")]
     devices: Vec<DeviceChoice>,
-    /// Keep the dialogues in memory instead of in temporary files
+    /// Keep the training dialogues in memory instead of in temporary files
     ///
-    /// The temporary files are on the disk of the output folder. The trained model is identical either way.
+    /// The temporary files are on the disk of the output folder. The trained model is the same.
     #[arg(long)]
     pub(crate) in_memory: bool,
     #[command(flatten)]
@@ -153,15 +157,15 @@ impl TrainRunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
 pub(crate) struct OptimizationArgs {
-    /// Number of training steps [default: set by the objective]
+    /// Number of training steps [default: set by the objective; see docs/training.md]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
-    /// Batch size: examples per step [default: set by the objective]
+    /// Batch size: number of examples per step [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<usize>,
-    /// Number of micro-batches per step [default: 1]
+    /// Number of micro-batches into which each batch is divided [default: 1]
     ///
-    /// More parts need less memory. The resulting step is the same.
+    /// More micro-batches need less memory. The result of the step is the same.
     #[arg(long, value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]
@@ -170,7 +174,9 @@ pub(crate) struct OptimizationArgs {
     /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
     #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
     pub(crate) schedule: Option<Shape>,
-    /// Number of warm-up steps, in which the learning rate grows from 0 [default: set by the objective]
+    /// Number of warm-up steps [default: set by the objective; with --steps: 0]
+    ///
+    /// In these steps, the learning rate grows from 0 to --learning-rate.
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
     /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
@@ -182,9 +188,9 @@ pub(crate) struct OptimizationArgs {
     /// Dropout probability of hidden states and attention [default: 0.1]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) dropout: Option<f64>,
-    /// Number of layers to freeze, counted from the input [default: half of them for most objectives]
+    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, words: 0]
     ///
-    /// If at least one layer is frozen, the embeddings are frozen, too.
+    /// Frozen layers are not trained. If at least one layer is frozen, the embeddings are frozen, too.
     #[arg(long, value_name = "N")]
     pub(crate) frozen_layers: Option<usize>,
     /// Number of steps between checkpoints [default: 20]
@@ -195,23 +201,25 @@ pub(crate) struct OptimizationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Evaluation")]
 pub(crate) struct EvaluationArgs {
-    /// Labeled task to evaluate on during training; repeatable
+    /// Labeled benchmark to evaluate the model on during training; repeatable
     ///
-    /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE, in the formats of `turnwise bench`.
+    /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE. They have the formats and measures of `turnwise
+    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`.
     #[arg(long, value_name = "TASK:PATH", value_parser = parse_value::<DevTask>)]
     pub(crate) dev: Vec<DevTask>,
     /// Number of steps between evaluations; 0 disables them [default: a fifth of the steps]
     #[arg(long, value_name = "N")]
     pub(crate) evaluate_every: Option<u64>,
-    /// Number of dialogues to hold out, at most a tenth of all [default: 400 without --dev, else 0]
+    /// Number of held-out dialogues, at most a tenth of all [default: 400; with --dev: 0]
     ///
-    /// Held-out dialogues are not trained on. They measure the progress without labels.
+    /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
+    /// places, words and relevance hold out none by default.
     #[arg(long, value_name = "N")]
     pub(crate) aside: Option<usize>,
-    /// How to select the best step: label-free, dev or last [default: label-free; places: last]
+    /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
     ///
-    /// label-free uses the held-out dialogues. Without them, it selects the step whose nearest neighbors agree most
-    /// with BM25. dev uses the labels of the --dev tasks. last selects the last step.
+    /// label-free: the best step by the held-out dialogues; without them, the step whose nearest neighbors agree most
+    /// with those of BM25. dev: the best step by the labels of the --dev tasks. last: the last step.
     #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
@@ -222,11 +230,13 @@ pub(crate) struct EvaluationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub(crate) struct ObjectiveArgs {
-    /// Additional objectives and the weights of their losses, such as keep=1,responses=0.5
+    /// Auxiliary objectives and the weights of their losses, such as keep=1,responses=0.5
     ///
-    /// `keep` keeps the vectors of utterances close to those of the start model. This option replaces the defaults:
-    /// keep=40 for auto, and neighbours=1,dial2vec=0.1,keep=1 for joint. Use keep=0 to train without additional
-    /// objectives.
+    /// The weighted losses are added to the loss of the main objective. `turnwise train --help` lists the
+    /// objectives at its end. One more, `keep`, keeps the vectors of utterances close to those of the start model.
+    ///
+    /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
+    /// option replaces the default; keep=0 means no auxiliary objectives.
     #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) beside: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -239,45 +249,47 @@ pub(crate) struct ObjectiveArgs {
     /// Similarities are divided by this value.
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) temperature: Option<f64>,
-    /// dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
+    /// Only dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
-    /// dialoguecse, joint: number of hard negatives among the negatives [default: joint: 2, else 0]
+    /// Only dialoguecse, joint: number of hard negatives among the negatives [default: dialoguecse: 0, joint: 2]
     ///
-    /// Hard negatives are near the right response by vectors or by BM25. Candidates that are too similar to it are
-    /// excluded.
+    /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that may be right as
+    /// well are excluded.
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]
     ///
-    /// dialoguecse, joint: turns around a response. responses, siamese-s, siamese-m, relevance: turns before it.
-    /// surroundings: turns on each side of an utterance.
+    /// dialoguecse, joint: turns around a response (default 3). responses, siamese-m, relevance: turns before a
+    /// response (default 3). siamese-s: the same (default 1). surroundings: turns before and after an utterance, on
+    /// each side (default 1).
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
-    /// dialoguecse, joint: how to combine the context turns: i1 (weighted mean) or i2 (mean) [default: i2]
+    /// Only dialoguecse, joint: how to combine the context turns: i1 (weighted mean) or i2 (mean) [default: i2]
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
-    /// Append the linear layer of `surroundings` to the trained model
+    /// After training, also append the linear layer of `surroundings` to the model
     ///
-    /// The layer is computed in closed form after the last step, from the turns around each utterance.
+    /// The layer is computed in closed form, from the turns before and after each utterance.
     #[arg(long)]
     pub(crate) layer: bool,
-    /// surroundings, --layer: weight of the context, from 0 to 1 [default: 0.5]
+    /// Only surroundings, --layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
     ///
     /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
-    /// an utterance predicts. Lower values are safer for texts about other topics.
+    /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
+    /// corpus.
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) strength: Option<f64>,
-    /// dial2vec: maximum distance in turns of matching utterances [default: 10]
+    /// Only dial2vec: maximum distance, in turns, between utterances that are matched [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<usize>,
-    /// dial2vec: follow the paper's text (paper) or its released code (code) [default: paper]
+    /// Only dial2vec: follow the text of the paper (paper) or its released code (code) [default: paper]
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Profile>)]
     pub(crate) profile: Option<Profile>,
-    /// Whether to merge consecutive turns of the same speaker [default: true for dialoguecse and joint]
+    /// Whether to merge consecutive turns of the same speaker [default: dialoguecse, joint: true; others: false]
     #[arg(long, value_name = "BOOL")]
     pub(crate) merge_turns: Option<bool>,
-    /// Skip dialogues with fewer than N turns [default: set by the objective]
+    /// Skip dialogues with fewer than N turns [default: set by the objective, from 1 to 3]
     #[arg(long, value_name = "N")]
     pub(crate) min_turns: Option<usize>,
     /// Train on a random sample of N dialogues [default: all]
@@ -343,9 +355,25 @@ Examples:
   turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
 const TRAIN_HELP: &str = "\
-`auto` is the objective `neighbours`, which improves dialogue retrieval most. With several paths after --corpus, each
-path is a corpus with its own teacher. Defaults are those of the objective's paper. The model of the best step is saved.
-See docs/training.md for all objectives.
+Objectives, and the vectors that they train:
+  auto, neighbours   dialogues: reproduces the similarities of a teacher model, which is learned from the
+                     same dialogues
+  surroundings       utterances: those with similar turns before and after them get similar vectors;
+                     a linear layer in closed form, no training steps
+  places             utterances: those with similar dialogue acts (question, thanks) get similar vectors
+  responses          utterances: a response is similar to the turns before it
+  dialoguecse        utterances: a response matches its context better than other responses do (DialogueCSE)
+  dial2vec           dialogues: the turns of a speaker match those of the other speaker (dial2vec)
+  simcse             utterances: an utterance matches itself under a different dropout mask (SimCSE)
+  siamese-s          utterances: a turn matches its response (SiameseBERT-S)
+  siamese-m          utterances: several turns match their response (SiameseBERT-M)
+  words              both: masked language model, as in BERT
+  relevance          utterances: classifies a candidate response as the next turn, another turn of the
+                     dialogue, or a turn of another dialogue
+  joint              dialogues and utterances: dialoguecse with neighbours, dial2vec and keep
+
+`auto` is another name of `neighbours`. Start with auto for dialogue search, surroundings for turns, joint for both. \
+The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats

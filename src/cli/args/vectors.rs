@@ -24,7 +24,7 @@ pub(crate) struct EmbedArgs {
     /// Output format [default: from the file extension of OUT]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<Target>,
-    /// What to encode
+    /// What to encode: each utterance, or each dialogue as a whole
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: UnitArg,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) normalize: bool,
     /// Truncate every vector to its first N dimensions
     ///
-    /// For models trained for it (Matryoshka representation learning). Truncates before --normalize.
+    /// For models trained with Matryoshka representation learning. --normalize applies after the truncation.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dim: Option<u32>,
     #[command(flatten)]
@@ -46,12 +46,17 @@ pub(crate) struct EmbedArgs {
 }
 
 const EMBED_FORMATS: &str = "\
-INPUT is one text per line (--from lines), JSON lines with {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
-(`turnwise corpus formats` lists the formats). The ID of a vector is the line number (FILE:LINE with several inputs), the ID \
-of the record, DIALOGUE#TURN, or the ID of the dialogue.
+INPUT and the ID of each vector (`turnwise corpus formats` lists the formats of dialogues):
+  one text per line (--from lines)               line number; FILE:LINE with several inputs
+  {\"id\", \"text\"} per line (--from texts-jsonl)   id; without an id, as above
+  dialogues, --of utterances                     DIALOGUE#TURN
+  dialogues, --of dialogues                      ID of the dialogue
 
-OUT has the same order as the input: .npy, with the IDs in OUT.ids.txt; .safetensors, with the tensors `embeddings` and \
-`ids` (UTF-8, separated by line feeds); .jsonl, with {\"id\", \"embedding\"}; .arrow, with the columns `id` and `embedding`.";
+OUT has the vectors in the order of the input:
+  .npy                   a matrix; the IDs are in OUT.ids.txt
+  .safetensors           the tensors `embeddings` and `ids` (UTF-8 text, one ID per line)
+  .jsonl                 {\"id\", \"embedding\"} per line
+  .arrow                 the columns `id` and `embedding`";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UnitArg {
@@ -74,16 +79,16 @@ pub(crate) enum UnitsArg {
 #[derive(Debug, Default, Args)]
 #[command(after_help = SHARDS)]
 pub(crate) struct EncodeArgs {
-    /// Inputs of --shard, or of --assemble with --engine
+    /// Files and folders; only with --shard, or with --assemble and --engine
     ///
-    /// With --shard: files and folders, or the folder of an index [default: the index given by -i]. With --assemble
-    /// and --engine: the files and folders that the shards were made from.
+    /// With --shard: the dialogues to encode, or the folder of an index [default: the index given by -i]. With
+    /// --assemble and --engine: the files and folders that the shards were made from.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// What to encode [default: the same as before; both for an index without vectors]
+    /// What to encode [default: what the index already has vectors for; if it has none, both]
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) of: Option<UnitsArg>,
-    /// Compute all vectors again, with a different model or different options
+    /// Compute all vectors again; required to change the model or its options
     ///
     /// The old vectors stay in use until the new ones are complete.
     #[arg(long)]
@@ -102,12 +107,12 @@ pub(crate) struct EncodeArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Shards")]
 pub(crate) struct ShardArgs {
-    /// Encode shard I of N into files; I counts from 0
+    /// Encode only shard I of N, and write it to files in --out; I counts from 0
     ///
-    /// Several shards are written like 3,7-9/100.
+    /// Several shards can be given, such as 3,7-9/100.
     #[arg(long, value_name = "I/N", value_parser = parse_value::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
     pub(crate) shard: Option<Shards>,
-    /// Destination of the shards: a folder or an s3://, gs:// or az:// URL
+    /// Where to write the shards: a folder or an s3://, gs:// or az:// URL
     #[arg(long, value_name = "PLACE", requires = "shard")]
     pub(crate) out: Option<String>,
     /// File format of a shard
@@ -115,16 +120,21 @@ pub(crate) struct ShardArgs {
     pub(crate) to: ShardTarget,
     /// Add the vectors of the shards in PLACE to the index
     ///
-    /// All shards must be complete. With --engine, writes the dialogues of INPUT and their vectors to Milvus.
+    /// PLACE is the value of --out; all its shards must be complete. With --engine, writes the dialogues of INPUT and
+    /// their vectors to Milvus instead.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["of", "model", "precision", "prompt", "dialogue_mode", "pooling", "token_pooling", "layers", "max_tokens"])]
     pub(crate) assemble: Option<String>,
 }
 
 const SHARDS: &str = "\
-Encoding in shards: --shard splits INPUT by dialogue ID and encodes one part into a file in PLACE. To continue after an \
-interruption, run the same command again. When all shards are complete, `turnwise encode --assemble PLACE -i INDEX` adds the \
-vectors to the index. `turnwise encode --assemble PLACE INPUT… --engine ADDRESS` writes the dialogues of INPUT and the \
-vectors to Milvus instead. Neither encodes again. See docs/scale.md.";
+Encoding in shards: --shard splits INPUT by dialogue ID, encodes one part and writes it to PLACE. To continue after an \
+interruption, run the same command again. When all shards are complete, add them to an index or to Milvus. This does not \
+encode anything again:
+  turnwise encode --shard 0/4 --out PLACE INPUT…                 encode the first of four shards
+  turnwise encode --assemble PLACE -i INDEX                      add the vectors to an index
+  turnwise encode --assemble PLACE INPUT… --engine ADDRESS       write dialogues and vectors to Milvus
+
+See docs/scale.md.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ShardTarget {
