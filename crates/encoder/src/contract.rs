@@ -6,9 +6,9 @@ use crate::{Fingerprint, Vectors};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// Turns texts and dialogues into vectors of one width.
+/// Encoder of texts and dialogues into vectors of a fixed width.
 ///
-/// The same input always gives the same vector (within 1e-5 in f32). It does not depend on the other inputs,
+/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on the other inputs,
 /// their order or the number of threads. Every vector is finite.
 pub trait Encoder: Send + Sync {
     /// Name for display: the model's name, or a description of a static encoder.
@@ -28,25 +28,24 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Notices about how the encoder was opened: settings that are missing or contradictory, and the choice
-    /// that was made.
+    /// Notices from opening the encoder: missing or contradictory settings, and the values that are used instead.
     fn notices(&self) -> &[String] {
         &[]
     }
 
-    /// Number of chunks of a stream to encode at the same time. It is 2 if the CPU can prepare one chunk while
-    /// a GPU computes another.
+    /// Number of chunks of a stream to encode at the same time. The number is 2 if the CPU can prepare one chunk
+    /// while a GPU computes another chunk.
     fn chunks_at_once(&self) -> usize {
         1
     }
 
-    /// Whether all vectors have length 1. The vectors of inputs without known words are zero in any case.
+    /// Returns true if all vectors are L2-normalized. The vectors of inputs without known words are always zero.
     fn normalizes(&self) -> bool {
         false
     }
 
-    /// Best amount of text per call, in bytes. Stopping waits until a call has finished, which takes a few
-    /// seconds on the CPU.
+    /// Recommended amount of text per call, in bytes. On the CPU, such a call takes a few seconds. Cancellation takes
+    /// effect after the call.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
@@ -66,8 +65,8 @@ pub trait Encoder: Send + Sync {
         })
     }
 
-    /// Returns the vectors of each text's tokens, in their order. These are the token states that pooling works
-    /// on, before any later step of the model. Only encoders with contextual token vectors support this.
+    /// Returns the token vectors of each text, in token order. These are the token states before pooling and before
+    /// all later steps of the model. Only encoders with contextual token vectors support this.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
         Err(Error::Input {
             message: format!("{} has no token vectors", self.name()),
@@ -96,18 +95,18 @@ pub struct Encoded {
     pub spent: Spent,
 }
 
-/// Statistics of an encoding: tokens processed, and inputs that did not fit. Nothing is cut silently.
+/// Statistics of an encoding: number of processed tokens, and all truncated inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Spent {
-    /// Tokens processed (for static encoders: known words).
+    /// Number of tokens processed (for static encoders: known words).
     pub tokens: u64,
-    /// Texts that exceeded the maximum length and were cut.
+    /// Number of texts that were truncated to the maximum length.
     pub cut_texts: u64,
     /// Number of tokens cut off.
     pub cut_tokens: u64,
-    /// Dialogues that were encoded in more than one window.
+    /// Number of dialogues that were encoded in more than one window.
     pub windowed: u64,
-    /// Inputs without any known word or token; their vector is zero.
+    /// Number of inputs without any known word or token. Such an input has a zero vector.
     pub unknown: u64,
 }
 
@@ -124,23 +123,23 @@ impl std::ops::AddAssign for Spent {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). Without it, the model's default prompt is
-    /// used, if it has one.
+    /// Name of one of the model's prompts (`query`, `passage`, …). If `None`, the default prompt of the model is
+    /// used, if the model has one.
     pub prompt: Option<String>,
 }
 
 /// Options for encoding dialogues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DialogueOptions {
-    /// Whether a dialogue is encoded as one sequence, or from the vectors of its utterances.
+    /// Form in which a dialogue is encoded: as one sequence, or as the mean of utterance vectors.
     pub mode: DialogueMode,
-    /// How the vectors of tokens or utterances are reduced to one.
+    /// Pooling of the vectors of tokens or utterances into one vector.
     pub pooling: DialoguePooling,
     /// As in [`TextOptions`].
     pub prompt: Option<String>,
 }
 
-/// How a dialogue is passed to the encoder.
+/// Form in which a dialogue is passed to the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -149,29 +148,30 @@ pub enum DialogueMode {
     /// split into windows of whole turns.
     #[default]
     Sequence,
-    /// Mean of the vectors of its utterances.
+    /// Mean of the utterance vectors.
     Utterances,
 }
 
-/// How the parts of a dialogue (tokens or utterances) are reduced to one vector.
+/// Pooling of the tokens or utterances of a dialogue into one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePooling {
-    /// Mean of all parts.
+    /// Mean of all tokens or utterances.
     #[default]
     Mean,
-    /// Sum, over the speakers, of the mean of each speaker's parts (dial2vec's interlocutor-level pooling).
+    /// For each speaker, the mean of the speaker's tokens or utterances; then the sum over the speakers (dial2vec's
+    /// interlocutor-level pooling).
     Interlocutors,
-    /// Mean of the parts of the first speaker (dial2vec's p1).
+    /// Mean of the tokens or utterances of the first speaker (dial2vec's p1).
     FirstSpeaker,
-    /// Mean of the parts of all other speakers (dial2vec's p2).
+    /// Mean of the tokens or utterances of all other speakers (dial2vec's p2).
     OtherSpeakers,
 }
 
 impl DialoguePooling {
-    /// Group of a speaker's parts. Speakers are numbered in the order in which they first speak. The vector is
-    /// the sum of the means of all groups; speakers with `None` are ignored.
+    /// Returns the pooling group of a speaker. Speakers are numbered in the order in which they first speak. The
+    /// vector is the sum of the means of all groups; speakers with `None` are ignored.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),

@@ -1,13 +1,13 @@
 //! Pooling: reduces token states to one vector, by a weighted sum or a maximum over rows.
 //!
-//! These two operations cover every kind of pooling. The mean of a text weights its tokens by `1/n`. The first
-//! token is a sum of one row. Interlocutor-level pooling weights each token by one over the number of its
-//! speaker's tokens. A dialogue in several windows is a sum over all windows. Therefore a
-//! [`Backend`](super::Backend) needs no knowledge of dialogues.
+//! These two operations cover every kind of pooling. Mean pooling is a sum in which each of the `n` tokens has the
+//! weight `1/n`. Pooling of the first token is a sum of one row. In interlocutor-level pooling, the weight of a token
+//! is one divided by the number of tokens of the same speaker. A dialogue in several windows is a sum over all
+//! windows. Therefore a [`Backend`](super::Backend) needs no knowledge of dialogues.
 
 use std::ops::Range;
 
-/// How several rows are reduced to one.
+/// Reduction of several rows to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
     /// Weighted sum.
@@ -25,25 +25,25 @@ pub struct Part {
     pub weight: f32,
 }
 
-/// What to pool from the states of a batch.
+/// Layers and pools to compute from the states of a batch.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
     /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
     pub layers: &'a [(usize, f32)],
-    /// Pools; each gives one vector per sequence.
+    /// Pools to compute. Each pool gives one vector per sequence.
     pub pools: &'a [Pool<'a>],
 }
 
-/// One pooling of all sequences of a batch.
+/// Pooling operation for all sequences of a batch.
 #[derive(Debug, Clone)]
 pub struct Pool<'a> {
-    /// How rows are reduced to one.
+    /// Reduction of the rows to one row.
     pub reduction: Reduction,
-    /// Parts to pool, for each sequence of the batch.
+    /// For each sequence of the batch, the row ranges to pool.
     pub parts: Vec<&'a [Part]>,
 }
 
-/// Pools the states of one sequence into `out`: adds to it, or takes the maximum with it.
+/// Pools the states of one sequence into `out`: adds the weighted rows to `out`, or takes the element-wise maximum.
 pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reduction: Reduction) {
     let width = out.len();
     for part in parts {

@@ -8,8 +8,9 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// Bit set of what a filter accepts. Dialogues are identified by their sequence number, utterances by sequence
-/// number and turn. A replaced dialogue gets a new number, and therefore its old version is never accepted.
+/// Bit set of the utterances or dialogues that a filter accepts. Dialogues are identified by their sequence number,
+/// utterances by sequence number and turn. A replaced dialogue gets a new number, and therefore its old version is
+/// never accepted.
 #[derive(Debug, Default)]
 pub struct Admitted {
     /// Sequence number of the first entry of `base`.
@@ -47,7 +48,7 @@ impl Admitted {
         Ok(all)
     }
 
-    /// Creates an empty set with room for these dialogues.
+    /// Creates an empty set with bits for these dialogues.
     pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -97,7 +98,7 @@ pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     }
 }
 
-/// Calls `found` for everything in a record that the filter accepts.
+/// Calls `found` for each utterance, or for the dialogue, of a record that the filter accepts.
 pub(super) fn admit(
     filter: &Filter,
     kind: Kind,

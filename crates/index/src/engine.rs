@@ -1,8 +1,8 @@
 //! The search engine interface: the operations that every engine provides, local or remote.
 //!
-//! An engine returns candidates by vector similarity and by keywords, and the records that belong to them. The
-//! layers above do the rest (fusion, reranking, grouping, paging), once for all engines. All engines therefore
-//! rank alike.
+//! An engine returns candidates by vector similarity and by keywords, and the records that belong to them. Fusion,
+//! reranking, grouping and paging are implemented once, on top of this interface. All engines therefore rank in the
+//! same way.
 
 use std::borrow::Cow;
 
@@ -31,19 +31,19 @@ pub trait Engine: Send + Sync {
     /// Number that changes with every change of the index.
     fn generation(&self) -> u64;
 
-    /// How the vectors were made; `None` if the index has no vectors.
+    /// Recipe of the vectors (encoder and options); `None` if the index has no vectors.
     fn recipe(&self) -> Option<&Recipe>;
 
     /// Number of vectors of a kind.
     fn rows(&self, kind: Kind) -> u64;
 
-    /// Returns the error for an index without vectors. Its hint says how to make them.
+    /// Returns the error for an index without vectors. The hint of the error says how to create vectors.
     fn no_vectors_error(&self) -> Error;
 
     /// Command that encodes all dialogues again with the current encoder, as a sentence for users.
     fn reencode_hint(&self) -> String;
 
-    /// Checks that keyword search is possible; the error says why not.
+    /// Returns an error if keyword search is not possible. The error gives the reason.
     fn check_lexical(&self) -> Result<()>;
 
     /// The analyzer that splits texts and queries into terms.
@@ -57,10 +57,10 @@ pub trait Engine: Send + Sync {
     /// Parses a query in Tantivy's query language.
     fn expression(&self, text: &str) -> Result<Words>;
 
-    /// Returns the most informative terms of a text, at most `most` of them.
+    /// Returns at most `most` terms of a text, the most informative ones.
     fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<Words>;
 
-    /// Percentage of random pairs whose cosine is lower than this one; `None` if unknown.
+    /// Percentage of random pairs with a lower cosine; `None` if unknown.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
     /// Notes for the user about records that a search in these modes cannot find yet, and about slow parts.
@@ -76,11 +76,11 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// One request's view of an engine. All reads see the same state as far as the engine can guarantee it. The
-/// view may cache what it reads until the request is answered.
+/// One request's view of an engine. All reads see the same state, as far as the engine can guarantee this. The view
+/// may cache data until the request is answered.
 pub trait View {
-    /// Restricts all later result lists to what the filter accepts. Returns the number of matches if the engine
-    /// knows it.
+    /// Restricts all later result lists to the items that the filter accepts. Returns the number of accepted items,
+    /// if known.
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
     /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id.
@@ -89,7 +89,7 @@ pub trait View {
     /// Returns the `k` best keyword matches, best first.
     fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List>;
 
-    /// Resolves an id to a dialogue, and to a turn if it is the id of an utterance.
+    /// Resolves an id to a dialogue. For the id of an utterance, also returns the turn.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
     /// Reads the current version of a dialogue, with its sequence number.
@@ -113,7 +113,7 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
-    /// Lists the next dialogues that match a filter, at most `most`, and the bookmark to continue from. The
+    /// Lists the next dialogues that match a filter, at most `most`. Also returns the bookmark to continue from. The
     /// list may be empty although more dialogues follow. The bookmark is `None` at the end.
     fn listed(
         &self,
@@ -125,7 +125,7 @@ pub trait View {
     /// Bookmark for the position after a dialogue; `None` if the dialogue does not exist.
     fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
-    /// Announces what the request will read next. A remote engine can then fetch it in one round trip.
+    /// Announces the data that the request will read next. A remote engine can then fetch it in one round trip.
     fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Prefetch) -> Result<()> {
         Ok(())
     }
@@ -162,8 +162,8 @@ pub struct SearchModes {
     pub lexical: bool,
 }
 
-/// Optional features of an engine. An unsupported request is an error; an engine never substitutes another
-/// answer.
+/// Optional features of an engine. An unsupported request is an error; an engine never returns an approximate answer
+/// instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Queries in Tantivy's query language.

@@ -9,9 +9,9 @@ pub struct Sequence {
     pub types: Option<Vec<u32>>,
     /// Position of each token; 0, 1, 2, … if absent.
     pub positions: Option<Vec<u32>>,
-    /// Turn of the dialogue of each token, for networks with turn embeddings.
+    /// Turn number of each token, for networks with turn embeddings.
     pub turns: Option<Vec<u32>>,
-    /// Role of the speaker of each token, for networks with role embeddings.
+    /// Speaker role of each token, for networks with role embeddings.
     pub roles: Option<Vec<u32>>,
 }
 
@@ -26,7 +26,7 @@ impl Sequence {
         self.ids.len()
     }
 
-    /// Returns whether the sequence has no tokens.
+    /// Returns true if the sequence has no tokens.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

@@ -24,21 +24,22 @@ unsafe impl Plain for u32 {}
 // SAFETY: as above.
 unsafe impl Plain for f32 {}
 
-/// Aligned memory that can be viewed as numbers of any plain type.
+/// Aligned memory that can be viewed as a slice of any plain type.
 #[derive(Default, Clone)]
 pub(super) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Allocates `n` numbers, all zero.
+    /// Allocates `n` elements, all zero.
     pub fn zeros<T: Plain>(n: usize) -> Self {
         let mut buffer = Buffer::default();
         buffer.reserve::<T>(n);
         buffer
     }
 
-    /// Grows the buffer to at least `n` numbers. It never shrinks, keeps its content, and new numbers are zero.
+    /// Grows the buffer to at least `n` elements and keeps the contents. New elements are zero. The buffer never
+    /// shrinks.
     pub fn reserve<T: Plain>(&mut self, n: usize) {
         let lines = (n * size_of::<T>()).div_ceil(size_of::<Line>());
         if lines > self.lines.len() {

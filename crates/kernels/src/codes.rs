@@ -1,4 +1,4 @@
-//! Conversion of the left side of a product (the activations) to the number format of the weights, row by row.
+//! Conversion of the left operand of a product (the activations) to the number format of the weights, row by row.
 
 use super::{
     buffer::{Buffer, units},
@@ -15,21 +15,21 @@ pub(super) struct CodeBuffers {
     lows: Buffer,
 }
 
-/// Left side of a product.
+/// Left operand of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
     /// Rows of 32-bit units.
     pub units: &'a [u32],
-    /// Distance between rows, in units.
+    /// Row stride, in units.
     pub stride: usize,
-    /// Scale of each row: the number that one step of the code represents. Empty for floats.
+    /// Scale of each row: the difference that one code step represents. Empty for floats.
     pub scales: &'a [f32],
-    /// Number that code 0 represents, for each row. Empty for floats.
+    /// Zero point of each row: the value that code 0 represents. Empty for floats.
     pub lows: &'a [f32],
 }
 
 impl CodeBuffers {
-    /// Converts `rows` rows of `width` numbers, at a distance of `stride`, for a product with weights of `precision`.
+    /// Converts `rows` rows of `width` elements, with row stride `stride`, for a product with weights of `precision`.
     ///
     /// # Safety
     ///
@@ -88,17 +88,17 @@ impl CodeBuffers {
 struct Layout {
     /// Units per row.
     row: usize,
-    /// Numbers per unit.
+    /// Elements per unit.
     in_unit: usize,
-    /// Whether the layout is that of squares: the lines of 16 rows are interleaved.
+    /// True if the layout is that of squares: the lines (64-byte blocks) of 16 rows are interleaved.
     squares: bool,
-    /// Binary logarithm of the numbers per line.
+    /// Binary logarithm of the number of elements per line.
     line: u32,
-    /// Distance between two lines of a row, in numbers.
+    /// Stride between the lines of a row, in elements.
     next_line: usize,
-    /// Distance between two planes, in numbers.
+    /// Stride between planes, in elements.
     next_plane: usize,
-    /// Whether rows contain padding.
+    /// True if rows contain padding.
     gaps: bool,
 }
 
@@ -124,13 +124,13 @@ impl Layout {
         }
     }
 
-    /// Returns the number of units that `rows` rows take. Squares are read as a whole. The rows after the last one
-    /// may hold anything, because their results are not used.
+    /// Returns the number of units in `rows` rows. Squares are read as a whole. Rows after the last row may hold
+    /// arbitrary data, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
     }
 
-    /// Returns the start of a row, in numbers.
+    /// Returns the offset of a row, in elements.
     #[inline(always)]
     fn first(&self, row: usize) -> usize {
         match self.squares {
@@ -139,14 +139,14 @@ impl Layout {
         }
     }
 
-    /// Returns the offset of number `i` within its row.
+    /// Returns the offset of element `i` within a row.
     #[inline(always)]
     fn at(&self, i: usize) -> usize {
         (i >> self.line) * self.next_line + (i & ((1 << self.line) - 1))
     }
 }
 
-/// Numbers to convert, and the layout of their codes.
+/// Elements to convert, and the memory layout of the codes.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     x: &'a [f32],
@@ -191,7 +191,7 @@ impl<S: Simd> Kernel<S> for ToInt16<'_> {
     }
 }
 
-/// Kernel that quantizes rows to bytes: the smallest number of a row becomes 0, its largest becomes `most`.
+/// Kernel that quantizes rows to bytes: the smallest element of a row becomes 0, and the largest becomes `most`.
 struct ToInt8<'a> {
     from: Source<'a>,
     codes: &'a mut [u8],
@@ -231,7 +231,7 @@ impl<S: Simd> Kernel<S> for ToInt8<'_> {
     }
 }
 
-/// Kernel that converts each number to a sum of `N` numbers in bf16, as close to it as possible.
+/// Kernel that approximates each element by a sum of `N` bf16 values, as closely as possible.
 struct ToBf16<'a, const N: usize> {
     from: Source<'a>,
     codes: &'a mut [u16],

@@ -38,7 +38,7 @@ impl Embedder {
         }
     }
 
-    /// Checks that a sequence is not empty, is short enough, and has only ids that are in the tables.
+    /// Returns an error if a sequence is empty, too long, or has ids that are not in the tables.
     pub fn check(&self, sequence: &Sequence) -> Result<()> {
         let n = sequence.len();
         if n == 0 {
@@ -66,7 +66,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Writes the summed embeddings of a checked sequence: one row of `stride` numbers per token.
+    /// Writes the summed embeddings of a checked sequence: one row of `stride` elements per token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
         let h = self.shape.hidden;
         let counted = self.shape.positions(&sequence.ids);
@@ -96,7 +96,7 @@ fn add(sum: &mut [f32], more: &[f32]) {
     }
 }
 
-/// Checks that there are `n` ids and that all of them are below `rows`.
+/// Returns an error if there are not exactly `n` ids, or if an id is not below `rows`.
 fn within(what: &str, ids: &[u32], n: usize, rows: usize) -> Result<()> {
     if ids.len() != n {
         return Err(Error::input(format!("a sequence of {n} tokens has {} {what} ids", ids.len())));

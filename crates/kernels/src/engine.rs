@@ -14,11 +14,11 @@ use turnwise_core::{Error, Result};
 
 use crate::{Batch, Network, Precision};
 
-/// Runs a network on the CPU.
+/// CPU inference engine for a network.
 ///
 /// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads,
-/// or set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is identical to the
-/// last bit whatever other sequences are in the batch.
+/// or set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is bit-identical,
+/// whatever other sequences are in the batch.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
@@ -29,14 +29,15 @@ pub struct CpuEngine {
     layers: Vec<PackedLayer>,
     /// Number of multiplications per token in the largest step.
     largest_step: usize,
-    /// Workspaces that no call is using.
+    /// Pool of workspaces that are not in use.
     workspaces: Mutex<Vec<Workspace>>,
 }
 
 impl CpuEngine {
     /// Packs the weights of a network for a precision and a SIMD level.
     ///
-    /// Returns an error for f16, for a level that the processor lacks, and for a network with inconsistent sizes.
+    /// Returns an error for f16, for a SIMD level that the processor does not support, and for a network with
+    /// inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
             return Err(Error::input("f16 is not supported on the CPU")
@@ -51,7 +52,7 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    /// Packs a network for a level that this processor has.
+    /// Packs a network for a SIMD level that this processor supports.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
             network
@@ -144,7 +145,7 @@ fn hand_out(engine: &CpuEngine, workspace: &Workspace, tokens: usize, take: &mut
     }
 }
 
-/// Checks that the sizes of a network's weights are consistent. The kernels rely on it.
+/// Returns an error if the sizes of the weights are inconsistent. The kernels rely on this check.
 fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
@@ -212,7 +213,7 @@ impl CpuEngine {
         self.layers.len()
     }
 
-    /// Returns the number of tokens per batch at which throughput is highest.
+    /// Returns the number of tokens per batch with the highest throughput.
     pub fn best_batch(&self) -> usize {
         // The hidden states of this many tokens stay in the core's cache while the weights stream through it.
         256

@@ -1,22 +1,23 @@
-//! Number formats of matrix products: the types of both sides and the multiplication step for each.
+//! Number formats of matrix products: the data types of both operands, and the multiplication step.
 
 use super::simd::Simd;
 
-/// Number format of a product. Both sides consist of 32-bit units, each holding as many numbers as fit.
+/// Number format of a product. Both operands consist of 32-bit units. A unit holds one 32-bit, two 16-bit or four
+/// 8-bit elements.
 pub(super) trait Format<S: Simd>: 'static {
-    /// Vector of sums.
+    /// Vector of accumulators.
     type Sum: Copy;
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
     /// Units of a row per block. The part of a panel with this depth stays in the first-level cache.
     const DEPTH: usize = 384;
-    /// Units that one step reads from each row of the left side.
+    /// Number of units that one step reads from each row of the left operand.
     const LEFT: usize = 1;
-    /// Units that one step reads from each column of the right side.
+    /// Number of units that one step reads from each column of the right operand.
     const RIGHT: usize = 1;
 
-    /// Returns sums of zero.
+    /// Returns accumulators of zero.
     unsafe fn zero() -> Self::Sum;
     /// Adds the products of one step for `M` rows that are `stride` units apart and `V` vectors of columns.
     unsafe fn step<const M: usize, const V: usize>(
@@ -83,7 +84,7 @@ impl<S: Simd> Format<S> for F32 {
     }
 }
 
-/// Weights in bf16. The left side is bf16 if the processor multiplies bf16, else f32.
+/// Weights in bf16. The left operand is bf16 if the processor has bf16 multiplication, else f32.
 pub(super) struct Bf16;
 
 impl<S: Simd> Format<S> for Bf16 {
@@ -152,7 +153,7 @@ impl<S: Simd> Format<S> for Bf16 {
     }
 }
 
-/// 16-bit integers on both sides.
+/// 16-bit integers in both operands.
 pub(super) struct Int16;
 
 impl<S: Simd> Format<S> for Int16 {
@@ -210,7 +211,7 @@ impl<S: Simd> Format<S> for Int16 {
     }
 }
 
-/// Unsigned bytes on the left, signed bytes on the right.
+/// Unsigned bytes in the left operand, signed bytes in the right operand.
 pub(super) struct Int8;
 
 impl<S: Simd> Format<S> for Int8 {

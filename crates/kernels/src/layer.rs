@@ -17,14 +17,14 @@ use crate::{
     network::{Activation, Layer, Linear, Norm, Shape},
 };
 
-/// Number of tokens per block of the feed-forward part. The intermediate states of a block stay in the cache.
+/// Number of tokens per block in the feed-forward sublayer. The intermediate states of a block stay in the cache.
 const FEED_BLOCK: usize = 256;
 
 /// A transformer layer with packed weights.
 pub(super) struct PackedLayer {
     heads: Heads,
     activation: Activation,
-    /// Projections to queries, keys and values, as one product.
+    /// Query, key and value projections, computed as one product.
     projection: Packed,
     attention_output: Packed,
     attention_norm: PaddedNorm,
@@ -106,7 +106,7 @@ impl PackedLayer {
         })
     }
 
-    /// Applies the layer to the hidden states in `workspace.x`. `lengths` are the lengths of the sequences.
+    /// Applies the layer to the hidden states in `workspace.x`. `lengths` holds the sequence lengths.
     ///
     /// # Safety
     ///
@@ -160,7 +160,7 @@ impl PackedLayer {
     }
 }
 
-/// Computes `out = activation(x · weights + bias)`. Each matrix comes with the distance between its rows.
+/// Computes `out = activation(x · weights + bias)`. Each matrix is given with its row stride.
 ///
 /// # Safety
 ///

@@ -20,8 +20,8 @@ pub struct Shape {
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If positions count from the padding id, a padding token has the row before the first position. It is not
-    /// counted, even if it occurs within a text.
+    /// If positions start after the padding id (RoBERTa), a padding token has the row before the first position.
+    /// Padding tokens do not advance the position, even within a text.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;
@@ -53,9 +53,9 @@ pub struct Linear {
     pub inputs: usize,
     /// Width of `y`.
     pub outputs: usize,
-    /// Weight matrix: `outputs` rows of `inputs` numbers.
+    /// Weight matrix: `outputs` rows of `inputs` elements.
     pub weight: Vec<f32>,
-    /// One number per output.
+    /// Bias: one element per output.
     pub bias: Vec<f32>,
 }
 
@@ -86,9 +86,9 @@ pub struct Embeddings {
     pub positions: Table,
     /// Segment embeddings; absent in DistilBERT.
     pub types: Option<Table>,
-    /// Embeddings of the turn's number in the dialogue, if the model was trained with them.
+    /// Embeddings of the turn number in the dialogue, if the model was trained with turn embeddings.
     pub turns: Option<Table>,
-    /// Embeddings of the speaker's role, if the model was trained with them.
+    /// Embeddings of the speaker role, if the model was trained with role embeddings.
     pub roles: Option<Table>,
     /// Layer norm of the sum.
     pub norm: Norm,
@@ -122,7 +122,7 @@ pub struct Network {
     pub shape: Shape,
     /// Embedding tables.
     pub embeddings: Embeddings,
-    /// Transformer layers, the first one first.
+    /// Transformer layers, from the input to the output.
     pub layers: Vec<Layer>,
 }
 

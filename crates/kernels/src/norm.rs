@@ -11,7 +11,7 @@ pub(super) struct PaddedNorm {
     pub weight: Vec<f32>,
     /// Bias of each component.
     pub bias: Vec<f32>,
-    /// Number added to the variance.
+    /// Epsilon that is added to the variance.
     pub epsilon: f32,
 }
 
@@ -19,9 +19,9 @@ pub(super) struct PaddedNorm {
 pub(super) struct AddNorm<'a> {
     /// Rows to normalize in place.
     pub x: &'a mut [f32],
-    /// Rows to add first, if any.
+    /// Rows to add to `x` before the normalization, if any.
     pub y: Option<&'a [f32]>,
-    /// Distance between rows; a multiple of the number of lanes.
+    /// Row stride; a multiple of the number of lanes.
     pub stride: usize,
     /// Parameters of the norm.
     pub norm: &'a PaddedNorm,

@@ -8,8 +8,8 @@ use turnwise_core::{Error, Result};
 
 use crate::Precision;
 
-/// Inputs and outputs are padded with zeros to a multiple of this. It is the number of lanes of the widest vectors,
-/// and a multiple of the numbers in a chain of bytes ([`Simd::BYTE_CHAIN`]).
+/// Inputs and outputs are padded with zeros to a multiple of this number. It is the number of lanes of the widest
+/// vectors. It is also a multiple of the number of elements in a byte chain ([`Simd::BYTE_CHAIN`]).
 pub(super) const GRAIN: usize = 16;
 
 /// Maximum Euclidean norm of a row of 16-bit codes. Its square is below 2³¹. By the Cauchy–Schwarz inequality, the
@@ -39,10 +39,10 @@ pub(super) struct Packed {
     pub depth: usize,
     /// Kind of squares, if the product uses squares (AMX tiles).
     pub squared: Option<Squared>,
-    /// The panels, one after the other, each in the order `[unit of inputs][column]`. For squares they are in the
+    /// The panels, concatenated, each in the order `[unit of inputs][column]`. For squares, the units are in the
     /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
     pub units: Buffer,
-    /// Scale of each column: the number that code 1 represents.
+    /// Scale of each column: the value that code 1 represents.
     pub scales: Vec<f32>,
     /// Sum of the weights of each column.
     pub sums: Vec<f32>,
@@ -51,7 +51,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Returns how many numbers a 32-bit unit holds.
+    /// Returns the number of elements per 32-bit unit.
     pub fn numbers_in_unit(precision: Precision) -> usize {
         match precision {
             Precision::F32 => 1,
@@ -144,12 +144,12 @@ impl Packed {
         self.outputs.div_ceil(self.panel)
     }
 
-    /// Writes the numbers of one output.
+    /// Writes the weights of one output.
     fn put<T: super::buffer::Plain>(&mut self, output: usize, numbers: impl Iterator<Item = T>) {
         self.put_in(0, output, numbers);
     }
 
-    /// Writes the numbers of one output to a plane (see [`Squared::planes`]).
+    /// Writes the weights of one output to a plane (see [`Squared::planes`]).
     fn put_in<T: super::buffer::Plain>(
         &mut self,
         plane: usize,
@@ -176,7 +176,7 @@ impl Packed {
     }
 }
 
-/// Returns a number rounded to bf16, and subtracts the rounded number from it.
+/// Returns `number` rounded to bf16, and replaces `number` with the remainder.
 pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
     let part = half::bf16::from_f32(*number);
     *number -= part.to_f32();
@@ -186,7 +186,7 @@ pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
 /// A quantized row of weights.
 struct Codes {
     codes: Vec<i16>,
-    /// Number that code 1 represents.
+    /// Value that code 1 represents.
     scale: f32,
 }
 
@@ -203,8 +203,8 @@ fn short_codes(row: &[f32]) -> Codes {
 
 /// Quantizes a row to 8-bit codes.
 ///
-/// Some SIMD levels sum the products of `chain` groups of four codes in 16 bits. For them the codes are kept so small
-/// that no such sum saturates, for any activation codes from 0 to `most`.
+/// Some SIMD levels sum the products of `chain` groups of four codes in 16 bits. For these levels, the codes are
+/// limited so that no such sum saturates, for any activation codes from 0 to `most`.
 fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let largest = row.iter().fold(0.0f64, |m, w| m.max(f64::from(w.abs())));
     if largest == 0.0 {

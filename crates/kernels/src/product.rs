@@ -1,4 +1,4 @@
-//! Matrix product (GEMM) of rows with packed weights: blocking for the caches, and the order of the tiles.
+//! Matrix product (GEMM) of activations and packed weights: cache blocking, and the order of the tiles.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Precision, network::Activation};
 
-/// Bytes of the left side per block. A block stays in the second-level cache.
+/// Bytes of the left operand per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
 /// Minimum number of tiles in a column for prefetching. With fewer tiles, there is too little work to hide the loads:
@@ -25,7 +25,7 @@ pub(super) struct Out<'a> {
     pub numbers: &'a mut [f32],
     /// Number of rows.
     pub rows: usize,
-    /// Distance between rows.
+    /// Row stride.
     pub stride: usize,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Job<'a> {
     pub left: Left<'a>,
     pub weights: &'a Packed,
     pub rows: usize,
-    /// Start of the first row, and distance between rows.
+    /// Pointer to the first output row, and row stride.
     pub out: (Shared, usize),
     pub activation: Option<Activation>,
 }
@@ -165,7 +165,7 @@ impl Job<'_> {
 }
 
 /// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
-/// two rows, and would take as long as a full one.) Returns up to two runs of equal tiles, each as the number of
+/// two rows, and would take as long as a full tile.) Returns up to two runs of equal tiles, each as the number of
 /// tiles, the rows per tile and the first row.
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);

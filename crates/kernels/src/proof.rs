@@ -23,7 +23,7 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// Returns the fastest level that passes the self-test, and the faster levels that failed it.
+/// Returns the fastest level that passes the self-test, and the faster levels that failed the test.
 pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {
@@ -39,7 +39,7 @@ pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     .clone()
 }
 
-/// Returns whether a level agrees with the portable kernels in every precision.
+/// Returns true if a level agrees with the portable kernels in every precision.
 pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
     // None of these sizes is a multiple of the tile or vector sizes, to test the remainders as well.
     let shape = Shape {

@@ -83,7 +83,7 @@ fn attention(heads: usize, q: &Rows, k: &Rows, v: &Rows) -> Rows {
     context
 }
 
-/// Returns the hidden states of one sequence: those of the embeddings, then those after each layer.
+/// Returns the hidden states of one sequence: after the embeddings, and after each layer.
 pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
     let (shape, e) = (&network.shape, &network.embeddings);
     let h = shape.hidden;

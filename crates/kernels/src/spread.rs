@@ -15,8 +15,8 @@ use std::{
 /// Minimum number of multiplications in a part: about 5 microseconds.
 const MIN_PART: usize = 1 << 18;
 
-/// Number of rows at which multiplying by a weight takes as long as fetching it. With fewer rows, the time depends on
-/// the memory bandwidth.
+/// Number of rows at which multiplying by a weight takes as long as loading the weight from memory. With fewer rows,
+/// the time depends on the memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
 /// Number of polls after which a waiting thread yields the processor.
@@ -32,15 +32,14 @@ pub(super) struct Team {
     step: UnsafeCell<Step>,
 }
 
-/// The work of a step, type-erased.
+/// Closure that computes the parts of a step, type-erased.
 #[derive(Clone, Copy)]
 struct Step {
     data: *const (),
     call: unsafe fn(*const (), u32),
 }
 
-/// State of the current step: its number (which makes tickets unique), the number of its parts, and the next free
-/// part.
+/// State of the current step: step number (which makes tickets unique), number of parts, and next free part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     step: u32,
@@ -67,8 +66,8 @@ unsafe impl Sync for Team {}
 impl Team {
     /// Calls `lead` with a team of `threads` threads: the calling thread, and helpers from rayon.
     ///
-    /// The parts of a step must not call rayon. Rayon could run a helper inside such a part, and the helper ends only
-    /// after the batch, which needs that part.
+    /// The parts of a step must not call rayon. Rayon could run a helper inside such a part. The helper would wait
+    /// for the end of the batch, and the batch would wait for the part: a deadlock.
     pub fn with<R>(threads: usize, lead: impl FnOnce(&Team) -> R) -> R {
         unsafe fn nothing(_: *const (), _: u32) {}
         let team = Team {
@@ -88,14 +87,14 @@ impl Team {
         })
     }
 
-    /// Returns how many of `threads` threads are worth waking for a batch. `multiplications` is the number per token
-    /// in the largest step. That step should have a few parts for each thread.
+    /// Returns the number of threads to use for a batch, at most `threads`. The largest step should have a few parts
+    /// for each thread. `multiplications` is the number of multiplications per token in this step.
     pub fn useful_threads(threads: usize, tokens: usize, multiplications: usize) -> usize {
         threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * MIN_PART)).max(1)
     }
 
-    /// Returns the number of parts for `n` equal pieces of work. Each piece takes `multiplications` multiplications
-    /// for each of `rows` rows.
+    /// Returns the number of parts for `n` work items of equal size. Each item takes `multiplications`
+    /// multiplications for each of `rows` rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
             return 1;
@@ -121,7 +120,7 @@ impl Team {
         });
     }
 
-    /// Calls `work` with each part number, and returns when all parts are done.
+    /// Calls `work` with each part number. Returns when all parts are done.
     fn all<W: Fn(u32) + Sync>(&self, parts: u16, work: W) {
         unsafe fn call<W: Fn(u32)>(work: *const (), part: u32) {
             // SAFETY: the pointer comes from `all`, which is still waiting for this part.
@@ -235,12 +234,12 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Takes the address of the first number.
+    /// Creates a pointer to the first element.
     pub fn of(numbers: &mut [f32]) -> Self {
         Shared(numbers.as_mut_ptr())
     }
 
-    /// Returns the address of number `n`.
+    /// Returns the address of element `n`.
     pub fn at(self, n: usize) -> *mut f32 {
         self.0.wrapping_add(n)
     }

@@ -15,11 +15,11 @@ use crate::network::Activation;
 /// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// Bytes of the left side per block. A block stays in the second-level cache.
+/// Bytes of the left operand per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Number of rows that are multiplied with a panel before the next panel. Meanwhile the next panel is prefetched:
-/// with this many rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
+/// Number of rows that are multiplied by a panel before the next panel. The next panel is prefetched at the same
+/// time: with `ROWS` rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
@@ -32,7 +32,7 @@ impl Job<'_> {
     ///
     /// # Safety
     ///
-    /// As [`super::product::product`]; the pointers in `E` are valid for all rows and columns.
+    /// Same as for [`super::product::product`]. The pointers in `E` are valid for all rows and columns.
     pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         squared: Squared,
@@ -66,8 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, and later parts
-    /// continue them.
+    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, which later parts
+    /// continue.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,
@@ -129,10 +129,10 @@ struct Part {
     steps: Range<usize>,
 }
 
-/// Kernel that converts the sums of a block to the final numbers.
+/// Kernel that converts the sums of a block to the final outputs.
 struct Finish<F, E> {
     sums: *const f32,
-    /// Start of the first output row, and distance between rows.
+    /// Pointer to the first output row, and row stride.
     out: (*mut f32, usize),
     rows: usize,
     width: usize,
@@ -164,7 +164,7 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>> Kernel<S> for Finish<F, E> {
     }
 }
 
-/// Number of rows that go through a polynomial at the same time.
+/// Number of rows for which a polynomial is evaluated at the same time.
 const GROUP: usize = 4;
 
 impl<F, E> Finish<F, E> {

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::network::Activation;
 
-/// Epilogue of a product: converts a complete sum to the number that is written.
+/// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {
     /// Converts the sums of one vector. `row` and `column` count from the start of the tile.
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 
-/// Epilogue that changes nothing.
+/// Epilogue that returns the sum unchanged.
 #[derive(Clone, Copy)]
 pub(super) struct Identity;
 
@@ -56,7 +56,7 @@ impl<S: Simd> Epilogue<S> for ColumnBias {
 pub(super) struct Dequantize {
     /// Scale of each row.
     pub rows: *const f32,
-    /// Number that code 0 represents, for each row.
+    /// Zero point of each row: the value that code 0 represents.
     pub lows: *const f32,
     /// Scale of each column.
     pub columns: *const f32,
@@ -78,29 +78,30 @@ impl<S: Simd> Epilogue<S> for Dequantize {
     }
 }
 
-/// Kernel for a column of tiles: each tile multiplies `M` rows of the left side by a panel of `V` vectors of columns.
+/// Kernel for a column of tiles: each tile multiplies `M` rows of the left operand by a panel of `V` vectors of
+/// columns.
 pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     /// Number of tiles.
     pub count: usize,
-    /// Units of the first row, and distance between rows.
+    /// Pointer to the units of the first row, and row stride.
     pub left: (*const u32, usize),
-    /// Units of the panel: `V` vectors for each unit of a row.
+    /// Pointer to the units of the panel: `V` vectors for each unit of a row.
     pub right: *const u32,
     /// Number of steps along the rows.
     pub steps: usize,
-    /// Start of the first output row, and distance between rows.
+    /// Pointer to the first output row, and row stride.
     pub out: (*mut f32, usize),
-    /// Whether the sums start at zero. Otherwise `out` holds the partial sums to continue.
+    /// True if the sums start at zero. Otherwise `out` holds the partial sums to continue.
     pub first: bool,
-    /// Whether the sums are complete afterwards. Otherwise the partial sums are written to `out`.
+    /// True if the sums are complete after this call. Otherwise the partial sums are written to `out`.
     pub last: bool,
     /// Conversion of complete sums.
     pub epilogue: E,
     /// Activation function to apply to the results.
     pub activation: Option<Activation>,
-    /// Memory to prefetch, and number of units to prefetch with each tile.
+    /// Pointer to the memory to prefetch, and number of units to prefetch with each tile.
     pub next: (*const u32, usize),
-    /// Number format of both sides.
+    /// Number format of both operands.
     pub format: PhantomData<F>,
 }
 
@@ -184,11 +185,11 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
 
 /// Kernel that applies an activation function to the results of tiles.
 pub(super) struct Activate {
-    /// Start of the first row, and distance between rows.
+    /// Pointer to the first row, and row stride.
     pub out: (*mut f32, usize),
     /// Number of rows.
     pub rows: usize,
-    /// Numbers per row; a multiple of the number of lanes.
+    /// Elements per row; a multiple of the number of lanes.
     pub columns: usize,
     /// The activation function.
     pub activation: Activation,
@@ -214,8 +215,9 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Applies the function to `W` vectors, starting at vector `from` of all rows. Always inlined, which a closure is
-    /// not: out of line it would be compiled without the processor's features, and every intrinsic would be a call.
+    /// Applies the function to `W` vectors, starting at vector `from` of all rows. This is a function and not a
+    /// closure, because a closure cannot be forced inline. Code that is not inlined is compiled without the
+    /// processor's features, and every intrinsic becomes a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;
@@ -234,7 +236,7 @@ impl Activate {
     }
 }
 
-/// Number of vectors that go through a polynomial at the same time, to hide its latency.
+/// Number of vectors for which a polynomial is evaluated at the same time, to hide latency.
 const GROUP: usize = 4;
 
 /// Calls a macro with the constants `M` and `V` that a tile of `rows` rows and `vectors` vectors needs.

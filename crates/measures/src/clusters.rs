@@ -30,12 +30,12 @@ impl Table {
         Table { counts, total: clusters.len().min(labels.len()) as u64 }
     }
 
-    /// The size of each cluster.
+    /// Returns the size of each cluster.
     fn row_sums(&self) -> Vec<u64> {
         self.counts.iter().map(|row| row.iter().sum()).collect()
     }
 
-    /// The number of items with each label.
+    /// Returns the number of items with each label.
     fn column_sums(&self) -> Vec<u64> {
         let width = self.counts.first().map_or(0, Vec::len);
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()
@@ -92,9 +92,9 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// The largest sum of cells, with at most one cell per row and per column.
+/// Returns the largest sum of cells, with at most one cell per row and per column.
 ///
-/// The Hungarian method: shortest augmenting paths with potentials, one row at a time.
+/// Implements the Hungarian method: shortest augmenting paths with potentials, one row at a time.
 fn best_assignment(counts: &[Vec<u64>]) -> u64 {
     let (rows, columns) = (counts.len(), counts.first().map_or(0, Vec::len));
     if rows > columns {

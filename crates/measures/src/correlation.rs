@@ -1,7 +1,7 @@
 //! Correlation coefficients, with the tie handling of SciPy.
 //!
-//! Each function returns `None` if one of the inputs is constant or there are fewer than two pairs: the coefficient
-//! is undefined then.
+//! The coefficients are undefined for a constant input and for fewer than two pairs. The functions then return
+//! `None`.
 
 /// Pearson correlation coefficient.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
@@ -27,7 +27,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     pearson(&ranks(a), &ranks(b))
 }
 
-/// Kendall rank correlation coefficient, tau-b.
+/// Kendall rank correlation coefficient (tau-b).
 pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
@@ -56,7 +56,7 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     (denominator > 0.0).then(|| (numerator / denominator).clamp(-1.0, 1.0))
 }
 
-/// Ranks, counted from 1. Ties get their average rank.
+/// Returns the ranks, starting at 1. Ties get their average rank.
 pub fn ranks(row: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
@@ -71,7 +71,7 @@ pub fn ranks(row: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Number of pairs of equal numbers in a sorted sequence.
+/// Returns the number of pairs of equal values in a sorted sequence.
 fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut run, mut last) = (0.0, 0.0, None);
     for number in sorted {
@@ -82,7 +82,7 @@ fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
     sum
 }
 
-/// Sorts the row by merge sort and returns its number of inversions.
+/// Sorts the values by merge sort. Returns the number of inversions before sorting.
 fn inversions(row: &mut [f64], buffer: &mut [f64]) -> f64 {
     if row.len() < 2 {
         return 0.0;

@@ -10,17 +10,17 @@ use turnwise_core::random::Random;
 const PERPLEXITY: f64 = 30.0;
 /// Number of iterations.
 const ITERATIONS: usize = 400;
-/// Early exaggeration factor: the first iterations multiply the attraction by it, so clusters can move past each
-/// other.
+/// Early exaggeration: factor by which the first iterations multiply the attraction, so that clusters can move past
+/// each other.
 const EXAGGERATION: f64 = 12.0;
 /// Number of iterations with early exaggeration.
 const EXAGGERATED: usize = 120;
 
-/// Returns a point in [−1, 1]² for each vector. The vectors must have length 1.
+/// Returns a point in [−1, 1]² for each vector. The vectors must be L2-normalized.
 ///
 /// The result depends only on the vectors and the seed, not on the number of threads. `done` is called after each
-/// iteration with the number of finished iterations and of all iterations. If it returns false, the function
-/// returns `None`.
+/// iteration with the number of finished iterations and the total number of iterations. If `done` returns false, the
+/// function stops and returns `None`.
 pub fn plane(
     vectors: &Vectors,
     seed: u64,
@@ -57,7 +57,7 @@ pub fn plane(
     Some(fitted(&at))
 }
 
-/// Symmetric affinities of all pairs (the matrix P of t-SNE). Their sum is 1.
+/// Returns the symmetric affinities of all pairs (the matrix P of t-SNE). The affinities sum to 1.
 fn affinities(vectors: &Vectors) -> Vec<f32> {
     let n = vectors.len();
     let perplexity = PERPLEXITY.min((n - 1) as f64 / 3.0);
@@ -79,9 +79,10 @@ fn affinities(vectors: &Vectors) -> Vec<f32> {
     affinities
 }
 
-/// Conditional probabilities of the neighbors of one point, from squared distances.
+/// Returns the conditional probabilities of the neighbors of one point, computed from squared distances.
 ///
-/// They follow a Gaussian kernel. A binary search finds the precision that gives the requested perplexity.
+/// The probabilities follow a Gaussian kernel. A binary search finds the precision (inverse variance) that gives the
+/// requested perplexity.
 fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
     let mut probabilities = vec![0.0f64; distances.len()];
@@ -111,7 +112,7 @@ fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     probabilities.into_iter().map(|probability| probability as f32).collect()
 }
 
-/// Gradient of the t-SNE cost at each point.
+/// Returns the gradient of the t-SNE cost with respect to each point.
 fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64; 2]> {
     let n = at.len();
     // For each point: the sum of its kernel values, its attraction and its repulsion.

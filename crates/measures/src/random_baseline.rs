@@ -1,16 +1,16 @@
-//! Random baseline of the ranking measures: their exact expected value over all orders, without sampling.
+//! Random baseline of the ranking measures: the exact expected value over all orders, without sampling.
 
 /// Random baseline for a list with `all` documents, `relevant` of them relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomBaseline {
     /// Number of ranked documents.
     pub all: usize,
-    /// Number of relevant documents among them.
+    /// Number of relevant documents among the ranked documents.
     pub relevant: usize,
 }
 
 impl RandomBaseline {
-    /// The share of relevant documents.
+    /// Returns the fraction of relevant documents.
     fn prevalence(self) -> f64 {
         if self.all == 0 { 0.0 } else { self.relevant as f64 / self.all as f64 }
     }
@@ -63,7 +63,8 @@ mod tests {
     use super::*;
     use crate::ranking::Ranking;
 
-    /// The mean of a measure over all orders. An order is a bit pattern: 1 is a relevant document.
+    /// Returns the mean of a measure over all orders. An order is a bit pattern in which 1 stands for a relevant
+    /// document.
     fn mean_over_orders(baseline: RandomBaseline, measure: impl Fn(&Ranking) -> f64) -> f64 {
         let orders = (0u32..1 << baseline.all).filter(|bits| bits.count_ones() as usize == baseline.relevant);
         let values: Vec<f64> = orders

@@ -8,7 +8,7 @@ pub const RELEVANT: i32 = 1;
 pub struct Ranking {
     /// Grade of each document, in the order of the ranking; `None` if the document was not judged.
     pub grades: Vec<Option<i32>>,
-    /// All grades above 0 in the judgments of the query, including documents that the ranking lacks.
+    /// All grades above 0 in the judgments of the query, including grades of documents that are not in the ranking.
     pub given: Vec<i32>,
     /// Number of documents that were judged as not relevant.
     pub judged_not: usize,
@@ -28,12 +28,12 @@ impl Ranking {
         grade.is_some_and(|grade| grade >= self.level)
     }
 
-    /// Whether each document is relevant, in the order of the ranking.
+    /// Iterates over the ranking: true for a relevant document.
     fn flags(&self) -> impl Iterator<Item = bool> + '_ {
         self.grades.iter().map(|grade| self.is_relevant(*grade))
     }
 
-    /// Number of relevant documents, including those that the ranking lacks.
+    /// Number of relevant documents, including documents that are not in the ranking.
     pub fn relevant(&self) -> usize {
         self.given.iter().filter(|grade| **grade >= self.level).count()
     }

@@ -5,7 +5,7 @@ use turnwise_nearest::products;
 
 use turnwise_core::Vectors;
 
-/// Alignment and uniformity of labeled vectors. They are based on squared distances; lower is better.
+/// Alignment and uniformity of labeled vectors. Both are based on squared distances; lower is better.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Space {
     /// Mean squared distance of the pairs that share a label.
@@ -19,7 +19,7 @@ pub struct Space {
 /// Computes alignment and uniformity over all pairs of unit vectors. `same(a, b)` is true if items a and b share a
 /// label.
 ///
-/// Returns `None` if no pair shares a label, or if every pair does.
+/// Returns `None` if no pair shares a label, or if all pairs share a label.
 pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {
     // The sums of the rows are added in order, so the result does not depend on the number of threads.
     let rows: Vec<[f64; 5]> = (0..vectors.len())

@@ -31,13 +31,13 @@ use turnwise_store::Snapshot;
 
 /// Up to this number of vectors, all pairs are compared. This takes a second or two.
 const MAX_EXHAUSTIVE: usize = 8_192;
-/// Maximum number of neighbors to join with a vector. Further ones are usually neighbors of these.
+/// Maximum number of neighbors to join with a vector. Further neighbors are usually connected through these.
 const MAX_NEIGHBORS: usize = 256;
-/// Number of vectors compared at a time. They fit into the CPU caches.
+/// Number of vectors per block. A block fits into the CPU caches.
 const BLOCK: usize = 128;
-/// Number of blocks compared before their results are joined. Limits memory use.
+/// Number of blocks that are compared before the resulting pairs are joined. Limits memory use.
 const BLOCKS_PER_ROUND: usize = 64;
-/// Tolerance for rounding: the cosine of two equal vectors may be less than 1 by this.
+/// Tolerance for rounding: the cosine of two equal vectors may be below 1 by this amount.
 const ROUNDING: f32 = 1e-6;
 
 /// Options of duplicate detection.
@@ -62,9 +62,9 @@ pub struct Wanted<'a> {
 pub struct Duplicates {
     /// Number of items compared.
     pub looked_at: u64,
-    /// Number of distinct vectors of these items.
+    /// Number of distinct vectors among the compared items.
     pub different: u64,
-    /// Whether all pairs were compared.
+    /// True if all pairs were compared.
     pub exact: bool,
     /// Total number of groups.
     pub groups_found: u64,
@@ -79,7 +79,7 @@ pub struct Duplicates {
 pub struct Group {
     /// Number of items.
     pub size: u64,
-    /// Number of dialogues that contain them.
+    /// Number of dialogues that contain items of the group.
     pub dialogues: u64,
     /// Number of distinct vectors.
     pub different: u64,
@@ -137,7 +137,7 @@ fn find(
     Ok(found)
 }
 
-/// Joins all vectors whose cosine reaches the threshold.
+/// Joins all pairs of vectors whose cosine reaches the threshold.
 fn join(
     sweep: &DistinctVectors<'_>,
     threshold: f32,
@@ -232,7 +232,7 @@ impl UnionFind {
         at
     }
 
-    /// Joins the sets of two members. Returns whether they were in different sets.
+    /// Joins the sets of two members. Returns true if they were in different sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

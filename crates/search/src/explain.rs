@@ -7,7 +7,7 @@ use super::fuse::{FusedCandidate, Place, parts};
 use crate::request::{Fusion, Mode};
 use turnwise_index::lexical::TermScore;
 
-/// All parts of a hit's score.
+/// Components of a hit's score.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// Rank and score in the dense list.

@@ -17,7 +17,7 @@ pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "
 /// Fields that can be counted, in addition to `meta.KEY`.
 const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
 
-/// Number of dialogues by field values.
+/// Number of dialogues for each value of the requested fields.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facets {
     /// Number of dialogues that match the filter.
@@ -42,7 +42,7 @@ pub struct Facet {
 pub struct FacetValue {
     /// The value.
     pub value: String,
-    /// Number of dialogues that have it, as a dialogue field or in a turn.
+    /// Number of dialogues that have this value, as a dialogue field or in a turn.
     pub dialogues: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The search algorithm. Fetches candidates from both lists, and fetches more until there are enough hits.
+//! The search algorithm. It fetches candidates from both lists, and then more candidates until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 100_000;
 pub(super) struct Lists {
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,
-    /// Whether both lists are complete.
+    /// True if both lists are complete.
     exhausted: bool,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn lists(
 }
 
 impl Lists {
-    /// Returns the candidates that only the lexical search has found.
+    /// Returns the candidates that only the lexical search found.
     fn lexical_only(&self) -> Vec<Candidate> {
         let near: HashSet<_> = self.dense.iter().map(|found| (found.seq, found.turn)).collect();
         self.bm25.iter().filter(|found| !near.contains(&(found.seq, found.turn))).copied().collect()

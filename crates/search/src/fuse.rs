@@ -38,14 +38,14 @@ pub(super) struct FusedCandidate {
 }
 
 impl FusedCandidate {
-    /// Converts it to an engine's candidate.
+    /// Converts the fused candidate to a candidate of the engine.
     pub(super) fn engine_candidate(&self) -> Candidate {
         Candidate { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
     }
 }
 
-/// Fuses both lists and returns all candidates, best first. The final order of candidates with equal scores is
-/// determined later, by their ids. `cosine` computes the cosine of candidates that are not in the dense list.
+/// Fuses both lists and returns all candidates, best first. Candidates with equal scores are sorted later, by id.
+/// `cosine` computes the cosine of candidates that are not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,

@@ -16,7 +16,7 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Builds the hits of a search.
+/// Builder of the hits of a search.
 pub(super) struct HitBuilder<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) view: &'a dyn View,
@@ -80,7 +80,7 @@ impl HitBuilder<'_> {
     }
 
     /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
-    /// than wanted, because the excluded item can be among them.
+    /// candidate than wanted, because the excluded item can be among the candidates.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> =
             ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
@@ -183,7 +183,7 @@ impl HitBuilder<'_> {
         Ok(self.view.vector(dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
-    /// Returns the index of the best matching turn of a dialogue: by vector, else by words, else the first turn.
+    /// Returns the index of the best matching turn of a dialogue: by vector, else by keywords, else the first turn.
     fn best_turn(&self, dialogue: &Dialogue) -> Result<usize> {
         let mut best: Option<(f32, usize)> = None;
         if let Some(vector) = &self.query.vector {
@@ -210,7 +210,7 @@ impl HitBuilder<'_> {
     }
 }
 
-/// Counts a candidate whose group already has a hit.
+/// Increments the counter of the group's hit for a candidate that is not shown.
 fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;

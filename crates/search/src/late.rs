@@ -1,8 +1,8 @@
 //! Late interaction: compares texts token by token to rerank search results.
 //!
 //! Both scores use contextual token vectors ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)).
-//! They are cosines, so scores of different texts are comparable. The score is 0 if a text has no tokens, or if the
-//! vectors have different dimensions.
+//! Both scores are based on cosines, so scores of different texts are comparable. The score is 0 if a text has no
+//! tokens, or if the vectors have different dimensions.
 
 use turnwise_nearest::products;
 

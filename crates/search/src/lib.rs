@@ -113,7 +113,7 @@ impl Searcher {
         self.engine.as_ref()
     }
 
-    /// Returns the local index. For a remote engine, returns an error that `what` is not possible there.
+    /// Returns the local index. For a remote engine, returns an error that says that `what` needs a local index.
     pub fn embedded(&self, what: &str) -> Result<&Embedded> {
         let not_local = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
         self.engine.embedded().ok_or_else(not_local)

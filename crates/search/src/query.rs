@@ -19,7 +19,7 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// Maximum number of search terms taken from a text when searching for similar texts. The most significant ones are
+/// Maximum number of search terms taken from a text when searching for similar texts. The most informative terms are
 /// used.
 const MAX_SIMILAR_TERMS: usize = 96;
 
@@ -31,7 +31,7 @@ pub(super) struct Query {
     pub(super) vector: Option<Vec<f32>>,
     pub(super) words: Option<Words>,
     pub(super) effective: Option<Effective>,
-    /// Item whose similar items are searched. It is excluded from the hits.
+    /// Item of a search for similar items. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Query {
 /// Vectors of queries encoded in advance, by query text.
 pub(super) type QueryVectors = HashMap<String, Vec<f32>>;
 
-/// Item whose similar items are searched.
+/// Item of a search for similar items.
 struct Like {
     dialogue: Dialogue,
     /// Index of the turn. `None` if the item is the whole dialogue.
@@ -47,8 +47,8 @@ struct Like {
 }
 
 impl Searcher {
-    /// Returns the recipe of the vectors if the request needs their encoder. Returns `None` if it does not: for
-    /// lexical search, or if the vector is already stored.
+    /// Returns the recipe of the vectors if the request needs the encoder. Returns `None` for lexical search, or if
+    /// the query vector is already stored.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
         let view = self.engine.view();
         let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
@@ -214,8 +214,8 @@ impl Searcher {
     }
 }
 
-/// Returns the weights of `count` turns. The last turn has weight 1, and each turn before it the next one's weight
-/// times `decay`. The weights are then scaled to a sum of 1.
+/// Returns the weights of `count` turns. The last turn has weight 1. Each earlier turn has the weight of the next
+/// turn times `decay`. The weights are then scaled to a sum of 1.
 pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
     let mut weights: Vec<f32> = (0..count).map(|n| decay.powi((count - 1 - n) as i32)).collect();
     let sum: f32 = weights.iter().sum();

@@ -15,11 +15,11 @@ pub struct SearchRequest {
     pub query: String,
     /// Turns before the query, in order. The dense search adds their vectors to the query's vector.
     pub context: Vec<String>,
-    /// Weight of each context turn relative to the next one, from 0 to 1.
+    /// Weight of each context turn relative to the next turn, from 0 to 1.
     pub decay: f32,
-    /// Id of an utterance or dialogue in the index. Finds similar ones.
+    /// Id of an utterance or dialogue in the index. Finds similar utterances or dialogues.
     pub like: Option<String>,
-    /// A dialogue. Finds similar ones in the index.
+    /// A dialogue. Finds similar dialogues in the index.
     pub dialogue: Option<Box<Dialogue>>,
     /// Search mode. By default, hybrid if the index has vectors, otherwise bm25.
     pub mode: Option<Mode>,

@@ -22,7 +22,7 @@ pub struct RespondRequest {
     pub context: Vec<String>,
     /// Candidate replies to rank. If empty, replies are taken from the index.
     pub candidates: Vec<String>,
-    /// Weight of each context turn relative to the next one, from 0 to 1.
+    /// Weight of each context turn relative to the next turn, from 0 to 1.
     pub decay: f32,
     /// Maximum number of replies.
     pub k: usize,
@@ -68,8 +68,8 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the
-    /// turn that it answered.
+    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the turn
+    /// that the reply answers.
     pub score: f32,
     /// Index of the candidate, starting at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,13 +86,13 @@ pub struct Said {
     pub dialogue: String,
     /// The turn that contains the reply.
     pub turn: Turn,
-    /// The turn that it answers.
+    /// The turn that the reply answers.
     pub answered: Turn,
 }
 
 /// Number of hits to search for each reply. Some hits have no answer, and some answers are identical.
 const HITS_PER_REPLY: usize = 6;
-/// An answer must be among this many turns after the turn found.
+/// Number of turns after a found turn in which its answer is searched.
 const ANSWER_WINDOW: usize = 3;
 /// Maximum number of replies and of candidates.
 const MAX_REPLIES: usize = 1_000;
@@ -171,7 +171,7 @@ impl Searcher {
         Ok(replies)
     }
 
-    /// Finds turns similar to the last turn in its context, and returns their answers.
+    /// Finds turns that are similar to the last turn, given its context, and returns the answers to these turns.
     fn find_answers(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();
@@ -212,7 +212,7 @@ impl Searcher {
         Ok((replies, found.warnings))
     }
 
-    /// Returns whether the request needs the encoder.
+    /// Returns true if the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
         !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
     }

@@ -18,7 +18,7 @@ pub const SCHEMA: &str = "turnwise/search/1";
 pub struct Response {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// The query text, or the id of the item whose similar items were searched.
+    /// The query text, or the id of the item in a search for similar items.
     pub query: String,
     /// Type of the hits.
     pub of: Of,
@@ -34,7 +34,7 @@ pub struct Response {
     /// Fusion used, if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
-    /// Whether `fusion` is the tuned fusion of the index.
+    /// True if `fusion` is the tuned fusion of the index.
     pub tuned: bool,
     /// Number of candidates examined.
     pub candidates: Candidates,
@@ -62,7 +62,7 @@ pub struct Hit {
     pub percentile: Option<f64>,
     /// Id of the utterance or dialogue found.
     pub id: String,
-    /// Id of its dialogue.
+    /// Id of the dialogue.
     pub dialogue: String,
     /// Title of the dialogue.
     pub title: Option<String>,
@@ -75,9 +75,9 @@ pub struct Hit {
     pub turn: Turn,
     /// Ranges of query terms in the turn's text, as `[start, end)`, counted in Unicode scalar values.
     pub matched: Vec<[usize; 2]>,
-    /// The turns before it.
+    /// The turns before the hit.
     pub before: Vec<Turn>,
-    /// The turns after it.
+    /// The turns after the hit.
     pub after: Vec<Turn>,
     /// Number of other candidates in the same group.
     #[serde(skip_serializing_if = "Option::is_none")]

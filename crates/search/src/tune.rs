@@ -59,14 +59,14 @@ pub struct Tried {
 pub struct Tuned {
     /// Number of queries evaluated.
     pub queries: usize,
-    /// Number of queries skipped because the index has none of their relevant items.
+    /// Number of queries that were skipped because none of their relevant items is in the index.
     pub without_relevant: usize,
     /// Relevant ids that are not in the index or have the wrong type, such as a dialogue in a search for utterances.
     pub unknown: Vec<String>,
     /// All tried fusions, sorted by MAP, best first.
     pub tried: Vec<Tried>,
-    /// Expected quality of the best fusion. Two-fold cross-validation: chosen on one half of the queries and
-    /// evaluated on the other.
+    /// Expected quality of the best fusion. Two-fold cross-validation: the fusion is chosen on one half of the
+    /// queries and evaluated on the other half.
     pub expected: Quality,
     /// Quality of the current default fusion.
     pub unasked: Quality,
@@ -154,7 +154,7 @@ impl Searcher {
         })
     }
 
-    /// Returns whether an id exists and has the type that a request finds.
+    /// Returns true if an id exists and has the type that the request searches for.
     fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
         let view = self.engine.view();
         let kind = kind_of(request, view.as_ref()).ok();
@@ -184,12 +184,12 @@ impl Searcher {
     }
 }
 
-/// Returns whether two fusions give the same ranking. Ignores parameters that the method does not use.
+/// Returns true if two fusions give the same ranking. Ignores parameters that the method does not use.
 fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
     (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25) && (a.method == Method::Weighted || a.k == b.k)
 }
 
-/// Evaluates the fusions for one request.
+/// Evaluator of fusions for one request.
 struct Judge<'a> {
     view: &'a dyn View,
     query: &'a Query,

@@ -25,7 +25,7 @@ const SCHEMA: &str = "turnwise/tuning/1";
 #[serde(deny_unknown_fields)]
 pub struct Tuning {
     schema: String,
-    /// Default fusion for requests that specify none.
+    /// Fusion for requests that do not set a fusion.
     pub fusion: Fusion,
     /// Number of queries used for tuning.
     pub queries: usize,
@@ -78,7 +78,7 @@ impl Tuning {
         files::replace(&path_in(root), &text)
     }
 
-    /// Removes the tuned defaults of an index. Returns whether there were any.
+    /// Removes the tuned defaults of an index. Returns true if there were any.
     pub fn forget(root: &Path) -> Result<bool> {
         let path = path_in(root);
         match fs::remove_file(&path) {

@@ -12,9 +12,9 @@ use turnwise_encoder::{Sequence, folder::Tokenizer};
 /// Tokens of one turn, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnTokens {
-    /// Number of the speaker, in the order of their first turns.
+    /// Speaker number. Speakers are numbered in the order of their first turns.
     pub speaker: u32,
-    /// Role of the speaker: 0 for the user and 1 for the agent. The speaker's number if the role is unknown.
+    /// Role of the speaker: 0 for the user, 1 for the agent. If the role is unknown, the speaker number.
     pub role: u32,
     /// Token ids.
     pub ids: Vec<u32>,
@@ -23,13 +23,13 @@ pub struct TurnTokens {
 /// Preprocessing of the dialogues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preprocessing {
-    /// Merges consecutive turns of one speaker into one.
+    /// Merges consecutive turns of the same speaker into one turn.
     pub merged: bool,
     /// Minimum number of turns; shorter dialogues are skipped.
     pub turns: usize,
 }
 
-/// Number of dialogues that are tokenized as one block.
+/// Number of dialogues per tokenization block.
 const BLOCK: usize = 1_024;
 
 /// Tokenized dialogues for training.
@@ -39,9 +39,9 @@ pub struct TrainingSet {
     dialogues: DiskVec<Vec<TurnTokens>>,
     /// Number of turns of each dialogue.
     turns: Vec<u32>,
-    /// Index of each dialogue in the input, which also counts skipped dialogues.
+    /// Index of each dialogue in the input. The input includes skipped dialogues.
     given: Vec<u32>,
-    /// End of each corpus, as an index into the input.
+    /// End of each corpus (exclusive), as an index into the input dialogues.
     ends: Vec<usize>,
     /// Tokens at the start of every sequence: `[CLS]`, and the default prompt of the encoder if it has one.
     pub before: Vec<u32>,
@@ -97,7 +97,7 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Sets the end of each corpus, as an index into the input dialogues.
+    /// Sets the end of each corpus (exclusive), as an index into the input dialogues.
     pub fn of_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
@@ -107,12 +107,12 @@ impl TrainingSet {
         self.ends.len().max(1)
     }
 
-    /// Number of the corpus that a dialogue belongs to.
+    /// Returns the index of the corpus that contains a dialogue.
     pub fn corpus(&self, number: u32) -> usize {
         self.ends.partition_point(|end| *end <= self.given(number))
     }
 
-    /// Creates a set from dialogues that are already tokenized.
+    /// Creates a training set from tokenized dialogues.
     #[cfg(test)]
     pub fn of(
         dialogues: Vec<Vec<TurnTokens>>,
@@ -161,17 +161,18 @@ impl TrainingSet {
         &self.turns
     }
 
-    /// Number of turns of all dialogues.
+    /// Total number of turns.
     pub fn turns(&self) -> usize {
         self.turns.iter().map(|turns| *turns as usize).sum()
     }
 
-    /// Returns the index of a dialogue in the input, which also counts skipped dialogues.
+    /// Returns the index of a dialogue in the input. The input includes skipped dialogues.
     pub fn given(&self, number: u32) -> usize {
         self.given[number as usize] as usize
     }
 
-    /// Adds a prompt to the start of every sequence: an encoder that is used with a prompt must be trained with it.
+    /// Adds a prompt to the start of every sequence. An encoder that uses a prompt must be trained with the same
+    /// prompt.
     pub fn behind(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)

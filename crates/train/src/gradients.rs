@@ -27,7 +27,7 @@ impl Gradients {
         Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds the gradients of another micro-batch. `more` may cover only the first parameters.
+    /// Adds the gradients of another micro-batch. `more` may contain gradients for only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {
@@ -43,7 +43,7 @@ impl Gradients {
         self.0.iter().map(Option::as_ref)
     }
 
-    /// L2 norm of all gradients together.
+    /// L2 norm of all gradients, concatenated into one vector.
     pub fn norm(&self) -> Result<f64> {
         let mut sum = 0.0;
         for gradient in self.each().flatten() {
@@ -79,7 +79,7 @@ impl Gradients {
     }
 }
 
-/// Sum of squares, computed in f64 on the CPU.
+/// Returns the sum of the squared elements, computed in f64 on the CPU.
 fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
     if !tensor.device().is_cpu() {
         return Ok(f64::from(tensor.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?));

@@ -18,16 +18,17 @@ use turnwise_encoder::{Sequence, Vectors};
 /// Number of utterances that are encoded between two progress reports.
 const CHUNK: usize = 1_024;
 
-/// Settings of the mining.
+/// Settings of hard negative mining.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Number of candidates per utterance by embedding.
+    /// Number of candidates per utterance from the embedding search.
     pub near: usize,
-    /// Number of candidates per utterance by BM25.
+    /// Number of candidates per utterance from BM25.
     pub by_words: usize,
     /// Candidates with at least this cosine similarity are excluded as possible false negatives.
     pub bound: f32,
-    /// Two utterances that are among each other's `mutual` nearest neighbors count as paraphrases and are excluded.
+    /// Number of nearest neighbors that are checked for paraphrases. Mutual nearest neighbors count as paraphrases
+    /// and are excluded.
     pub mutual: usize,
 }
 
@@ -37,13 +38,13 @@ impl Default for Settings {
     }
 }
 
-/// Hard negatives of utterances.
+/// Hard negatives for each distinct utterance text.
 pub struct Hard {
-    /// Number of each distinct text, by its token ids.
+    /// Index of each distinct text, keyed by token ids.
     numbers: HashMap<Vec<u32>, u32>,
     /// Location of the first occurrence of each text.
     locations: Vec<Location>,
-    /// Hard negatives of each text, as text numbers.
+    /// Hard negatives of each text, as text indices.
     near: Vec<Vec<u32>>,
 }
 

@@ -1,7 +1,6 @@
 //! Training of encoders on unlabeled dialogues.
 //!
-//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] takes the optimizer
-//! steps.
+//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] runs the training loop.
 
 pub mod data;
 pub mod device;

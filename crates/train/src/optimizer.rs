@@ -16,7 +16,7 @@ pub struct Settings {
     pub beta1: f32,
     /// Decay rate of the second moment.
     pub beta2: f32,
-    /// Added to the denominator for numerical stability.
+    /// Term added to the denominator for numerical stability.
     pub epsilon: f32,
     /// Weight decay. It is multiplied by the learning rate (decoupled weight decay).
     pub decay: f32,
@@ -37,9 +37,9 @@ pub struct AdamW {
 
 /// Moments of one parameter.
 struct Moments {
-    /// First moment: running mean of the gradient.
+    /// First moment: exponential moving average of the gradient.
     mean: Tensor,
-    /// Second moment: running mean of the squared gradient.
+    /// Second moment: exponential moving average of the squared gradient.
     square: Tensor,
 }
 
@@ -62,7 +62,7 @@ impl AdamW {
         self.steps
     }
 
-    /// Updates the parameters once with the learning rate `rate`. The gradients are multiplied by `scale` first.
+    /// Performs one optimization step with the learning rate `rate`. The gradients are multiplied by `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],
@@ -161,15 +161,15 @@ impl Moments {
     }
 }
 
-/// Overwrites the numbers of a tensor.
+/// Copies the elements of `from` to `to`.
 fn put(to: &Tensor, from: &Tensor) -> candle_core::Result<()> {
     to.slice_set(&from.contiguous()?, 0, 0)
 }
 
-/// A function that changes the numbers of a tensor.
+/// Function that changes the elements of a tensor.
 type ChangeFn<'f> = dyn FnMut(&mut [f32]) + 'f;
 
-/// Operation that changes the numbers of a CPU tensor in place.
+/// Candle operation that changes the elements of a CPU tensor in place.
 struct Change<'f>(RefCell<&'f mut ChangeFn<'f>>);
 
 impl InplaceOp1 for Change<'_> {

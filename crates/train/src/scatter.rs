@@ -3,24 +3,24 @@
 use super::ops::{Matrix, product};
 use turnwise_encoder::statics::eigen;
 
-/// `XᵀY` of rows.
+/// Returns `XᵀY` for two matrices with one vector per row.
 pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
     out.into_iter().map(f64::from).collect()
 }
 
-/// `XᵀX` of rows.
+/// Returns the Gram matrix `XᵀX` of a matrix with one vector per row.
 pub(super) fn gram(rows: &[f32], dim: usize) -> Vec<f64> {
     cross_product(rows, rows, dim)
 }
 
-/// `A^-½` of a symmetric positive definite matrix.
+/// Returns `A^-½` for a symmetric positive definite matrix.
 pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
 }
 
-/// `A^½` of a symmetric positive semidefinite matrix.
+/// Returns `A^½` for a symmetric positive semidefinite matrix.
 pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
@@ -38,7 +38,7 @@ fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<
     out
 }
 
-/// `A·B`.
+/// Returns the product `A·B`.
 pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     for (row, out) in a.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
@@ -49,12 +49,12 @@ pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     out
 }
 
-/// `Aᵀ`.
+/// Returns the transpose `Aᵀ`.
 pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
     (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
 }
 
-/// Mean of the diagonal: the mean variance if `a` is a covariance matrix.
+/// Returns the mean of the diagonal: the mean variance if `a` is a covariance matrix.
 pub(super) fn mean_variance(a: &[f64], dim: usize) -> f64 {
     a.iter().step_by(dim + 1).sum::<f64>() / dim as f64
 }

@@ -42,7 +42,7 @@ impl Architecture {
         }
     }
 
-    /// Class name of the bare network in the library transformers.
+    /// Class name of the network without a head in the library transformers.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",
@@ -53,7 +53,7 @@ impl Architecture {
         }
     }
 
-    /// Whether position ids start at the padding id + 1.
+    /// Returns true if position ids start at the padding id + 1.
     pub const fn counts_from_padding(self) -> bool {
         matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)
     }
@@ -79,7 +79,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration. Fails on settings that would change the vectors in an unsupported way.
+    /// Reads the configuration. Returns an error for unsupported settings that would change the vectors.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
@@ -183,7 +183,7 @@ fn activation(file: &Object, key: &str) -> Result<Activation> {
     }
 }
 
-/// Fails if the model comes with its own code, which can change the network.
+/// Returns an error if the model contains custom code, because this code can change the network.
 fn refuse_code(file: &Object) -> Result<()> {
     let map = file.get("auto_map").and_then(Value::as_object);
     match map.and_then(|m| m.get("AutoModel")) {
@@ -222,7 +222,7 @@ fn refuse_variants(file: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a folder contains only an adapter for a different model.
+/// Returns an error if a folder contains only an adapter for a different model.
 pub fn refuse_adapter(folder: &std::path::Path) -> Result<()> {
     if folder.join("adapter_config.json").exists() {
         return Err(Error::data(format!("{} contains an adapter, not a complete network", folder.display()))

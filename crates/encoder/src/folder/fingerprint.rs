@@ -1,4 +1,4 @@
-//! Fingerprint of a model, computed from its numbers and settings. It does not depend on how they are stored.
+//! Fingerprint of a model, computed from the parameter values and settings. It does not depend on the file layout.
 
 use rayon::prelude::*;
 
@@ -10,13 +10,13 @@ use super::{
 use crate::{Fingerprint, fingerprint::Fingerprinter};
 use turnwise_core::error::Result;
 
-/// Numbers hashed at a time. Chunks let all cores share the work on a large table.
+/// Number of elements per hashed chunk. The chunks of a large table are hashed in parallel.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// Fingerprint of the model, which identifies it in an index. It does not depend on the folder, the names
-    /// of tensors, the split into files, or number types with the same values. Every other change that affects
-    /// the vectors changes it.
+    /// Returns the fingerprint that identifies the model in an index. It does not depend on the folder, the tensor
+    /// names, the split into files, or the data type if the values are the same. Every other change that affects the
+    /// vectors also changes the fingerprint.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

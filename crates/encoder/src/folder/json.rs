@@ -1,4 +1,4 @@
-//! JSON files of a model folder. Error messages have the file, line and key.
+//! JSON files of a model folder. Error messages contain the file, the line and the key.
 
 use std::{
     fs, io,
@@ -72,7 +72,7 @@ impl Object {
         self.typed(key, "a text", Value::as_str)
     }
 
-    /// Error about this file.
+    /// Creates an error about this file.
     pub fn wrong(&self, what: impl std::fmt::Display) -> Error {
         Error::data(format!("{}: {what}", self.path.display()))
     }

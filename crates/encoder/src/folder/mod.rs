@@ -1,8 +1,8 @@
 //! Model folders in the layout of Hugging Face and sentence-transformers.
 //!
-//! [`ModelFolder::open`] reads the small files and the headers of the weights. It fails on settings that
-//! turnwise does not support, because they would change the vectors. [`ModelFolder::network`] and
-//! [`ModelFolder::tokenizer`] read the large files.
+//! [`ModelFolder::open`] reads the small files and the headers of the weights. It returns an error for unsupported
+//! settings that would change the vectors. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large
+//! files.
 
 mod config;
 mod fingerprint;
@@ -89,7 +89,7 @@ impl ModelFolder {
         Ok(ModelFolder { path: path.to_owned(), config, weights, layout, pipeline, tokenizer, notices })
     }
 
-    /// Reads the parameters. Fails if a number is not finite.
+    /// Reads the parameters. Returns an error if a value is not finite.
     pub fn network(&self) -> Result<Network> {
         self.layout.read(&self.config, &self.weights)
     }
@@ -139,14 +139,14 @@ impl ModelFolder {
         &self.path
     }
 
-    /// Notices about missing or contradictory settings, and the choice that was made.
+    /// Notices about missing or contradictory settings, and the values that are used instead.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 }
 
-/// Name of a model folder: the name of the folder. For the output of a training run, the name of the run is
-/// added in front.
+/// Name of a model folder: the name of the folder. For the output of a training run, the name of the run is added as
+/// a prefix.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();

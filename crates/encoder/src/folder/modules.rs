@@ -15,7 +15,7 @@ use turnwise_core::error::{Error, Result};
 /// Modules of a model, before their files are read.
 #[derive(Debug)]
 pub struct Modules {
-    /// Whether the folder has a `modules.json`.
+    /// True if the folder has a `modules.json`.
     pub listed: bool,
     /// Folder of the network with its weights and its tokenizer.
     pub transformer: PathBuf,
@@ -41,9 +41,9 @@ impl Kind {
         (Kind::Normalize, "Normalize"),
     ];
 
-    /// Old files use `sentence_transformers.models.Pooling`, new ones
-    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is
-    /// custom code, whatever its name.
+    /// Returns the kind of a module class. Old files use `sentence_transformers.models.Pooling`, new files use
+    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is custom
+    /// code, whatever its name.
     fn of(class: &str) -> Option<Kind> {
         let name = class.strip_prefix("sentence_transformers.")?.rsplit('.').next()?;
         Kind::ALL.into_iter().find(|(_, known)| *known == name).map(|(kind, _)| kind)
@@ -100,7 +100,7 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
-    /// Reads the modules after the network.
+    /// Reads the modules that follow the network.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
         let pooling = match &self.pooling {
             Some(path) => pooling(path, hidden)?,

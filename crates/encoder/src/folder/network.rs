@@ -62,13 +62,13 @@ impl Layout {
         })
     }
 
-    /// Parameters and their tensors, in order.
+    /// Returns all parameters with their tensors, in order.
     pub fn tensors<'a>(&'a self, weights: &'a Weights) -> Result<Vec<(&'a Parameter, Tensor<'a>)>> {
         self.places.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
     }
 }
 
-/// Parameter names as names_in_file in the files of a model.
+/// Parameter names in the weight files of a model.
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
@@ -76,7 +76,7 @@ struct Names<'a> {
     names_in_file: BTreeMap<String, &'a str>,
 }
 
-/// Possible prefixes of parameter names, from classes that wrap the bare network.
+/// Possible prefixes of parameter names, from classes that add a head to the network.
 const WRAPPERS: [&str; 10] = [
     "bert",
     "roberta",
@@ -120,7 +120,7 @@ impl<'a> Names<'a> {
         Ok(Names { architecture, names_in_file: names_in_file.collect(), prefix })
     }
 
-    /// Name in the file; if the tensor is missing, the expected name.
+    /// Returns the name of a parameter in the file, or the expected name if the tensor is missing.
     fn in_file(&self, name: &str) -> String {
         let own = parameters::name_in(self.architecture, name);
         match self.names_in_file.get(&own) {
@@ -130,8 +130,7 @@ impl<'a> Names<'a> {
     }
 
     /// Checks the unused tensors. Heads and poolers do not affect the hidden states and are ignored. An unknown
-    /// tensor in the embeddings or layers is an error, because without it the vectors would differ from the
-    /// trained ones.
+    /// tensor in the embeddings or layers is an error, because ignoring the tensor would change the vectors.
     fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
         let used: std::collections::HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {

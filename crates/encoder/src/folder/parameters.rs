@@ -10,11 +10,11 @@ use super::config::Architecture;
 pub struct Parameter {
     /// BERT's name of the parameter.
     pub name: String,
-    /// Shape: rows and columns, or the length.
+    /// Shape: `[rows, columns]` for a matrix, `[length]` for a vector.
     pub dims: Vec<usize>,
 }
 
-/// Numbers of embeddings and layers.
+/// Sizes of the embedding tables, and number of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Number of word embeddings.
@@ -49,7 +49,7 @@ const INTERMEDIATE: &str = "intermediate.dense";
 const OUTPUT: &str = "output.dense";
 const OUTPUT_NORM: &str = "output.LayerNorm";
 
-/// DistilBERT's names of the parts of a layer.
+/// DistilBERT's names of the submodules of a layer.
 const DISTIL: [(&str, &str); 8] = [
     (QUERY, "attention.q_lin"),
     (KEY, "attention.k_lin"),
@@ -169,7 +169,7 @@ fn norm(name: &str, take: &mut Take) -> Result<Norm> {
     Ok(Norm { weight: take(&format!("{name}.weight"))?, bias: take(&format!("{name}.bias"))? })
 }
 
-/// Returns the numbers of all parameters of a network, in the order of [`list`].
+/// Returns the values of all parameters of a network, in the order of [`list`].
 pub fn of(network: &Network) -> Vec<(Parameter, &[f32])> {
     let e = &network.embeddings;
     let rows = |table: &Option<Table>| table.as_ref().map(|t| t.rows);

@@ -9,11 +9,11 @@ use turnwise_core::error::{Error, Result};
 /// Settings of a model before and after the network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
-    /// How token vectors are reduced to one vector.
+    /// Pooling of token vectors into one vector.
     pub pooling: Pooling,
     /// Steps applied to the pooled vector, in this order.
     pub steps: Vec<Step>,
-    /// Texts added before a text.
+    /// Prompts that are added before a text.
     pub prompts: Prompts,
     /// Maximum number of tokens per text, with special tokens.
     pub max_tokens: usize,
@@ -35,18 +35,18 @@ impl Pipeline {
         self.truncate_dim.map_or(dim, |cut| cut.min(dim))
     }
 
-    /// Whether the vectors have length 1 before truncation.
+    /// Returns true if the vectors are L2-normalized before truncation.
     pub fn normalizes(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Normalize))
     }
 }
 
-/// How token vectors are reduced to one vector.
+/// Pooling of token vectors into one vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pooling {
     /// Pooling modes; their results are concatenated in this order.
     pub modes: Vec<PoolingMode>,
-    /// Whether the tokens of a prompt (and the special tokens before it) are pooled.
+    /// True if the tokens of a prompt, and the special tokens before the prompt, are pooled.
     pub include_prompt: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Pooling {
 pub enum PoolingMode {
     /// The first token.
     Cls,
-    /// The maximum of each column.
+    /// The maximum of each dimension.
     Max,
     /// The mean.
     Mean,
@@ -110,22 +110,22 @@ impl PoolingMode {
 pub enum Step {
     /// A linear layer with an activation function.
     Dense(Dense),
-    /// Scaling to length 1.
+    /// L2 normalization.
     Normalize,
 }
 
-/// `f(W·x + b)`.
+/// Linear layer with an activation function: `f(W·x + b)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense {
     /// Width of `x`.
     pub inputs: usize,
     /// Width of the result.
     pub outputs: usize,
-    /// `outputs` rows of `inputs` numbers.
+    /// Weight matrix: `outputs` rows of `inputs` elements.
     pub weight: Vec<f32>,
-    /// One number per output.
+    /// Bias: one element per output.
     pub bias: Option<Vec<f32>>,
-    /// `f`.
+    /// Activation function `f`.
     pub activation: DenseActivation,
 }
 
@@ -173,7 +173,7 @@ impl DenseActivation {
 /// Prompts of a model, which are added before texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompts {
-    /// Prompts by name. `query` and `document` always exist, but can be empty.
+    /// Prompts by name. `query` and `document` always exist, but their text can be empty.
     pub texts: BTreeMap<String, String>,
     /// Name of the default prompt.
     pub default: Option<String>,

@@ -83,7 +83,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Checks that the network fits the architecture and that all numbers are finite.
+/// Returns an error if the network does not match the architecture, or if a value is not finite.
 pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()> {
     let name = architecture.name();
     let misfit = |what: &str| Err(Error::Internal(format!("a {name} cannot be saved: {what}")));
@@ -150,7 +150,7 @@ fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers
     flush(path)
 }
 
-/// Tensor to be written. Converted to bytes one tensor at a time.
+/// Tensor to write. It is converted to bytes when it is written, one tensor at a time.
 struct Numbers<'a> {
     dims: &'a [usize],
     numbers: &'a [f32],

@@ -99,7 +99,7 @@ fn config(model: &SavedModel) -> Value {
     config
 }
 
-/// Shortest decimal number for an f32: 1e-12, not 9.999999960041972e-13.
+/// Converts an f32 to the f64 with the same shortest decimal form: 1e-12, not 9.999999960041972e-13.
 fn decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::from(number))
 }
@@ -161,7 +161,8 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// The class only reads `tokenizer.json`. That file already includes the effects of older settings and classes.
+/// Returns the tokenizer configuration. Its class only reads `tokenizer.json`, which already includes the effects of
+/// older settings and classes.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = model.tokenizer;
     let mut settings = tokenizer.settings.clone();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::json::Object;
 use turnwise_core::error::Result;
 
-/// Names of the file, which older versions chose by the architecture.
+/// Possible file names. In older versions, the name depends on the architecture.
 const NAMES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -23,7 +23,7 @@ const NAMES: [&str; 7] = [
 pub struct Settings {
     /// Maximum number of tokens per text.
     pub max_tokens: Option<usize>,
-    /// Whether texts are lower-cased before the tokenizer.
+    /// True if texts are converted to lower case before tokenization.
     pub lowercase: bool,
 }
 

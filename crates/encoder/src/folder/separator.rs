@@ -58,7 +58,7 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of a model with a separator. Returns the separator and whether its embedding is new. Returns
+/// Saves a copy of a model with a separator. Returns the separator, and true if its embedding was added. Returns
 /// `None` and writes nothing if the model already has a separator.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
@@ -76,7 +76,7 @@ pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Optio
     Ok(Some((tokenizer.token(id).unwrap_or_default(), is_new)))
 }
 
-/// Extends a table to at least `rows` rows. New rows are the mean of the others, which is a neutral value.
+/// Extends a table to at least `rows` rows. New rows are the mean of the existing rows, which is a neutral value.
 fn add_rows(table: &mut Table, width: usize, rows: usize) -> bool {
     if table.rows >= rows {
         return false;

@@ -33,9 +33,9 @@ pub struct Tokenizer {
     /// Number of word embeddings of the model.
     words: usize,
     pub(super) cut_front: bool,
-    /// Whether sentence-transformers lower-cases texts before tokenizing.
+    /// True if texts are converted to lower case before tokenization, as in sentence-transformers.
     pub(super) lowercase: bool,
-    /// Settings of `tokenizer_config.json` that concern the tokenizer.
+    /// Tokenizer settings from `tokenizer_config.json`.
     pub(super) settings: Map<String, Value>,
     notices: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub struct TokenizedText {
     pub cut: usize,
 }
 
-/// Parts of a tokenizer, read from its files.
+/// Contents of the files of a tokenizer.
 pub(super) struct Parts {
     pub inner: tokenizers::Tokenizer,
     pub specials: Specials,
@@ -100,7 +100,7 @@ impl Tokenizer {
         }
     }
 
-    /// Tokenizes a text and adds special tokens, with at most [`Tokenizer::max_tokens`] tokens in all.
+    /// Tokenizes a text and adds special tokens. Truncates the text to a total of [`Tokenizer::max_tokens`] tokens.
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
         let pieces = self.pieces(text)?;
         let kept = self.kept(pieces.len());
@@ -108,8 +108,8 @@ impl Tokenizer {
         Ok(TokenizedText { ids, cut: pieces.len() - kept.len() })
     }
 
-    /// Like [`Tokenizer::encode`], with the byte range of each token in the text. Special tokens have empty
-    /// ranges.
+    /// Like [`Tokenizer::encode`], but also returns the byte range of each token in the text. Special tokens have
+    /// empty ranges.
     pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
         let encoding = self.inner.encode(text, false);
         let encoding = encoding.map_err(|e| unreadable(e.as_ref()))?;
@@ -127,7 +127,7 @@ impl Tokenizer {
         Ok((TokenizedText { ids, cut: pieces.len() - kept.len() }, ranges))
     }
 
-    /// Range of tokens that are kept if the text is too long.
+    /// Returns the range of tokens that are kept if the text is too long.
     fn kept(&self, pieces: usize) -> Range<usize> {
         let room = self.max_tokens - self.before.len() - self.after.len();
         let cut = pieces.saturating_sub(room);
@@ -141,7 +141,7 @@ impl Tokenizer {
         self.known(encoding.get_ids()).map(<[u32]>::to_vec)
     }
 
-    /// Checks that the model has an embedding for every id.
+    /// Returns the ids, or an error if the model has no embedding for one of them.
     fn known<'a>(&self, ids: &'a [u32]) -> Result<&'a [u32]> {
         match ids.iter().find(|id| **id as usize >= self.words) {
             None => Ok(ids),
@@ -152,12 +152,12 @@ impl Tokenizer {
         }
     }
 
-    /// Id of a token, if it is in the vocabulary.
+    /// Returns the id of a token; `None` if the token is not in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// Token of an id.
+    /// Returns the token with an id; `None` if there is no such token.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
@@ -212,12 +212,12 @@ impl Tokenizer {
         self.specials.unknown
     }
 
-    /// Notices about contradictions between its files, and the choice that was made.
+    /// Notices about contradictions between the tokenizer files, and the values that are used.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// Returns the tokenizer in the format of `tokenizer.json`. Equal tokenizers give equal texts.
+    /// Returns the tokenizer in the format of `tokenizer.json`. The output is deterministic.
     pub fn to_json(&self) -> Result<String> {
         self.inner
             .to_string(false)

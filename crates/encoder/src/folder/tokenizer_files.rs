@@ -22,7 +22,7 @@ use super::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Small files of a tokenizer, and the folder with the large one.
+/// Contents of the small files of a tokenizer, and the folder with the large file.
 #[derive(Debug)]
 pub struct TokenizerFiles {
     folder: PathBuf,
@@ -42,7 +42,7 @@ enum Family {
     Roberta,
     /// Unigram with SentencePiece's normalizer.
     SentencePiece,
-    /// Only what the file contains.
+    /// Other classes, which add no settings.
     Other,
 }
 
@@ -56,7 +56,7 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 impl TokenizerFiles {
-    /// Reads the small files and checks that the large one exists.
+    /// Reads the small files. Returns an error if the large file does not exist.
     pub fn open(folder: &Path, architecture: Architecture, sentence: sentence::Settings) -> Result<Self> {
         let settings = Object::read(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
         let map = Object::read(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
@@ -323,7 +323,7 @@ impl TokenizerFiles {
         }
     }
 
-    /// Returns the settings without keys that depend on where they were saved.
+    /// Returns the settings without keys that depend on file locations or on earlier calls.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const PLACE: [&str; 12] = [
             "name_or_path",

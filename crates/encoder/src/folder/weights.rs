@@ -157,12 +157,12 @@ impl Weights {
 }
 
 impl<'a> Tensor<'a> {
-    /// Shape: rows and columns, or the length.
+    /// Shape: `[rows, columns]` for a matrix, `[length]` for a vector.
     pub fn dims(&self) -> &'a [usize] {
         self.dims
     }
 
-    /// Reads the numbers. Fails if a number is not finite.
+    /// Reads the elements as f32. Returns an error if an element is not finite.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let bytes = self.part(0..self.len())?;
         let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
@@ -178,7 +178,7 @@ impl<'a> Tensor<'a> {
         self.dims.iter().product()
     }
 
-    /// Returns a range of the numbers as little-endian f32 bytes, whatever their type in the file.
+    /// Returns a range of the elements as little-endian f32 bytes. Other data types are converted.
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let width = self.number_type()?;
         let bytes = &self.bytes[range.start * width..range.end * width];
@@ -194,7 +194,7 @@ impl<'a> Tensor<'a> {
         })
     }
 
-    /// Bytes per number. Fails if the type is not supported.
+    /// Returns the number of bytes per element. Returns an error if the data type is not supported.
     fn number_type(&self) -> Result<usize> {
         match self.dtype {
             Dtype::F32 => Ok(4),
@@ -224,7 +224,7 @@ impl<'a> Tensor<'a> {
 
 struct Header {
     metadata: Metadata,
-    /// Offset of the first tensor.
+    /// Offset of the first tensor in the file.
     data: usize,
 }
 
@@ -266,7 +266,8 @@ impl Header {
     }
 }
 
-/// Returns the tensor with an unknown type, and the type, after a header could not be parsed.
+/// Finds a tensor with an unknown data type in a header that could not be parsed. Returns the tensor name and the
+/// type.
 fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     let header: BTreeMap<String, Value> = serde_json::from_slice(header).ok()?;
     header.into_iter().filter(|(name, _)| name != "__metadata__").find_map(|(name, tensor)| {

@@ -6,7 +6,7 @@ use crate::{DialogueMode, DialogueOptions, Encoded, Spent, Vectors};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, Turn};
 
-/// A vector, and the number of known words in it. Without known words the vector is zero.
+/// A vector, and the number of known words that it was computed from. Without known words the vector is zero.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
@@ -17,7 +17,7 @@ pub(super) trait Compose: Sync {
     /// Width of the vectors.
     fn width(&self) -> usize;
 
-    /// Computes the vector of several texts, as if they were one text.
+    /// Computes one vector for several texts, as if they were one text.
     fn compose(&self, texts: &[&str]) -> Composed;
 
     /// Applies the final step to the vector of an input with known words.
@@ -38,7 +38,7 @@ pub(super) fn encode_dialogues(
     gather(of, dialogues.par_iter().map(|dialogue| whole(of, dialogue, options)))
 }
 
-/// Scales a vector to length 1. A zero vector stays unchanged.
+/// L2-normalizes a vector. A zero vector stays unchanged.
 pub(super) fn to_length_one(vector: &mut [f64]) {
     let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -46,7 +46,7 @@ pub(super) fn to_length_one(vector: &mut [f64]) {
     }
 }
 
-/// Fails if a prompt is given, because static encoders have none.
+/// Returns an error if a prompt is given, because static encoders have no prompts.
 pub(super) fn refuse_prompt(prompt: Option<&str>) -> Result<()> {
     match prompt {
         None => Ok(()),
@@ -75,7 +75,7 @@ fn gather(of: &impl Compose, parts: impl IndexedParallelIterator<Item = Composed
     encoded
 }
 
-/// Converts to `f32` without overflow: a vector must be finite.
+/// Converts a value to `f32`. Values outside the range of `f32` are limited, because a vector must be finite.
 fn narrow(value: f64) -> f32 {
     value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }

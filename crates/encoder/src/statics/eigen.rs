@@ -1,14 +1,14 @@
 //! Eigendecomposition of small symmetric matrices by Jacobi rotations: slow for large matrices, but exact and
 //! always convergent.
 
-/// Maximum number of sweeps. Convergence is quadratic and takes six to ten.
+/// Maximum number of sweeps. Convergence is quadratic and usually takes six to ten sweeps.
 const SWEEPS: usize = 60;
 
 /// Eigenvalues and eigenvectors of a symmetric matrix.
 pub struct Eigen {
     /// Eigenvalues, in descending order.
     pub values: Vec<f64>,
-    /// One eigenvector per value, each of length 1.
+    /// One L2-normalized eigenvector per eigenvalue.
     pub vectors: Vec<Vec<f64>>,
 }
 

@@ -1,5 +1,5 @@
 //! Folder of a static encoder. `turnwise.json` describes the encoder and has the digests of the other files.
-//! `words.txt` has one word per line, and `model.safetensors` has the numbers.
+//! `words.txt` has one word per line, and `model.safetensors` has the tensors.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ const MODEL: &str = "model.safetensors";
 /// Version of the folder format.
 const VERSION: u32 = 1;
 
-/// Maximum size of a description. Real ones have a few hundred bytes.
+/// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Hint for damaged folders.
@@ -35,7 +35,7 @@ pub(super) const FIT_AGAIN: &str = "fit the encoder again, or restore its folder
 /// Description of an encoder.
 pub(super) struct Description {
     pub kind: String,
-    /// Text analyzer used to fit it.
+    /// Text analyzer that was used to fit the encoder.
     pub analysis: String,
     pub settings: Value,
     /// Data that the encoder was fitted on.
@@ -63,7 +63,7 @@ pub(super) struct Contents {
     tensors: Mapped,
 }
 
-/// Returns the kind in the folder's description, if there is one.
+/// Returns the encoder kind from the folder's description, if there is a description.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Kind {
@@ -81,7 +81,7 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<Value> {
     serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be serialized: {e}")))
 }
 
-/// Writes an encoder to a new folder, then replaces `folder` with it. So the folder is never incomplete.
+/// Writes an encoder to a new folder, then replaces `folder` with it. The folder is therefore never incomplete.
 pub(super) fn save<'a>(
     folder: &Path,
     description: Description,
@@ -106,15 +106,15 @@ pub(super) fn save<'a>(
     files::replace_folder(&new, folder, &sibling(folder, "old"))
 }
 
-/// Path of a temporary folder next to `folder`. The name is turnwise's own, so leftovers of an interrupted run
-/// can be removed.
+/// Path of a temporary folder next to `folder`. Only turnwise uses this name, so leftovers of an interrupted run can
+/// be removed.
 fn sibling(folder: &Path, what: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(format!(".turnwise-{what}"));
     folder.with_file_name(name)
 }
 
-/// Fails if the folder contains anything other than a static encoder.
+/// Returns an error if the folder contains anything other than a static encoder.
 fn refuse_to_replace(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
         return Err(Error::input(format!("{} has no folder name", folder.display()))
@@ -218,7 +218,7 @@ impl Contents {
             .map_err(|e| Error::corrupt(self.folder.join(DESCRIPTION), e.to_string()).with_hint(FIT_AGAIN))
     }
 
-    /// Reads a tensor with one dimension of `length` numbers.
+    /// Reads a one-dimensional tensor with `length` elements.
     pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let path = self.folder.join(MODEL);
         let (shape, numbers) = self.tensors.get(&path, name)?;
@@ -228,7 +228,7 @@ impl Contents {
         }
     }
 
-    /// Reads a tensor with `rows` rows. Returns the width and the numbers.
+    /// Reads a matrix with `rows` rows. Returns the number of columns and the elements.
     pub fn rows(&self, name: &str, rows: usize) -> Result<(usize, Vec<f32>)> {
         let path = self.folder.join(MODEL);
         let (shape, numbers) = self.tensors.get(&path, name)?;
@@ -238,7 +238,7 @@ impl Contents {
         }
     }
 
-    /// Whether the file has a tensor with this name.
+    /// Returns true if the file has a tensor with this name.
     pub fn has(&self, name: &str) -> Result<bool> {
         self.tensors.has(&self.folder.join(MODEL), name)
     }

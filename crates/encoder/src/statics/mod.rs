@@ -31,7 +31,7 @@ use turnwise_corpus::Dialogue;
 /// Kinds of static encoders.
 const KINDS: [&str; 2] = [tfidf::KIND, words::KIND];
 
-/// Whether a folder contains a static encoder.
+/// Returns true if a folder contains a static encoder.
 pub fn is_static(folder: &Path) -> bool {
     folder::kind(folder).is_some_and(|kind| KINDS.contains(&kind.as_str()))
 }

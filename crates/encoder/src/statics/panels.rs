@@ -8,10 +8,11 @@ use rayon::prelude::*;
 /// Number of columns of a panel.
 pub(super) const WIDTH: usize = 8;
 
-/// One panel: eight numbers per row.
+/// One panel: eight elements per row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Threshold for dependent columns, relative to the column's length. A smaller residual is rounding error.
+/// Threshold for linearly dependent columns, relative to the norm of the column. A smaller residual is rounding
+/// error.
 const DEPENDENT: f64 = 1e-12;
 
 /// A tall matrix. The last panel is padded with zero columns.
@@ -56,8 +57,8 @@ impl Panels {
         self.panels[col / WIDTH][row][col % WIDTH]
     }
 
-    /// Product of the transpose with another matrix of the same shape. The result is square, in row-major
-    /// order.
+    /// Returns the product of the transpose with another matrix of the same shape. The result is a square matrix in
+    /// row-major order.
     pub fn transposed_times(&self, other: &Panels) -> Vec<f64> {
         let n = self.panels.len();
         let blocks: Vec<[[f64; WIDTH]; WIDTH]> = (0..n * n)
@@ -77,7 +78,8 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// Product with a small matrix, given by its columns. It must have one row per column of `self`.
+    /// Returns the product with a small matrix, which is given as a list of columns. Each column has one element per
+    /// column of `self`.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)
@@ -101,16 +103,16 @@ impl Panels {
 
     /// Returns orthonormal columns that span the same space; dependent columns are dropped.
     ///
-    /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the
-    /// second pass removes the rounding errors of the first.
+    /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the second
+    /// pass removes the rounding errors of the first pass.
     pub fn orthonormal(&self) -> Self {
         let once = self.times(&orthonormalizer(&self.transposed_times(self), self.cols));
         once.times(&orthonormalizer(&once.transposed_times(&once), once.cols))
     }
 }
 
-/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. Multiplying a matrix
-/// with them makes its columns orthonormal.
+/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. Multiplying the original
+/// matrix by these columns makes its columns orthonormal.
 fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut columns: Vec<Vec<f64>> = Vec::new();
     for j in 0..n {

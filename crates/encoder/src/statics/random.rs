@@ -2,7 +2,7 @@
 
 use turnwise_core::random::mixed;
 
-/// Standard normal number at an index (Box–Muller transform).
+/// Returns the standard normal random number at an index (Box–Muller transform).
 pub(super) fn normal(seed: u64, place: u64) -> f64 {
     // 53 bits, and never 0, whose logarithm is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;

@@ -1,13 +1,13 @@
 //! Truncated singular value decomposition of a sparse matrix.
 //!
-//! This is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the
-//! columns. A random basis is repeatedly multiplied with the matrix and its transpose, and orthonormalized in
-//! between. It converges to the space of the largest singular vectors, and an exact small decomposition finds
-//! them there.
+//! This is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the columns.
+//! A random basis is repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The
+//! basis converges to the space of the largest singular vectors. An exact decomposition in this small space then
+//! gives the singular vectors.
 //!
-//! No dense matrix with as many rows as the input is stored, so even a million rows need only memory for their
-//! entries. The result is bitwise the same for a seed, on any number of threads. If the matrix has no more rows
-//! or columns than the basis, no iterations are needed, because its whole range is known.
+//! No dense matrix with as many rows as the input is stored. Memory use therefore depends only on the number of
+//! nonzero entries. For a given seed, the result is bitwise the same on any number of threads. If the matrix has no
+//! more rows or columns than the basis has vectors, no iterations are needed.
 
 use rayon::prelude::*;
 
@@ -20,22 +20,22 @@ use super::{
 /// Accuracy of the decomposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Number of extra basis vectors. More of them make the last components converge faster.
+    /// Number of extra basis vectors. With more extra vectors, the last components converge faster.
     pub oversampling: usize,
-    /// Number of multiplications with the matrix and its transpose, including the one for the small
+    /// Number of multiplications with the matrix and its transpose, including the multiplication for the small
     /// decomposition.
     pub iterations: usize,
 }
 
 impl Effort {
-    /// Accurate enough that the difference from the exact result does not matter.
+    /// High accuracy: the difference from the exact result is negligible.
     pub const THOROUGH: Effort = Effort { oversampling: 32, iterations: 10 };
     /// Like the defaults of scikit-learn's `TruncatedSVD`: ten extra vectors and five power iterations. The
     /// last components are less accurate.
     pub const SCIKIT: Effort = Effort { oversampling: 10, iterations: 7 };
 }
 
-/// Singular values below this fraction of the largest are rounding errors.
+/// Singular values below this fraction of the largest singular value are rounding errors.
 const NEGLIGIBLE: f64 = 1e-6;
 
 /// A sparse matrix in row-major order (CSR).
@@ -143,7 +143,7 @@ pub fn truncated_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) ->
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Orthonormal basis with at most `most` columns, which approximates the space of the largest right singular
+/// Returns an orthonormal basis with at most `most` columns. It approximates the space of the largest right singular
 /// vectors.
 fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     if matrix.rows() <= most.min(matrix.cols()) {
@@ -160,7 +160,8 @@ fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     q
 }
 
-/// Sign of a column's largest element. Without this rule the sign would depend on rounding.
+/// Returns the sign of the element with the largest absolute value in a column. It makes the sign of a component
+/// independent of rounding.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows())
         .map(|r| matrix.at(r, col))
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
-    /// Exact decomposition, from the small dense Gram matrix.
+    /// Computes the exact decomposition from the small dense Gram matrix.
     fn exact(m: &Sparse) -> eigen::Eigen {
         let n = m.cols();
         let mut gram = vec![0.0; n * n];

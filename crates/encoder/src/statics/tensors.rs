@@ -25,7 +25,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Converts numbers to bytes, little-endian on every machine.
+/// Converts f32 values to little-endian bytes.
 pub(super) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
@@ -81,12 +81,12 @@ impl Mapped {
         SafeTensors::deserialize(&self.map).map_err(|e| wrong(path, format!("invalid safetensors file: {e}")))
     }
 
-    /// Whether the file has a tensor with this name.
+    /// Returns true if the file has a tensor with this name.
     pub fn has(&self, path: &Path, name: &str) -> Result<bool> {
         Ok(self.all(path)?.tensor(name).is_ok())
     }
 
-    /// Returns the shape and the numbers of a tensor. Fails if a number is not finite.
+    /// Returns the shape and the elements of a tensor. Returns an error if an element is not finite.
     pub fn get(&self, path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>)> {
         let wrong = |what: String| wrong(path, what);
         let all = self.all(path)?;

@@ -33,7 +33,7 @@ fn tfidf(settings: &TfidfSettings) -> TfidfSvd {
     fit_tfidf(corpus(), settings).unwrap()
 }
 
-/// Word vectors that share a common direction with this strength.
+/// Word vectors with a common component of this size.
 fn table_with(common: f32) -> WordTable {
     let mut table = WordTable::new(6);
     let words = [

@@ -26,7 +26,7 @@ use turnwise_text::ANALYZER;
 /// Name of this kind in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
-/// Minimum length of a projection. Shorter ones are rounding errors.
+/// Minimum norm of a projection. A smaller norm is a rounding error.
 const MIN_LENGTH: f64 = 1e-6;
 
 /// Settings for fitting an encoder.
@@ -35,15 +35,15 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus gives fewer dimensions.
     pub dim: usize,
-    /// Minimum number of documents that contain a term. If no term reaches it, all terms are kept.
+    /// Minimum document frequency of a term. If no term reaches the minimum, all terms are kept.
     pub min_documents: u32,
-    /// Maximum number of terms. The terms in the most documents are kept.
+    /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
-    /// Whether a term's count is replaced with 1 + ln(count).
+    /// If true, a term count is replaced with 1 + ln(count).
     pub sublinear: bool,
-    /// Whether projections are scaled to length 1 and centered on the mean of the corpus.
+    /// If true, projections are L2-normalized and centered on the mean of the corpus.
     pub centre: bool,
-    /// Whether vectors are scaled to length 1.
+    /// If true, vectors are L2-normalized.
     pub normalize: bool,
     /// Random seed of the SVD. Different seeds give slightly different vectors.
     pub seed: u64,
@@ -90,8 +90,8 @@ pub struct TfidfSvd {
     fingerprint: Fingerprint,
 }
 
-/// Fits an encoder on documents. Use whole dialogues (see [`super::document`]) or utterances, depending on what
-/// it will encode. The documents are read once; only a few bytes per term occurrence stay in memory.
+/// Fits an encoder on documents. Use whole dialogues (see [`super::document`]) or utterances, depending on the inputs
+/// that the encoder will encode. The documents are read once; only a few bytes per term occurrence stay in memory.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
     if settings.dim == 0 || settings.max_terms == 0 {
         return Err(Error::input("at least one dimension and one term are required"));
@@ -210,7 +210,7 @@ impl TfidfSvd {
         f.finish()
     }
 
-    /// Projects a weighted row, and scales it to length 1 if it will be centered. Returns `None` if the
+    /// Projects a weighted row, and L2-normalizes the projection if centering is enabled. Returns `None` if the
     /// projection is zero.
     fn project(&self, indices: &[u32], values: &[f32]) -> Option<Vec<f64>> {
         let mut out = vec![0.0; self.dim];
@@ -228,8 +228,8 @@ impl TfidfSvd {
         Some(out)
     }
 
-    /// Mean of all projections. It is summed in chunks of fixed size, so it does not depend on the number of
-    /// threads.
+    /// Returns the mean of all projections. The sum is computed in chunks of fixed size, so it does not depend on the
+    /// number of threads.
     fn mean_over(&self, matrix: &Sparse) -> Vec<f32> {
         let starts: Vec<usize> = (0..matrix.rows()).step_by(4096).collect();
         let sums: Vec<Vec<f64>> = starts
@@ -250,7 +250,7 @@ impl TfidfSvd {
     }
 }
 
-/// TF-IDF weights, scaled to length 1.
+/// Returns the L2-normalized TF-IDF weights of a row.
 fn weigh(row: &[(u32, u32)], idf: &[f32], sublinear: bool) -> Vec<(u32, f32)> {
     let weight = |column: u32, count: u32| {
         let count = f64::from(count);

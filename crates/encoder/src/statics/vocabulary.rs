@@ -87,15 +87,16 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
     counted
 }
 
-/// The kept terms, the most frequent first.
+/// The kept terms, by descending document frequency.
 pub(super) struct Kept {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
-    /// New column of each old one.
+    /// New column index of each old column.
     new: Vec<Option<u32>>,
 }
 
-/// Keeps the terms in at least `least` documents; if there are more than `most`, those in the most documents.
+/// Keeps the terms with a document frequency of at least `least`. If there are more than `most` terms, keeps those
+/// with the highest document frequency.
 pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= least).collect();
@@ -115,7 +116,7 @@ pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
 }
 
 impl Kept {
-    /// Rows with the kept terms. `weigh` gets columns and counts in the order of the columns.
+    /// Returns the matrix of the kept terms. `weigh` receives the columns and counts of a row, in column order.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();

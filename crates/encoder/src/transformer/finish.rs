@@ -8,8 +8,8 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Returns the width of the vectors for a width of pooled vectors. Fails if the model's dense layers do not
-/// fit.
+/// Returns the width of the final vectors for pooled vectors of width `pooled`. Returns an error if the dense layers
+/// have a different input width.
 pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<usize> {
     let mut width = pooled;
     for step in &pipeline.steps {

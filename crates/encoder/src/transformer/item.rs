@@ -1,4 +1,4 @@
-//! Items: sequences for the network, with the parts of their states to pool.
+//! Items: sequences for the network, with the rows of their states to pool.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ pub(super) struct Item {
     /// Index of the input. An input can have several items; their results are combined.
     pub(super) input: usize,
     pub(super) sequence: Sequence,
-    /// Parts to pool, for each pool.
+    /// For each pooling operation, the row ranges to pool.
     pub(super) pools: Vec<Vec<Part>>,
 }
 
-/// How the rows of a pooling mode are reduced to one.
+/// Returns the reduction of a pooling mode.
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     match mode {
         PoolingMode::Max => Reduction::Max,
@@ -22,11 +22,11 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     }
 }
 
-/// Returns the parts to pool in one window of an input. `rows` are the pooled tokens of this window. All
-/// windows have `total` pooled tokens, `before` of them in earlier windows.
+/// Returns the row ranges to pool in one window of an input. `rows` are the pooled tokens of this window. All windows
+/// together have `total` pooled tokens; `before` of these are in earlier windows.
 ///
-/// The sum over the windows is exactly the pooling of the whole input for the mean modes. For single tokens it
-/// is their mean, weighted by window size.
+/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token,
+/// it is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;

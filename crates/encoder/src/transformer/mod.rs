@@ -43,7 +43,7 @@ pub struct Transformer {
     fingerprint: Fingerprint,
     notices: Vec<String>,
     backend: Box<dyn Backend>,
-    /// Tokens per batch; reduced when a device runs out of memory.
+    /// Maximum number of tokens per batch. It is reduced when a device runs out of memory.
     budget: AtomicUsize,
 }
 
@@ -281,17 +281,18 @@ impl Transformer {
     }
 }
 
-/// Prompt, added before a text.
+/// Prompt that is added before a text.
 struct Prompt {
     text: String,
     /// Position of the first token that is pooled.
     pooled_from: usize,
 }
 
-/// Creates the backend for a network. The fingerprint identifies the model.
+/// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Fingerprint of the model with the caller's changes. Device and precision are not part of it.
+/// Returns the fingerprint of the model with the caller's settings. Device and precision do not change the
+/// fingerprint.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default.

@@ -1,5 +1,5 @@
-//! Runs items through the network in packs. Packs run in parallel on the CPU, and are split where a device runs
-//! out of memory.
+//! Runs items through the network in packs. Packs run in parallel on the CPU. A pack is split if a device runs out of
+//! memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -82,7 +82,8 @@ pub(super) fn in_packs<T: Send>(
     Ok(pieces.into_iter().flatten().collect())
 }
 
-/// Tokens per pack. Small packs keep all threads busy until the end; a GPU gets packs as large as possible.
+/// Returns the number of tokens per pack. On the CPU, small packs keep all threads busy until the end. On a GPU,
+/// packs are as large as possible.
 fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
     let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
     match threads {

@@ -9,17 +9,17 @@ use crate::{DeviceChoice, Precision, folder::PoolingMode};
 pub struct Settings {
     /// Device to run on.
     pub device: DeviceChoice,
-    /// Numeric precision. The default is the fastest one that costs no quality on the device.
+    /// Numeric precision. The default is the fastest precision without loss of quality on the device.
     pub precision: Option<Precision>,
     /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,
-    /// Scale vectors to length 1, even if the model does not.
+    /// L2-normalize the vectors, even if the model does not.
     pub normalize: bool,
-    /// Truncate vectors to this many dimensions, for models trained for it.
+    /// Number of dimensions to truncate vectors to. Useful for models that are trained with truncation (Matryoshka).
     pub dim: Option<usize>,
 }
 
-/// How the tokens of a text become a vector. The defaults are the model's own.
+/// Settings for pooling the tokens of a text. The defaults are the model's own.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tokens {
@@ -64,15 +64,15 @@ pub enum Layers {
     /// The last layer.
     #[default]
     Last,
-    /// One layer; 0 is the embeddings.
+    /// One layer; 0 is the embedding layer.
     One(usize),
     /// The first layer (not the embeddings) and the last one, with weights.
     FirstLast(f32, f32),
 }
 
 impl Layers {
-    /// Layers and weights for a network of `count` layers, in ascending order; `None` if the layer does not
-    /// exist.
+    /// Returns the layers and their weights for a network with `count` layers, in ascending order; `None` if a layer
+    /// does not exist.
     pub(super) fn weights(&self, count: usize) -> Option<Vec<(usize, f32)>> {
         match *self {
             Layers::Last => Some(vec![(count, 1.0)]),

@@ -210,7 +210,7 @@ fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
     encoder.finish(means).unwrap()
 }
 
-/// A model with a prompt, whose tokens are pooled or not.
+/// A model with a prompt. `include_prompt` determines whether the prompt tokens are pooled.
 fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
     let mut builder = Builder::bert();
     builder.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "hello: " } }));

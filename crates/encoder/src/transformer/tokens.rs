@@ -1,4 +1,4 @@
-//! Token vectors, as they are before pooling.
+//! Token vectors before pooling.
 
 use std::ops::Range;
 

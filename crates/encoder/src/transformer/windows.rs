@@ -6,14 +6,14 @@ use crate::{DialoguePooling, Part, Sequence};
 use turnwise_core::error::Result;
 use turnwise_corpus::{Dialogue, Role, Turn};
 
-/// Consecutive tokens of one speaker in one window, separator included.
+/// Consecutive tokens of one speaker in a window, including the separator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) speaker: usize,
     pub(super) rows: std::ops::Range<usize>,
 }
 
-/// Part of a dialogue that fits into the network.
+/// Window of a dialogue: consecutive turns that fit into the maximum sequence length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,
@@ -117,8 +117,8 @@ impl Framing<'_> {
     }
 }
 
-/// Returns the parts to pool for each window. Their sum over all windows is the sum, over groups of speakers,
-/// of the mean of each group's tokens.
+/// Returns the weighted row ranges to pool for each window. The result is the mean of the tokens of each speaker
+/// group, summed over the groups.
 pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for span in windows.iter().flat_map(|w| &w.spans) {

@@ -14,7 +14,7 @@ const PAIRS: usize = 50_000;
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);
 
-/// The stored percentiles: finer at the top, where hits are.
+/// Returns the percentiles to store. The steps are finer at the top, in the range of search hits.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);
@@ -23,7 +23,7 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl SimilarityDistribution {
-    /// Samples pairs with one vector of each kind. The sample is deterministic. Returns an empty distribution
+    /// Samples random pairs with one vector of each kind. The sample is deterministic. Returns an empty distribution
     /// if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));

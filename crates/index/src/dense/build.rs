@@ -40,8 +40,8 @@ struct Keys {
     turns: Vec<(TurnNo, IdKey)>,
 }
 
-/// Builds a generation from a snapshot and its vectors, and switches to it. Returns `None` if there are no
-/// vectors. If the build fails or is cancelled, the generation in use stays unchanged.
+/// Builds a generation from a snapshot and its vectors, and makes it the generation in use. Returns `None` if there
+/// are no vectors. If the build fails or is cancelled, the generation in use stays unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,
@@ -79,7 +79,7 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "graphs.lock", command)
 }
 
-/// Builds a generation and switches to it.
+/// Builds a generation and makes it the generation in use.
 pub(super) fn make(
     root: &Path,
     snapshot: &Snapshot,
@@ -103,7 +103,7 @@ pub(super) fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// Returns the generation in use if a build would produce the same. A damaged generation does not count.
+/// Returns the generation in use if a build would produce the same result. A damaged generation does not count.
 fn current(
     root: &Path,
     snapshot: &Snapshot,
@@ -199,7 +199,7 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     Ok(all)
 }
 
-/// Collects the vectors of the keys. The position of a key is its row.
+/// Collects the vectors of the keys. The index of a key is the row of the vector.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,

@@ -17,9 +17,9 @@ use turnwise_core::{
 };
 use turnwise_store::Snapshot;
 
-/// Builds a new generation if the one in use belongs to other vectors or another log. Returns true if it did.
-/// Removes unfinished builds, and graphs whose vectors no longer exist. An index without graphs stays without
-/// graphs.
+/// Builds a new generation if the generation in use belongs to other vectors or to another log. Returns true if a
+/// generation was built. Removes unfinished builds, and graphs whose vectors no longer exist. An index without graphs
+/// stays without graphs.
 pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);

@@ -21,7 +21,7 @@ const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
 
-/// Manifest of a generation: what it was built from.
+/// Manifest of a generation: the vectors, the log position and the settings of the build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the file format.
@@ -44,31 +44,33 @@ pub struct Manifest {
     pub utterances: Part,
     /// Graph of the dialogues.
     pub dialogues: Part,
-    /// Checksums of the files without a checksum of their own, by file name.
+    /// Checksums of the files that contain no checksum, by file name.
     pub checksums: Vec<(String, u32)>,
 }
 
 /// Statistics of one graph of a generation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Utterances or dialogues in the index at the build.
+    /// Number of utterances or dialogues in the index at the build.
     pub there: u64,
-    /// Those without a vector.
+    /// Number of utterances or dialogues without a vector.
     pub without: u64,
-    /// Those with a zero vector: the encoder knew none of their tokens, and they have no neighbors.
+    /// Number of utterances or dialogues with a zero vector. The encoder knows none of their tokens, and they have no
+    /// neighbors.
     pub unknown: u64,
-    /// Vectors of the kind in the vector set.
+    /// Number of vectors of this kind in the vector set.
     pub vectors: u64,
-    /// Distinct vectors.
+    /// Number of distinct vectors.
     pub nodes: u64,
-    /// Recall@10.
+    /// Recall@10, measured after the build.
     pub recall: f64,
     /// Number of queries used to measure the recall.
     pub recall_queries: u64,
-    /// Cosines of random pairs of its vectors.
+    /// Distribution of the cosines of random pairs of vectors.
     #[serde(default)]
     pub background: SimilarityDistribution,
-    /// For dialogues: cosines of random utterances and dialogues, for utterance queries that search dialogues.
+    /// Only for dialogues: distribution of the cosines of random utterances and dialogues. Used when an utterance is
+    /// the query in a search for dialogues.
     #[serde(default, skip_serializing_if = "SimilarityDistribution::is_empty")]
     pub of_utterances: SimilarityDistribution,
 }
@@ -149,7 +151,7 @@ impl Generation {
     }
 }
 
-/// Reads which generation is in use.
+/// Reads the name of the generation in use.
 fn named(current: &Path) -> Result<Current> {
     let named: Current = sealed::read(current, FORMAT, damaged)?;
     if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
@@ -169,7 +171,7 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of a generation, always the last file.
+/// Writes the manifest of a generation. It is always the last file to be written.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for path in [places::dialogues_path(folder), places::keys_path(folder), places::utterances_path(folder)] {
@@ -180,13 +182,13 @@ pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Switches to another generation.
+/// Makes another generation the generation in use.
 pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     let current = Current { format: FORMAT, generation: generation.to_owned() };
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all generations except one. Readers that have another one mapped can continue to use it.
+/// Removes all generations except `keep`. Readers that have a removed generation mapped can continue to use it.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);

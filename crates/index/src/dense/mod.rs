@@ -15,8 +15,9 @@
 //! ```
 //!
 //! All files are derived from the records and their vectors. Dialogues are sorted by descending id, because hits with
-//! equal scores are returned in this order. The log entries after a generation are the tail. Dialogues of the tail are
-//! searched one by one; their older versions and deleted dialogues are skipped. Without a generation, all is tail.
+//! equal scores are returned in this order. The log entries after a generation are the tail. Dialogues of the tail
+//! are searched one by one; their older versions and deleted dialogues are skipped. Without a generation, all
+//! dialogues are in the tail.
 
 mod background;
 mod build;

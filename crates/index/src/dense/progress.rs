@@ -19,7 +19,7 @@ pub trait Progress: Sync {
     /// Returns true to cancel.
     fn stop(&self) -> bool;
 
-    /// Reports that `done` of `of` items of a step are done.
+    /// Reports progress: `_done` of `_of` items of a step are complete.
     fn done(&self, _step: Step, _done: u64, _of: u64) {}
 }
 

@@ -32,7 +32,7 @@ pub struct SearchSettings<'a> {
     pub ef: usize,
     /// If true, compares the query with all vectors.
     pub exact: bool,
-    /// Restricts the results to what a filter accepts.
+    /// Restricts the results to the items that a filter accepts.
     pub among: Option<&'a NodeFilter>,
 }
 
@@ -52,22 +52,22 @@ pub struct NodeFilter {
 /// Search result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DenseHit {
-    /// Cosine of its vector and the query.
+    /// Cosine of the hit's vector and the query.
     pub score: f32,
-    /// Key of its dialogue's id.
+    /// Key of the dialogue id.
     pub dialogue: IdKey,
-    /// Sequence number of its dialogue.
+    /// Sequence number of the dialogue.
     pub seq: Seq,
     /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
 }
 
-/// A hit with the data to order ties.
+/// A hit with the data that is needed to sort ties.
 struct Ranked<'a> {
     hit: DenseHit,
-    /// Row in the generation, if it is there. Ids descend with growing rows.
+    /// Row in the generation, if the hit is in the generation. A greater row has a smaller id.
     row: Option<u32>,
-    /// The id. For hits in the generation, read only when a tie requires it.
+    /// Dialogue id. For hits in the generation, it is read only to sort ties.
     id: Option<Cow<'a, DialogueId>>,
 }
 
@@ -75,7 +75,7 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the nodes that still exist; `None` if all do.
+    /// For each kind, the nodes that still exist; `None` if all nodes exist.
     alive: [Option<Allowed>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
@@ -178,8 +178,8 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of cosines between random items of two kinds. Taken from the generation if
-    /// stored there, else computed now. Dialogues are never used as queries for utterances.
+    /// Returns the distribution of cosines between random items of two kinds. The distribution is read from the
+    /// generation, or computed now if it is not stored there. Dialogues are never used as queries for utterances.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {
@@ -259,7 +259,7 @@ impl DenseReader {
         Ok(found)
     }
 
-    /// Returns what a graph row represents, if it still exists and the filter accepts it.
+    /// Returns the utterance or dialogue of a graph row, if it still exists and the filter accepts it.
     fn wanted(
         &self,
         generation: &Generation,

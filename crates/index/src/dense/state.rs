@@ -27,7 +27,7 @@ pub fn verify(root: &Path) -> Result<()> {
     Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
 }
 
-/// Recall@10 of a graph: the fraction of the true 10 nearest neighbors that it finds.
+/// Recall@10 of a graph: the fraction of the 10 true nearest neighbors that a graph search finds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     /// `utterances` or `dialogues`.
@@ -57,8 +57,8 @@ pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Meas
     Kind::ALL.into_iter().map(measured).collect()
 }
 
-/// Returns the builder of the generation in use, which may be damaged. If it cannot be read, returns the
-/// default builder. `None` if there is no generation.
+/// Returns the graph builder of the generation in use, even if the generation is damaged. If the manifest cannot be
+/// read, returns the default builder. Returns `None` if there is no generation.
 pub fn builder(root: &Path) -> Option<Builder> {
     let named = generation::manifest(root)?.map(|manifest| manifest.builder);
     let builder = named.ok().and_then(|name| Builder::ALL.into_iter().find(|b| b.name() == name));

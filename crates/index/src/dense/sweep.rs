@@ -23,10 +23,11 @@ pub struct DistinctVectors<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
-    /// Filter result; `None` for everything.
+    /// Filter result; `None` if there is no filter.
     admitted: Option<Admitted>,
-    /// Graph nodes of the points, and the point of each node.
+    /// Graph node of each numbered vector.
     nodes: Vec<u32>,
+    /// Number of the vector of each graph node.
     points: Vec<u32>,
     /// Nodes that a search may return; `None` for all.
     allowed: Option<Allowed>,
@@ -42,16 +43,16 @@ struct RecentVector {
 /// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// In the generation. Owners are ordered by descending id.
+    /// Owner in the generation. Owners are sorted by descending id.
     Built {
-        /// Row among all of the kind.
+        /// Row among all items of this kind.
         row: u32,
         /// Index of the dialogue.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// In the tail.
+    /// Owner in the tail.
     Recent {
         /// Index of the dialogue in the tail.
         place: u32,
@@ -80,7 +81,7 @@ pub struct Near {
 const NO_POINT: u32 = u32::MAX;
 
 impl<'a> DistinctVectors<'a> {
-    /// Collects the vectors of everything that the filter accepts.
+    /// Collects the distinct vectors of all items that the filter accepts.
     pub fn new(
         reader: &'a DenseReader,
         snapshot: &'a Snapshot,
@@ -166,7 +167,7 @@ impl<'a> DistinctVectors<'a> {
         self.len() == 0
     }
 
-    /// Number of vectors in the graph; they come first.
+    /// Number of vectors in the graph. These vectors have the lowest indices.
     pub fn built(&self) -> usize {
         self.nodes.len()
     }
@@ -187,7 +188,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Appends a vector, normalized to length 1, to `out`.
+    /// Appends an L2-normalized vector to `out`.
     pub fn vector(&self, point: usize, out: &mut Vec<f32>) -> Result<()> {
         let start = out.len();
         match (self.nodes.get(point), &self.reader.generation) {
@@ -204,8 +205,8 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Returns neighbors of a vector in the graph with a cosine of at least `at_least`, at most `most` of them.
-    /// The result may include the vector itself.
+    /// Returns at most `most` neighbors of a vector in the graph, with a cosine of at least `at_least`. The result
+    /// may include the vector itself.
     pub fn near(&self, point: usize, at_least: f32, most: usize, near: &mut Near) -> Result<Vec<usize>> {
         let Some(generation) = &self.reader.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[self.kind as usize];

@@ -72,7 +72,7 @@ fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<
     hits.into_iter().map(name).collect()
 }
 
-/// The same arithmetic as the graph's, bit for bit.
+/// Computes a cosine with the same arithmetic as the graph, bit for bit.
 fn cosine(query: &[f32], vector: &[f32]) -> f32 {
     Scorer::new(Metric::Cosine, query).unwrap().unwrap().score(vector).unwrap().unwrap()
 }

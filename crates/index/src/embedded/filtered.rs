@@ -10,15 +10,15 @@ use turnwise_corpus::filter::Filter;
 /// Number of filters in the cache.
 const CACHE_SIZE: usize = 8;
 
-/// Result of a filter for one kind, in the forms that the search modes need.
+/// Result of a filter for one kind, in the representations that the search modes need.
 pub struct Filtered {
     filter: String,
     kind: Kind,
     admitted: Arc<Admitted>,
-    /// Form for the lexical search. `None` if the lexical index cannot evaluate the filter; hits are then
-    /// tested one by one.
+    /// Filter result for the lexical search. `None` if the lexical index cannot evaluate the filter. In this case,
+    /// hits are tested one by one.
     selected: Option<Selected>,
-    /// Form for the dense search, computed when first needed.
+    /// Filter result for the dense search, computed on first use.
     among: OnceLock<NodeFilter>,
 }
 
@@ -28,7 +28,7 @@ impl Filtered {
         &self.admitted
     }
 
-    /// Returns the form for the lexical search, if available.
+    /// Returns the filter result for the lexical search, if available.
     pub fn selected(&self) -> Option<&Selected> {
         self.selected.as_ref()
     }

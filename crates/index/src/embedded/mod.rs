@@ -20,9 +20,9 @@ use turnwise_core::error::{Error, Result};
 use turnwise_store::{Snapshot, frame::Totals};
 use turnwise_text::Analyzer;
 
-/// More utterances than this outside the lexical index cause a note to the user.
+/// Number of utterances outside the lexical index above which a note is shown to the user.
 const LONG_LEXICAL_TAIL: u64 = 50_000;
-/// More dialogues than this outside the vector graph cause a note to the user.
+/// Number of dialogues outside the vector graph above which a note is shown to the user.
 const LONG_TAIL: usize = 10_000;
 
 /// A local index folder as of one snapshot.
@@ -64,7 +64,7 @@ impl Embedded {
         self.dense.as_ref()
     }
 
-    /// Returns the lexical index, or an error that says why there is none.
+    /// Returns the lexical index, or an error that says why the index is not available.
     pub fn lexical(&self) -> Result<&Lexical> {
         match &self.lexical {
             Ok(lexical) => Ok(lexical),

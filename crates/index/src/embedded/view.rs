@@ -59,7 +59,7 @@ impl View for EmbeddedView<'_> {
         })
     }
 
-    /// Keyword matches, without dialogues that were deleted or replaced.
+    /// Returns the keyword matches, without dialogues that were deleted or replaced.
     fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);

@@ -33,7 +33,7 @@ pub(super) struct Best {
     scores: BinaryHeap<Reverse<Score>>,
     /// Documents of each segment, with their scores.
     found: Vec<Vec<(DocId, f32)>>,
-    /// Number of documents in the last segment at which those below the threshold are removed.
+    /// Number of documents in the last segment at which documents below the threshold are removed.
     limit: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Removes the terms of deleted dialogues. Tantivy keeps them until segments are merged, and files left by a
-//! crash keep them forever.
+//! Removes the terms of deleted dialogues. Tantivy keeps these terms until segments are merged. Files left by a crash
+//! keep them forever.
 
 use std::path::Path;
 
@@ -8,9 +8,9 @@ use turnwise_core::{error::Result, files};
 use turnwise_store::Snapshot;
 
 impl Lexical {
-    /// Rebuilds the index if it may contain terms of deleted dialogues. Returns true if it did. An index that
-    /// belongs to the log of the snapshot is kept. The snapshot's log must be freshly compacted: it must not
-    /// contain deletions.
+    /// Rebuilds the index if it may contain terms of deleted dialogues. Returns true if the index was rebuilt. An
+    /// index that belongs to the log of the snapshot is kept. The snapshot's log must be freshly compacted: it must
+    /// not contain deletions.
     pub fn compact(
         root: &Path,
         snapshot: &Snapshot,

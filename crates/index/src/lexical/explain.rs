@@ -14,7 +14,7 @@ use turnwise_core::{
 };
 use turnwise_store::records::caught;
 
-/// A term is common if more than one in this number of documents contains it.
+/// A term is common if it is in more than 1/`COMMON` of the documents.
 const COMMON: u64 = 4;
 
 /// Contribution of one term to the BM25 score of a document.
@@ -141,12 +141,12 @@ impl Lexical {
     }
 }
 
-/// Number of documents as BM25 counts them, including deleted ones that are not merged away.
+/// Number of documents for BM25, including deleted documents in segments that were not merged yet.
 fn documents(searcher: &Searcher) -> u64 {
     searcher.segment_readers().iter().map(|segment| u64::from(segment.max_doc())).sum()
 }
 
-/// The same formula as Tantivy's BM25.
+/// Inverse document frequency of a term, with the formula of Tantivy's BM25.
 fn idf(searcher: &Searcher, term: &Term) -> tantivy::Result<f32> {
     let (all, with) = (documents(searcher) as f32, searcher.doc_freq(term)? as f32);
     Ok((1.0 + (all - with + 0.5) / (with + 0.5)).ln())

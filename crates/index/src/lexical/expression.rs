@@ -11,8 +11,8 @@ use super::{
     side::SearchState,
 };
 
-/// Returns the documents of each segment that score at least as high as the `k`th best of all segments, in
-/// document order.
+/// Returns, for each segment, the documents that score at least as high as the `k`th best document of all segments.
+/// They are in document order.
 pub(super) fn best(
     state: &SearchState,
     query: &dyn Query,

@@ -1,7 +1,7 @@
 //! BM25 search over utterances and over dialogues, with Tantivy.
 //!
-//! Both indexes follow the log: they store the log position that they have reached, and an update adds newer
-//! records. They contain only terms and ids. Texts stay in the records.
+//! Both indexes are updated from the log. Each index stores the log position that it has reached, and an update adds
+//! newer records. They contain only terms and ids. Texts stay in the records.
 
 mod best;
 mod compact;
@@ -107,7 +107,7 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// Returns the analyzer from either index, even if the other is damaged.
+    /// Returns the analyzer stored in one of the two indexes. The other index may be damaged.
     pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
         [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
             let progress = Side::progress_in(&folder(root).join(side)).ok()??;

@@ -22,7 +22,7 @@ pub(super) struct Names {
     all: OnceLock<All>,
 }
 
-/// All ids concatenated, and the end of each.
+/// All ids, concatenated, and the end offset of each id.
 struct All {
     bytes: Vec<u8>,
     ends: Vec<usize>,

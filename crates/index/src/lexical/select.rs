@@ -25,7 +25,7 @@ use turnwise_store::{Change, Position, Snapshot, records::caught};
 pub struct Selected {
     /// For each segment of the kind's index, one bit per document.
     documents: Vec<Vec<u64>>,
-    /// The same by sequence number, including records that are not indexed yet.
+    /// Accepted items by sequence number, including records that are not indexed yet.
     pub admitted: Arc<Admitted>,
 }
 
@@ -69,7 +69,7 @@ struct Run<'a> {
     behind: Position,
 }
 
-/// A dialogue, and the conditions that its own facts meet.
+/// A dialogue, and the conditions that the facts of the dialogue (not of its turns) meet.
 #[derive(Clone, Copy)]
 struct DialogueEntry {
     seq: Seq,
@@ -254,7 +254,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// For each id of a segment, the conditions about the id that it meets.
+    /// For each id of a segment, the id conditions of the filter that are met.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
         let tests: Vec<usize> = (0..self.filter.tests()).filter(|test| self.filter.tests_id(*test)).collect();
         let Some(column) = columns.dialogues.as_ref().filter(|_| !tests.is_empty()) else {

@@ -72,7 +72,7 @@ pub(super) struct Fields {
 /// State of the index for searches, opened once.
 pub(super) struct SearchState {
     pub(super) searcher: Searcher,
-    /// One per segment of the searcher.
+    /// Columns of each segment of the searcher.
     pub(super) columns: Vec<Columns>,
     progress: Option<Progress>,
 }
@@ -105,14 +105,15 @@ impl Side {
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
-    /// Reads the log position stored in a folder, whatever its fields; `None` before the first commit.
+    /// Reads the log position that is stored in an index folder, whatever the fields of the index; `None` before the
+    /// first commit.
     pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;
         Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
     }
 
-    /// Returns the log position: of the search state if it is open, else of the last commit.
+    /// Returns the log position of the search state if it is open, else the log position of the last commit.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.state.get().map_or_else(|| self.committed(), |state| state.progress.clone())
     }
@@ -224,7 +225,7 @@ fn busy(folder: &Path) -> Error {
 }
 
 pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
-    /// Tantivy's errors may contain whole files.
+    /// Maximum number of characters of an error message. Tantivy's errors may contain whole files.
     const LONGEST: usize = 200;
     let mut what = e.to_string();
     if let Some((end, _)) = what.char_indices().nth(LONGEST) {

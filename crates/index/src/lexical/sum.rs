@@ -19,13 +19,13 @@ use super::{
 
 /// Number of documents per window. The sums fit into the L1 cache.
 const WINDOW: usize = 2048;
-/// Decoding a block of postings costs about as much as looking up this number of documents.
+/// Cost of decoding a block of postings, in document lookups.
 const LOOKUPS_PER_BLOCK: usize = 2;
 /// Number of postings in a block of Tantivy.
 const BLOCK: usize = 128;
 
-/// Returns the documents of each segment that score at least as high as the `k`th best of all segments, in
-/// document order.
+/// Returns, for each segment, the documents that score at least as high as the `k`th best document of all segments.
+/// They are in document order.
 pub(super) fn best(
     state: &SearchState,
     terms: &[Term],
@@ -52,7 +52,7 @@ struct Weight<'a> {
     bm25: Bm25Weight,
     /// Score of one occurrence, by encoded document length.
     once: [f32; 256],
-    /// Maximum score for any document.
+    /// Maximum score that the term adds to any document.
     most: f64,
 }
 
@@ -111,7 +111,7 @@ impl List<'_> {
         self.postings.docs().get(self.at).copied()
     }
 
-    /// Adds its scores to all documents of a window.
+    /// Adds the scores of the posting list to all documents of a window.
     fn add_all(&mut self, norms: &FieldNormReader, window: &mut Window) {
         self.at = self.postings.seek(window.start);
         loop {
@@ -131,7 +131,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds its scores to some documents, given in order.
+    /// Adds the scores of the posting list to selected documents, given in ascending order.
     fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
         for place in places {
             let doc = window.start + DocId::from(*place);

@@ -11,10 +11,10 @@ use turnwise_core::error::Result;
 use turnwise_store::{Snapshot, records::caught};
 
 impl Lexical {
-    /// Opens the index, and indexes newer records of the snapshot in memory. The results are the same as after
-    /// an update, and the files stay unchanged. An index that belongs to another log, or is newer than the
-    /// snapshot, is opened as it is; [`Lexical::is_current`] is then false. All files are kept open, so later
-    /// writes and rebuilds do not affect this reader.
+    /// Opens the index, and indexes newer records of the snapshot in memory. The results are the same as after an
+    /// update, and the files stay unchanged. An index that belongs to another log, or is newer than the snapshot, is
+    /// opened unchanged; [`Lexical::is_current`] is then false. All files are kept open, so later writes and rebuilds
+    /// do not affect this reader.
     pub fn open_at(root: &Path, snapshot: &Snapshot) -> Result<Self> {
         let with_tail = retry_while_changing(root, || Lexical::with_tail(root, snapshot));
         with_tail.or_else(|_| retry_while_changing(root, || Lexical::open(root)?.with_open_files()))
@@ -61,7 +61,7 @@ impl Lexical {
 /// Opens an index that other processes may change or replace. Retries after a failure if there was a commit in
 /// the meantime. A file is never removed before the commit that names it was replaced.
 fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
-    /// Enough retries even with frequent commits.
+    /// Maximum number of attempts, enough even with frequent commits.
     const TRIES: usize = 100;
     let commits =
         || [UTTERANCES, DIALOGUES].map(|side| fs::read(folder(root).join(side).join("meta.json")).ok());

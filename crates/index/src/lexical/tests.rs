@@ -57,7 +57,7 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns whether a term and an id are in any dictionary of the index, deleted or not.
+/// Returns, for a term and for an id, true if it is in any dictionary of the index, deleted or not.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];

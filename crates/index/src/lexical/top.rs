@@ -1,4 +1,5 @@
-//! Exact top k of one index: scores descending, then ids descending, for all hits including the last.
+//! Exact top k of one index: scores descending, then ids descending. Ties with the last hit are sorted in the same
+//! way.
 //!
 //! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept, and
 //! then sorted by id.
@@ -25,7 +26,7 @@ impl Columns {
         })
     }
 
-    /// Returns the ordinal of the dialogue, which grows with its id within the segment, and the turn.
+    /// Returns the ordinal of the dialogue and the turn. Within a segment, ordinals are in the order of the ids.
     fn id(&self, doc: DocId) -> (u64, u32) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.number(doc));
         (dialogue.unwrap_or(0), self.turns.first(doc).unwrap_or(0) as u32)
@@ -41,7 +42,7 @@ pub(super) struct Found {
     pub(super) seq: Seq,
 }
 
-/// Returns the `k` best of the selected documents. `terms` is set if the query is a plain sum over terms.
+/// Returns the `k` best selected documents. `terms` is set if the query is a plain sum over terms.
 pub(super) fn best(
     state: &SearchState,
     query: &dyn Query,
@@ -69,7 +70,7 @@ struct Chosen {
     seq: Seq,
 }
 
-/// Returns the `k` best, and all ties with the last one.
+/// Returns the `k` best documents, and all documents that tie with the last of them.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {

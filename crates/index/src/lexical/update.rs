@@ -60,7 +60,8 @@ impl Lexical {
         }
     }
 
-    /// Rebuilds the index in any case. Keeps its analyzer if that can still be read and no other is given.
+    /// Rebuilds the index in any case. Keeps the analyzer of the index if it is readable and no other analyzer is
+    /// given.
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -74,7 +75,7 @@ impl Lexical {
     }
 }
 
-/// Progress that an index will have after the update.
+/// Returns the log position and analyzer that an index will have after the update.
 fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
     Progress {
         analyzer: analyzer.to_string(),
@@ -179,7 +180,7 @@ impl Run<'_> {
     }
 }
 
-/// A change, reduced to what an index needs.
+/// A change of the log, reduced to the data that an index needs.
 enum Changed {
     Live(Box<Dialogue>),
     Gone(String),
@@ -216,8 +217,7 @@ fn add_turns(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
     })
 }
 
-/// Only the turns are indexed, as for the encoders. Titles and domains are used as ground truth to evaluate
-/// searches.
+/// Adds a whole dialogue. Only the turns are indexed: titles and domains serve as ground truth in evaluations.
 fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
     let new = NewDocument {

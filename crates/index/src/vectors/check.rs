@@ -13,7 +13,7 @@ use crate::vectors::{
 use turnwise_core::error::{Error, Result};
 use turnwise_store::verify::Damage;
 
-/// Maximum number of damaged rows listed by number.
+/// Maximum number of damaged rows to list.
 const MAX_LISTED: usize = 20;
 
 /// Result of the verification.

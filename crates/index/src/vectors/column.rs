@@ -122,7 +122,7 @@ pub(super) struct Column {
     keys: Option<Mmap>,
 }
 
-/// What failed its checksum.
+/// The part of an entry with a wrong checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadChecksum {
     Entry,
@@ -142,7 +142,7 @@ impl Column {
         })
     }
 
-    /// For repair: opens the complete rows on disk, even if there are fewer than `rows`.
+    /// Opens the complete rows on disk, even if there are fewer than `rows`. Used for repair.
     pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let there = |path: PathBuf, width: u64| std::fs::metadata(path).map_or(0, |m| m.len() / width);
         let rows = rows
@@ -173,7 +173,7 @@ impl Column {
         numbers(self.rows.as_deref().unwrap_or_default())
     }
 
-    /// Returns a row after checking its checksums.
+    /// Returns a row after verifying the checksums of the row and of its key entry.
     pub(super) fn checked(&self, row: usize) -> Result<&[f32], BadChecksum> {
         let at = row * ENTRY_BYTES;
         let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(BadChecksum::Entry)?;

@@ -27,7 +27,7 @@ pub struct CompactReport {
 /// number of dialogues read so far. Nothing is encoded. After an interruption or a crash, either the old set or
 /// the new set is complete.
 ///
-/// The pass also sets the log position of the vectors again, because compacting the log changes all positions.
+/// This function also updates the log position of the vectors, because compacting the log changes all positions.
 pub fn compact(
     root: &Path,
     command: &str,
@@ -71,8 +71,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns a new set if the old one has something to drop. `copy` marks the new set: an encoding must not
-    /// continue it before it is in use.
+    /// Returns a new set if the old set contains rows to drop. `copy` marks the new set: no encoding run may continue
+    /// the new set before it is in use.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
@@ -111,7 +111,7 @@ impl Work<'_> {
         Reached { log: self.snapshot.log_id().to_owned(), at }
     }
 
-    /// Counts every dialogue. Returns for each kind the log position before which everything has a vector.
+    /// Counts every dialogue. Returns, for each kind, the log position before which all items have a vector.
     fn count_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
         let mut complete_to: [Option<Position>; 2] = [None; 2];
         let mut changes = self.snapshot.changes(Position::START);

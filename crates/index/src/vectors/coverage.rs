@@ -1,4 +1,4 @@
-//! Statistics about vectors: how many texts have one, and how many vectors belong to no text any more.
+//! Statistics about vectors: number of texts with a vector, and number of vectors of deleted texts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,11 +21,11 @@ pub struct Coverage<'a> {
 /// Vector counts of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VectorCounts {
-    /// Vectors on disk.
+    /// Number of vectors on disk.
     pub vectors: u64,
-    /// Vectors whose text is in the index.
+    /// Number of vectors whose text is in the index.
     pub live: u64,
-    /// Utterances or dialogues in the index without a vector.
+    /// Number of utterances or dialogues in the index without a vector.
     pub without: u64,
 }
 

@@ -27,11 +27,11 @@ use turnwise_store::{Change, Position, Snapshot};
 
 /// Minimum time between two commits. A fast encoder then does not wait for the disk.
 const COMMIT_EVERY: Duration = Duration::from_millis(250);
-/// Dialogues per group of the reading thread, and the maximum number of groups that wait.
+/// Number of dialogues per group of the reading thread, and maximum number of groups in the queue.
 const READ_GROUP: usize = 128;
 const READ_AHEAD: usize = 8;
 
-/// What to encode.
+/// Selection of the inputs to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// Encode every utterance.
@@ -54,13 +54,13 @@ impl Wanted {
 /// Progress and result of an encoding pass.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Filled {
-    /// Dialogues read from the log.
+    /// Number of dialogues read from the log.
     pub seen: u64,
-    /// Utterances encoded.
+    /// Number of utterances encoded.
     pub utterances: u64,
-    /// Dialogues encoded.
+    /// Number of dialogues encoded.
     pub dialogues: u64,
-    /// Inputs skipped because they already have a vector.
+    /// Number of inputs skipped because they already have a vector.
     pub known: u64,
     /// Resources used by the encoder.
     pub spent: Spent,
@@ -78,8 +78,8 @@ fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Positio
     Kind::ALL.into_iter().filter(|k| wanted.has(*k)).map(reached).min().unwrap_or_else(|| snapshot.end())
 }
 
-/// Encodes everything that has no vector yet. `stop` ends the pass after the current chunk. All finished chunks
-/// are committed, and the next call continues from there.
+/// Encodes all selected inputs that have no vector yet. `stop` ends the pass after the current chunk. All finished
+/// chunks are committed, and the next call continues from there.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
@@ -222,7 +222,7 @@ struct Filling<'a> {
     chunk_bytes: usize,
     /// Log position after the last gathered dialogue.
     after: Option<Position>,
-    /// Log position after the dialogue before that.
+    /// Log position after the dialogue before the last gathered dialogue.
     after_previous: Option<Position>,
     filled: Filled,
     seen: u64,
@@ -267,7 +267,7 @@ impl Filling<'_> {
         new
     }
 
-    /// Returns the next chunk of a kind if it is full. With `everything`, returns a partial chunk too.
+    /// Returns the next chunk of a kind if the chunk is full. With `everything`, also returns a partial chunk.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
         let gathering = &mut self.kinds[kind.index()];
         let waiting = gathering.keys.len();

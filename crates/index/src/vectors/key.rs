@@ -1,9 +1,9 @@
-//! Keys of vectors: hashes of everything that the encoder sees.
+//! Keys of vectors: hashes of the encoder's input.
 
 use turnwise_core::ids::IdKey;
 use turnwise_corpus::{Dialogue, Role};
 
-/// What a vector represents.
+/// Kind of item that a vector represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// One utterance.

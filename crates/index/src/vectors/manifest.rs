@@ -18,7 +18,7 @@ use turnwise_store::{Position, Snapshot};
 pub const FORMAT: u32 = 1;
 pub(super) const NAME: &str = "manifest.json";
 
-/// How the vectors of a set were made: encoder and options.
+/// Recipe of the vectors of a set: encoder and options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
     /// The model to load the encoder from: a model name, or the path of a model folder.
@@ -32,15 +32,15 @@ pub struct Recipe {
     /// Requested numeric precision; `auto` lets the encoder choose. Precision changes vectors only slightly. A
     /// set may therefore be continued with a different precision.
     pub precision: String,
-    /// Prompt of the model that is put before every text.
+    /// Prompt of the model that is added before every text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Token options that differ from the encoder's files. The fingerprint covers them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tokens: Tokens,
-    /// How a dialogue is given to the encoder.
+    /// Form in which a dialogue is passed to the encoder: as one sequence or as utterances.
     pub dialogue_mode: DialogueMode,
-    /// How the parts of a dialogue are pooled into one vector.
+    /// Pooling of the tokens or utterances of a dialogue into one vector.
     pub pooling: DialoguePooling,
 }
 
@@ -102,7 +102,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Returns the position to continue from in a snapshot's log; the start if it is a different log.
+    /// Returns the position to continue from in a snapshot's log; the start if `this` belongs to a different log.
     pub fn place_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
@@ -116,7 +116,7 @@ impl Reached {
 pub struct Extent {
     /// Number of committed rows. Rows beyond it are left over from an unfinished write.
     pub rows: u64,
-    /// Log position reached; `None` if this kind was never requested.
+    /// Log position that the vectors have reached; `None` if this kind was never requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
 }
@@ -128,14 +128,14 @@ pub struct Manifest {
     pub format: u32,
     /// Version of turnwise that wrote the file.
     pub turnwise: String,
-    /// How the vectors were made.
+    /// Recipe of the vectors.
     pub recipe: Recipe,
     /// Rows of the utterance vectors.
     pub utterances: Extent,
     /// Rows of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if the set was copied from the set in use. While it is not in use itself, it is left over from a
-    /// crash, and a replacement must not continue it.
+    /// True if the set was copied from the set in use. If such a copy is not in use, it was left by a crash, and a
+    /// replacement must not continue it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }

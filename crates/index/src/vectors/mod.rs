@@ -1,8 +1,9 @@
 //! The vectors of an index's utterances and dialogues.
 //!
 //! Vectors are stored by content: the key of a vector is a hash of the encoder's input. Equal texts are therefore
-//! encoded once, only the changed turns of a dialogue are encoded again, and an interrupted run can continue. The
-//! vectors follow the log like the lexical index does: each kind stores the log position that it has reached.
+//! encoded once, only the changed turns of a dialogue are encoded again, and an interrupted run can continue. Like
+//! the lexical index, the vectors are updated from the log: the manifest stores the log position that each kind has
+//! reached.
 //!
 //! ```text
 //! indexes/chats/

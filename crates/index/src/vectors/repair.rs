@@ -1,4 +1,5 @@
-//! Repairs vectors: keeps every row with correct checksums, and drops the rest for the next encoding.
+//! Repairs vectors: keeps every row with correct checksums and drops the other rows. The next encoding run creates
+//! the dropped vectors again.
 
 use std::{
     fs,
@@ -88,8 +89,8 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// Creates a new set of the undamaged rows. It starts at the beginning of the log, and the next encoding adds
-/// the missing vectors.
+/// Creates a new set of the undamaged rows. The log position of the set is the beginning of the log, so the next
+/// encoding run adds the missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;

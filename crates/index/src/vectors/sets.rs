@@ -33,8 +33,8 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, or had some before they were damaged. A set without rows that is not
-/// in `current.json` does not count.
+/// Returns true if an index has vectors, even if they are damaged. A set without rows that is not in `current.json`
+/// does not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         let rows = |m: Manifest| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0);
@@ -68,7 +68,7 @@ pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(folder(root).join(current.set)))
 }
 
-/// Switches to another set.
+/// Makes another set the set in use.
 pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
     let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
@@ -109,7 +109,7 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
     Ok(all(root).iter().find(fits).cloned())
 }
 
-/// Removes all sets except one. Readers keep an old set open while they have it mapped. If the operating system
+/// Removes all sets except `keep`. Readers keep an old set open while they have it mapped. If the operating system
 /// refuses the removal for this reason, the next switch removes the set.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {

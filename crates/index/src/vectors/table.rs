@@ -1,4 +1,5 @@
-//! Lookup table from key to row: an open-addressing hash table in its own file. The keys need not be in memory.
+//! Lookup table from key to row: an open-addressing hash table in its own file. With it, the keys need not be in
+//! memory.
 //!
 //! ```text
 //! 0  magic "TWVTB\0\0\x01"
@@ -46,20 +47,20 @@ pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
 enum Slots {
     None,
     Mapped(Mmap),
-    /// Built in memory because there is no usable file and readers must not write one.
+    /// Table in memory. It is used if there is no usable file, because readers must not write a file.
     InMemory(Vec<u8>),
 }
 
-/// Finds rows by key.
+/// Lookup of rows by key.
 pub(super) struct Lookup {
     covered: usize,
     slots: Slots,
-    /// Rows after those that the table covers, committed or not.
+    /// Rows that the table does not cover, committed or not.
     newer: KeyMap<u32>,
 }
 
 impl Lookup {
-    /// For readers: maps the table, or builds one in memory.
+    /// Opens the table for a reader: maps the file, or builds a table in memory.
     pub(super) fn open(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let mut lookup = match Self::map(&path(set, kind), column) {
             Some((covered, map)) => Lookup { covered, slots: Slots::Mapped(map), newer: KeyMap::default() },
@@ -78,7 +79,7 @@ impl Lookup {
         Ok(lookup)
     }
 
-    /// For the writer: like `open`, but verifies the whole table and rebuilds it if it is damaged.
+    /// Opens the table for the writer: like `open`, but verifies the whole table and rebuilds a damaged table.
     pub(super) fn open_checked(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let path = path(set, kind);
         let sound = Self::map(&path, column).is_some_and(|(_, map)| slots_are_sound(&map));

@@ -15,7 +15,7 @@ use turnwise_core::{
 };
 use turnwise_store::lock::WriterLock;
 
-/// Which set to write to.
+/// Selects the set to write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Continue the set in use, or create one if there is none.
@@ -202,8 +202,7 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// Returns the manifest of the set in use, updated for `recipe`. It is an error if the recipes are
-/// incompatible.
+/// Returns the manifest of the set in use, updated for `recipe`. Returns an error if the recipes are incompatible.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
     // Without dialogue vectors, the dialogue options are still free.
     let dialogues_too = manifest.dialogues.rows > 0;

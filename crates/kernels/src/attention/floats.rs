@@ -12,14 +12,14 @@ use crate::{
     tile::{Epilogue, Identity, RowScale, Tiles, with_tile},
 };
 
-/// Number of query tiles whose scores are in memory at the same time.
+/// Number of query tiles per block. The scores of one block are in memory at the same time.
 const BLOCK: usize = 4;
 
 /// Computes attention for some of the heads.
 ///
 /// # Safety
 ///
-/// As [`super::attend`], which has checked the lengths.
+/// Same as for [`super::attend`]. The caller has checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
@@ -87,8 +87,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Computes some tiles of a product in f32. The last argument is the number of tiles, and the rows and vectors of
-/// each.
+/// Computes some tiles of a product in f32. The last argument holds the number of tiles, and the number of rows and
+/// of vectors per tile.
 unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
@@ -161,8 +161,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that replaces scores with their exponentials. The factor that makes the sum of a row 1 is written to
-/// `factors`.
+/// Kernel that replaces scores with their exponentials. The factor that normalizes the sum of a row to 1 is written
+/// to `factors`.
 struct Softmax<'a> {
     scores: *mut f32,
     n: usize,

@@ -19,12 +19,13 @@ pub(super) struct Heads {
     pub count: usize,
     /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
-    /// Whether attention is computed in bf16 with squares (AMX tiles). Otherwise it is computed in f32 with vectors.
+    /// True if attention is computed in bf16 with squares (AMX tiles). Otherwise it is computed in f32 with vectors.
     pub squares: bool,
 }
 
 impl Heads {
-    /// Returns whether attention uses squares, given the squares of the weights. In f32 precision it does not.
+    /// Returns true if attention uses squares. `weights` is the kind of squares that the weights use. In f32
+    /// precision, attention does not use squares.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
@@ -46,12 +47,13 @@ pub(super) struct HeadWorkspace {
     factors: Vec<f32>,
 }
 
-/// Number of rows after the last one that must be readable. Keys are transposed in whole blocks; the extra rows are
+/// Number of rows after the last token that must be readable. Keys are transposed in whole blocks; the extra rows are
 /// read but not used.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Computes attention among `tokens` and writes the results of all heads to the rows of `context`. The rows of
-/// `projected` hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more rows must follow.
+/// Computes self-attention over a sequence of `tokens` tokens, and writes the attention output of all heads to the
+/// rows of `context`. The rows of `projected` hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more
+/// rows must follow.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! Attention in bf16 with AMX tiles (called squares here).
 //!
 //! Scores are the product of queries and keys; contexts are the product of attention weights and values. So queries
-//! and weights have the memory layout of the left side of a product, and keys and values that of the right side (see
+//! and weights have the memory layout of a left operand, and keys and values have that of a right operand (see
 //! [`Squares`]). The softmax converts scores to weights.
 
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::{
 /// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// Number of bf16 numbers in a line of a square: one step along a row.
+/// Number of bf16 elements in a row of a square: one step along a row of the operand.
 const STEP: usize = 2 * SIDE;
 
 /// Computes attention for some of the heads.
 ///
 /// # Safety
 ///
-/// As [`super::attend`], which has checked the lengths.
+/// Same as for [`super::attend`]. The caller has checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
@@ -114,13 +114,12 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Kernel that packs queries as the left side of a product, and transposed keys and pairs of value rows as right
-/// sides.
+/// Kernel that packs queries as a left operand, and transposed keys and pairs of value rows as right operands.
 ///
-/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of keys and the
-/// rows of queries after the last one are not used. The padding of a head's width is always zero, because all heads
-/// have the same width. Values after the last one are multiplied by weights of zero. They are set to zero, because
-/// the product with a NaN or an infinity would not be zero.
+/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of padding keys and
+/// the output rows of padding queries are not used. The padding of a head's width is always zero, because all heads
+/// have the same width. Padding rows of the values are multiplied by weights of zero. They must be set to zero,
+/// because the product of zero and a NaN or an infinity is not zero.
 struct Arrange {
     projected: *const f32,
     stride: usize,
@@ -178,8 +177,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that makes the sum of
-/// a row 1 is written to `factors`.
+/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that normalizes the
+/// sum of a row to 1 is written to `factors`.
 struct Softmax<'a> {
     scores: *const f32,
     weights: *mut u32,
@@ -265,7 +264,7 @@ impl Softmax<'_> {
     }
 }
 
-/// Kernel that normalizes the sums of a block to contexts.
+/// Kernel that normalizes the sums of a block to attention outputs.
 struct Finish<'a> {
     sums: *const f32,
     factors: &'a [f32],

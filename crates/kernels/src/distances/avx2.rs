@@ -9,7 +9,7 @@ pub(super) struct Avx2;
 
 impl Distances for Avx2 {
     /// The instruction multiplies unsigned by signed bytes and sums pairs of products in 16 bits. Here the sign of
-    /// one code is moved to the other. Then both are at most 127, and no pair overflows.
+    /// one code is moved to the other code. Both factors are then at most 127, and no pair overflows.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -61,8 +61,8 @@ impl Distances for Avx2 {
         }
     }
 
-    /// Contains no closures: a closure is compiled without the processor's features, and its intrinsics would be
-    /// calls.
+    /// Contains no closures: a closure is compiled without the processor's features, so intrinsics in a closure would
+    /// not be inlined.
     #[inline(always)]
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller.
@@ -100,11 +100,11 @@ impl Distances for Avx2 {
     }
 }
 
-/// Adds the products (or squared differences) of eight numbers.
+/// Adds the products (or squared differences) of eight elements.
 ///
 /// # Safety
 ///
-/// Eight numbers are read from both pointers; the processor must support AVX2 and FMA.
+/// Eight elements are read from each pointer. The processor must support AVX2 and FMA.
 #[inline(always)]
 unsafe fn add<const SQUARED_DISTANCE: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
     // SAFETY: guaranteed by the caller.

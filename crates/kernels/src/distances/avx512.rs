@@ -8,8 +8,8 @@ use super::Distances;
 pub(super) struct Avx512;
 
 impl Distances for Avx512 {
-    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes, with their bias,
-    /// and the contribution of the bias is subtracted at the end.
+    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes that include the
+    /// bias. The contribution of the bias is subtracted at the end.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -34,7 +34,7 @@ impl Distances for Avx512 {
         }
     }
 
-    /// Uses two sums to hide the latency of the additions.
+    /// Uses two accumulators to hide the latency of the additions.
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -93,7 +93,7 @@ impl Distances for Avx512 {
     }
 }
 
-/// Adds the products (or squared differences) of 16 numbers.
+/// Adds the products (or squared differences) of 16 elements.
 ///
 /// # Safety
 ///

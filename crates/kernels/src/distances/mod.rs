@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 
 use crate::simd::{self, SimdLevel};
 
-/// The length of a row of codes is a multiple of this number.
+/// Granularity of a row of codes: the row length is a multiple of this number.
 pub const CODE_STEP: usize = 64;
 
 /// Vector operations for one kind of processor.
@@ -25,13 +25,13 @@ pub const CODE_STEP: usize = 64;
 /// instructions.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the numbers in `other` (codes minus
+    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the values in `other` (bytes minus
     /// 128). `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
-    /// Returns the dot product of nibbles with signed numbers from −127 to 127. Each block of 64 numbers belongs to
-    /// 32 bytes: the first 32 numbers to their lower halves, the others to their upper halves. `length` is the number
-    /// of nibbles, a multiple of 64.
+    /// Returns the dot product of nibbles with signed integers from −127 to 127. A block of 32 bytes in `nibbles`
+    /// belongs to 64 integers: the lower halves of the bytes to the first 32 integers, the upper halves to the other
+    /// 32. `length` is the number of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
     /// Returns the dot product of two vectors, or their squared distance with `SQUARED_DISTANCE`. Any length is
@@ -53,11 +53,11 @@ pub trait Distances: Copy + Send + Sync {
     }
 }
 
-/// Work that is written once and compiled for each kind of processor. `run` should be `#[inline(always)]`.
+/// Task that is written once and compiled for each SIMD level. `run` should be `#[inline(always)]`.
 pub trait Task {
-    /// Result of the work.
+    /// Result of the task.
     type Output;
-    /// Runs the work with the given operations.
+    /// Runs the task with the given operations.
     fn run<D: Distances>(self) -> Self::Output;
 }
 

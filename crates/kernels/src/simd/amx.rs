@@ -7,7 +7,8 @@ use std::{arch::asm, sync::OnceLock};
 
 use super::{SIDE, Squared, Squares};
 
-/// Returns whether the processor has AMX for bf16 and bytes, and the system permits this process to use it.
+/// Returns true if the processor has AMX for bf16 and bytes, and the operating system permits this process to use
+/// AMX.
 pub(super) fn granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| {
@@ -22,7 +23,7 @@ fn extended_features() -> u32 {
     if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).edx }
 }
 
-/// Requests permission from Linux. The registers are so large that a process has to request them.
+/// Requests permission to use AMX from Linux, which is required because the tile registers are large.
 #[cfg(target_os = "linux")]
 fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
@@ -31,7 +32,7 @@ fn request_permission() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// On other systems AMX is not used.
+/// Returns false: AMX is used on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn request_permission() -> bool {
     false
@@ -78,8 +79,8 @@ pub(super) unsafe fn end() {
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// Multiplies one square of rows (two with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums, 4 and 5
-/// the rows, 6 and 7 the columns.
+/// Multiplies one square of rows (two squares with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums,
+/// 4 and 5 the rows, 6 and 7 the columns.
 ///
 /// # Safety
 ///

@@ -204,5 +204,5 @@ impl Simd for Avx2 {
     }
 }
 
-/// Masks: the eight numbers from index `8 - n` select the first `n` lanes.
+/// Lane masks: the eight elements from index `8 - n` select the first `n` lanes.
 static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

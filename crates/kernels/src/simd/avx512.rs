@@ -8,7 +8,7 @@ use super::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
 #[derive(Clone, Copy)]
 pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
-/// Returns whether the processor is from AMD.
+/// Returns true if the processor is from AMD.
 pub(super) fn is_amd() -> bool {
     let maker = __cpuid(0);
     [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"

@@ -1,4 +1,4 @@
-//! SIMD levels: which ones this processor has, and which one to use.
+//! SIMD levels: detection of the supported levels, and choice of the level to use.
 
 use std::{fmt, str::FromStr};
 
@@ -62,7 +62,7 @@ impl SimdLevel {
         }
     }
 
-    /// Returns whether this processor supports the level.
+    /// Returns true if this processor supports the level.
     pub fn available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -93,9 +93,9 @@ impl SimdLevel {
         }
     }
 
-    /// Returns whether products in bf16 are faster than in f32. On Intel processors without AMX they took one and a
-    /// half times as long as f32, because their vectors multiply no more numbers at a time. On AMD processors they
-    /// took half as long.
+    /// Returns true if products in bf16 are faster than in f32. On Intel processors without AMX, bf16 took 1.5 times
+    /// as long as f32, because a vector instruction multiplies no more elements per cycle. On AMD processors, bf16
+    /// took half as long as f32.
     pub(in super::super) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -110,7 +110,7 @@ impl SimdLevel {
         SimdLevel::here().next().unwrap_or(SimdLevel::Portable)
     }
 
-    /// Returns the levels of this processor, the fastest first.
+    /// Returns the levels that this processor supports, the fastest first.
     pub fn here() -> impl Iterator<Item = SimdLevel> {
         SimdLevel::ALL.iter().copied().filter(|level| level.available())
     }

@@ -1,7 +1,7 @@
 //! SIMD abstraction: the vector operations that the kernels need.
 //!
 //! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers
-//! of intrinsics. So implementations can differ only in these lines, which makes errors easy to find. A kernel
+//! of intrinsics. So implementations differ only in these wrappers, which makes errors easy to find. A kernel
 //! implements [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's
 //! features.
 //!
@@ -49,7 +49,7 @@ macro_rules! at_level {
 }
 pub(super) use at_level;
 
-/// A piece of work that is compiled for one SIMD level.
+/// Computation that is compiled for one SIMD level.
 pub(super) trait Kernel<S: Simd> {
     /// Result of the kernel.
     type Output;
@@ -71,18 +71,19 @@ pub(super) const SQUARE: usize = SIDE * SIDE;
 /// Number format of squares (AMX tiles).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Squared {
-    /// Two numbers in bf16 per unit; the sums are f32.
+    /// Two bf16 elements per unit; the sums are f32.
     Bf16,
-    /// Four bytes per unit, unsigned on the left and signed on the right; the sums are 32-bit integers.
+    /// Four bytes per unit, unsigned in the left operand and signed in the right operand. The sums are 32-bit
+    /// integers.
     Bytes,
-    /// Floats as a sum of three numbers in bf16: the number rounded, the rounded remainder, and the rest. Each of the
-    /// three has its own square (a plane), with two numbers per unit. Of the nine products of planes, the six that
-    /// affect an f32 result are summed.
+    /// f32 elements, split into sums of three bf16 terms: the rounded element, the rounded remainder, and the rest.
+    /// Each term is stored in its own square (a plane), with two elements per unit. Of the nine products of planes,
+    /// the six that affect an f32 result are summed.
     Thirds,
 }
 
 impl Squared {
-    /// Returns the number of planes: squares that together represent one square of numbers.
+    /// Returns the number of planes: squares that together represent one square of elements.
     pub const fn planes(self) -> usize {
         match self {
             Squared::Bf16 | Squared::Bytes => 1,
@@ -102,17 +103,17 @@ impl Squared {
 /// Operands of a product of squares: one or two squares of rows times two squares of columns, summed over several
 /// steps.
 pub(super) struct Squares {
-    /// Squares of the first 16 rows, one step after the other.
+    /// Squares of the first 16 rows, one square per step.
     pub left: *const u32,
-    /// Squares of the next 16 rows, if there are two.
+    /// Squares of the next 16 rows, if two squares of rows are multiplied.
     pub low_left: *const u32,
-    /// Squares of the columns. Each step has, for each plane, the rows of the two squares side by side.
+    /// Squares of the columns. For each step and plane, the rows of the two squares are stored side by side.
     pub right: *const u32,
     /// Number of steps.
     pub steps: usize,
-    /// Memory of the sums, in rows of two squares.
+    /// Output memory for the sums. A row has the width of two squares.
     pub to: *mut f32,
-    /// Whether the sums start at zero. Otherwise they continue from the numbers in `to`.
+    /// True if the sums start at zero. Otherwise they continue from the partial sums in `to`.
     pub first: bool,
     /// Memory to prefetch: [`LINES_AHEAD`] cache lines for each plane in each step.
     pub ahead: *const u32,
@@ -125,17 +126,18 @@ pub(super) const LINES_AHEAD: usize = 4;
 ///
 /// # Safety
 ///
-/// All functions except `enter` may be called only from a kernel, on a processor with the features. Pointers must be
-/// valid for one vector (`LANES` numbers); they need not be aligned.
+/// All functions except `enter` may be called only from a kernel, on a processor with the features of the level.
+/// Pointers must be valid for one vector (`LANES` elements); they need not be aligned.
 #[allow(clippy::missing_safety_doc)]
 pub(super) trait Simd: Copy + Send + Sync + 'static {
-    /// The same vectors with the fewest features. Kernels that need no more use it, to reduce the compiled code.
+    /// SIMD type with the same vectors and the fewest features. Kernels that need no other features use this type,
+    /// which reduces the amount of compiled code.
     type Base: Simd;
-    /// The same vectors with only the features for integers.
+    /// SIMD type with the same vectors and only the integer features.
     type Whole: Simd;
     /// `LANES` 32-bit floats.
     type F32: Copy;
-    /// `LANES` 32-bit integers, or `LANES` groups of smaller numbers.
+    /// `LANES` 32-bit integers, or `LANES` groups of 8-bit or 16-bit elements.
     type I32: Copy;
     /// Sums of products of bytes, before they are widened to 32 bits.
     type Bytes: Copy;
@@ -144,33 +146,33 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     const LANES: usize;
     /// Width of a product's tile, in vectors.
     const VECTORS: usize;
-    /// Rows of a product's tile.
+    /// Number of rows of a product's tile.
     const ROWS: usize;
-    /// Rows of a tile in products of bytes.
+    /// Number of rows of a tile in products of bytes.
     const BYTE_ROWS: usize;
     /// Largest byte code of an activation.
     const BYTE_MAX: f32;
-    /// Number of products of groups of four bytes that are summed in 16 bits before they are widened. 1 if the sums
-    /// have 32 bits from the start.
+    /// Length of a byte chain: number of four-byte dot products that are summed in 16 bits before the sum is widened.
+    /// 1 if all sums have 32 bits.
     const BYTE_CHAIN: usize;
-    /// Whether pairs of bf16 are multiplied directly. Otherwise they are widened to f32 first.
+    /// True if pairs of bf16 are multiplied directly. Otherwise they are widened to f32 first.
     const BF16: bool;
-    /// Whether products use squares (AMX tiles), with [`Simd::squares`].
+    /// True if products use squares (AMX tiles), with [`Simd::squares`].
     const SQUARES: bool;
 
     /// Prepares the thread for [`Simd::squares`], until `end_squares`.
     unsafe fn begin_squares();
     /// Releases the resources that squares use.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called from outside of a
-    /// kernel.
+    /// Multiplies one square of rows (two squares with `TWO`) by two squares of columns. May be called from outside
+    /// of a kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
     ///
     /// # Safety
     ///
-    /// As [`Kernel::call`].
+    /// Same as for [`Kernel::call`].
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
 
     /// Sets all lanes to `x`.
@@ -227,22 +229,23 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn istore(to: *mut u32, v: Self::I32);
     /// Converts integers to floats, with rounding.
     unsafe fn to_float(v: Self::I32) -> Self::F32;
-    /// Computes the dot product of the two 16-bit integers of each lane. Adds `sum` to it if that is one instruction.
+    /// Computes the dot product of the two 16-bit integers in each lane. Adds `sum` to the result if one instruction
+    /// does both.
     unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
-    /// Adds `products` to `sum`, unless `begin_shorts` has done it.
+    /// Adds `products` to `sum`, unless `begin_shorts` has already added `sum`.
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
     /// Starts a chain with the dot product of the four unsigned bytes of each lane of `a` and the four signed bytes
     /// of `b`. The chain starts from `sum` if products need no widening.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
-    /// Adds such a dot product to a chain.
+    /// Adds the dot product of four bytes per lane (see `begin_bytes`) to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
     /// Ends a chain: returns the 32-bit sums, including the `sum` that `begin_bytes` received.
     unsafe fn end_bytes(sum: Self::I32, chain: Self::Bytes) -> Self::I32;
 
-    /// Widens the lower bf16 of each lane.
+    /// Widens the lower bf16 of each lane to f32.
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;
-    /// Widens the upper bf16 of each lane.
+    /// Widens the upper bf16 of each lane to f32.
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
     /// Adds the dot product of the two bf16 of each lane.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
@@ -252,9 +255,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Rounds to bf16.
     unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 
-    /// Writes the lanes, rounded to 16-bit integers. They must be within ±32767.
+    /// Writes the lanes, rounded to 16-bit integers. The values must be within ±32767.
     unsafe fn store_shorts(to: *mut i16, v: Self::F32);
-    /// Writes the lanes, rounded to bytes. They must be between 0 and 255.
+    /// Writes the lanes, rounded to bytes. The values must be between 0 and 255.
     unsafe fn store_bytes(to: *mut u8, v: Self::F32);
     /// Writes the lanes, rounded to bf16.
     unsafe fn store_bf16(to: *mut u16, v: Self::F32);

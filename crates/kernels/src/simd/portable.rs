@@ -7,7 +7,7 @@ use super::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
 #[derive(Clone, Copy)]
 pub(in super::super) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
-/// `N` numbers, aligned like a vector.
+/// `N` elements, aligned like a vector.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(in super::super) struct Lanes<T, const N: usize>([T; N]);

@@ -1,4 +1,4 @@
-//! Compares products with plain loops. The allowed error is that of rounding.
+//! Compares products with plain loops. Only rounding errors are allowed.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ impl Case {
     }
 }
 
-/// Computes a product, and the allowed rounding error of each number.
+/// Computes a product, and the allowed rounding error of each element.
 fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     let Case { rows, inputs, outputs, .. } = *case;
     let packed = Packed::new::<S>(precision, (inputs, outputs), &case.weights, &case.bias).unwrap();

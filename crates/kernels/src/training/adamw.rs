@@ -7,21 +7,21 @@ use super::vectorized;
 pub struct AdamW {
     /// Learning rate.
     pub rate: f32,
-    /// Decay rate of the moving average of gradients.
+    /// Decay rate of the first moment, the moving average of the gradients.
     pub beta1: f32,
-    /// Decay rate of the moving average of squared gradients.
+    /// Decay rate of the second moment, the moving average of the squared gradients.
     pub beta2: f32,
-    /// Number added to the square root in the denominator.
+    /// Term added to the denominator for numerical stability.
     pub epsilon: f32,
     /// Weight decay; it is multiplied by the learning rate.
     pub decay: f32,
-    /// Number of the step, starting at 1.
+    /// Step number, starting at 1. It is used for bias correction.
     pub step: u64,
-    /// Factor for the gradients: 1, or less if they are clipped.
+    /// Factor that the gradients are multiplied by: 1, or less with gradient clipping.
     pub scale: f32,
 }
 
-/// Updates the weights and the moving averages of the gradients (`mean`) and of their squares (`square`).
+/// Updates the weights, the first moment (`mean`) and the second moment (`square`) in place.
 pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
     let n = weights.len();
     assert!(gradient.len() == n && mean.len() == n && square.len() == n);

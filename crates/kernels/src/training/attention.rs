@@ -1,30 +1,31 @@
 //! Self-attention within one sequence: forward and backward pass.
 //!
-//! The forward pass saves nothing for the backward pass: the weights are recomputed from queries and keys.
+//! The forward pass saves nothing for the backward pass. The attention weights are computed again from queries and
+//! keys.
 
 use super::{Dropout, LANES, scalar, sum, vectorized};
 
 /// Input of attention for one sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Attended<'a> {
-    /// One row per token: the queries, keys and values of all heads.
+    /// Queries, keys and values of all heads, one row per token.
     pub projected: &'a [f32],
     /// Number of heads.
     pub heads: usize,
-    /// Width of all heads together.
+    /// Total width of all heads.
     pub width: usize,
     /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
 }
 
-/// Number of query tokens that are processed together, so that loaded keys and values serve all of them.
+/// Number of query tokens that are processed together. They share the loaded keys and values.
 const GROUP: usize = 4;
 
 /// Buffers for one head. Rows are padded with zeros to whole vectors.
 struct Workspace {
-    /// Padded length of a row with one number per token.
+    /// Padded length of a row with one element per token.
     row: usize,
-    /// Padded length of a row with one number per column of the head.
+    /// Padded length of a row with one element per column of the head.
     column: usize,
     /// Keys and values, transposed: one row per column of the head.
     keys_by_column: Vec<f32>,
@@ -47,7 +48,7 @@ struct BackwardWorkspace {
     /// Gradients of keys and values: one row per token.
     grad_keys: Vec<f32>,
     grad_values: Vec<f32>,
-    /// Output gradients of the current tokens.
+    /// Gradients with respect to the output rows of the current tokens.
     gradients: Vec<f32>,
     /// Gradients of the weights and scores of the current tokens.
     weight_gradients: Vec<f32>,
@@ -128,7 +129,7 @@ impl Attended<'_> {
         self.width / self.heads
     }
 
-    /// Returns the offset of a token's queries (part 0), keys (1) or values (2) of a head.
+    /// Returns the offset of the query (part 0), key (1) or value (2) of a token and head.
     #[inline(always)]
     fn place(&self, token: usize, part: usize, head: usize) -> usize {
         token * 3 * self.width + part * self.width + head * self.size()
@@ -271,7 +272,7 @@ impl Attended<'_> {
     }
 }
 
-/// Computes attention. `out` receives one row per token, with the outputs of all heads.
+/// Computes self-attention. Writes the attention output to `out`: one row per token, with the heads concatenated.
 pub fn attend(of: &Attended, out: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(of.projected.len() == tokens * 3 * of.width && out.len() == tokens * of.width);
@@ -297,7 +298,7 @@ pub fn attend(of: &Attended, out: &mut [f32]) {
     );
 }
 
-/// Writes the gradients of queries, keys and values.
+/// Writes the gradients with respect to the queries, keys and values.
 pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(gradient.len() == tokens * of.width && grad_projected.len() == of.projected.len());

@@ -1,19 +1,17 @@
-//! Dropout that depends only on a key and an index, so that the backward pass repeats the decisions of the forward
-//! pass.
+//! Dropout that depends only on a key and an index, so that the backward pass uses the same mask as the forward pass.
 
-/// Dropout: sets numbers to 0 with a given probability, and scales the others so that the expected value stays the
-/// same.
+/// Dropout: sets elements to 0 with a given probability, and scales the other elements to keep the expected value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     key: [u32; 2],
-    /// A number is dropped if its random bits are below this threshold.
+    /// An element is dropped if its random bits are below this threshold.
     threshold: u32,
     scale: f32,
 }
 
 impl Dropout {
-    /// Creates dropout with a probability from 0 to less than 1 (larger ones are limited to 0.999). Different keys
-    /// drop different numbers.
+    /// Creates dropout with a probability from 0 to 0.999; larger values are limited to 0.999. The key is the random
+    /// seed of the mask.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {
@@ -23,7 +21,7 @@ impl Dropout {
         }
     }
 
-    /// Returns dropout with the same probability and an independent pattern for a group of numbers.
+    /// Returns dropout with the same probability and an independent mask for a group of elements.
     #[must_use]
     pub fn of(self, group: u32) -> Self {
         Dropout {
@@ -32,7 +30,7 @@ impl Dropout {
         }
     }
 
-    /// Returns the factor for the number at an index: 0 if it is dropped.
+    /// Returns the factor for the element at an index: 0 if the element is dropped.
     #[inline(always)]
     pub fn factor(&self, index: u32) -> f32 {
         let bits = mix(mix(index ^ self.key[0]).wrapping_add(self.key[1]));

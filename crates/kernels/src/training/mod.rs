@@ -1,4 +1,5 @@
-//! Operations of training, except matrix products: attention, activation, layer norm and AdamW, forward and backward.
+//! Training operations, except matrix products: attention, activation functions, layer norm (each forward and
+//! backward), and AdamW.
 //!
 //! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes,
 //! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
@@ -26,7 +27,7 @@ use crate::{
     simd::{Kernel, Simd, SimdChoice, SimdLevel, at_level},
 };
 
-/// Returns the SIMD level of training: the one that inference uses.
+/// Returns the SIMD level for training, which is the level that inference uses.
 fn level() -> SimdLevel {
     static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
     *LEVEL.get_or_init(|| {

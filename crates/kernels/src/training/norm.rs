@@ -9,15 +9,15 @@ pub struct AddNorm<'a> {
     pub weight: &'a [f32],
     /// Bias of each component.
     pub bias: &'a [f32],
-    /// Number added to the variance.
+    /// Epsilon that is added to the variance.
     pub epsilon: f32,
     /// Dropout of `y`.
     pub dropout: Option<Dropout>,
 }
 
 impl AddNorm<'_> {
-    /// Writes `x + dropout(y)` to `row`, and returns its mean and the inverse of its standard deviation. `place` is
-    /// the index of the row's first number.
+    /// Writes `x + dropout(y)` to `row`. Returns the mean and the inverse standard deviation of `row`. `place` is the
+    /// index of the first element of the row.
     #[inline(always)]
     fn statistics(&self, place: u32, x: &[f32], y: &[f32], row: &mut [f32]) -> (f32, f32) {
         let width = row.len();
@@ -39,7 +39,7 @@ impl AddNorm<'_> {
     }
 }
 
-/// Computes the norm of some rows. `first` is the index of their first row, which selects the dropout pattern.
+/// Computes the layer norm of some rows. `first` is the index of the first row, which selects the dropout mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());
@@ -59,7 +59,8 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
     );
 }
 
-/// Writes the gradients of `x` and `y`, and adds the gradients of weight and bias to `grad_weight` and `grad_bias`.
+/// Writes the gradients with respect to `x` and `y`. Adds the gradients with respect to weight and bias to
+/// `grad_weight` and `grad_bias`.
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,

@@ -1,11 +1,11 @@
-//! The functions of `math` and their derivatives for single numbers, without branches.
+//! Scalar versions of the functions in `math`, and their derivatives, without branches.
 
 use crate::{
     math::{POWER, TAIL},
     network::Activation,
 };
 
-/// Adding and subtracting this constant rounds to the nearest whole number.
+/// Rounding constant: adding and then subtracting it rounds an f32 to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
 
 /// Computes `2^x` for `x` from -126 to 127.
@@ -43,7 +43,7 @@ fn tail(x: f32) -> f32 {
     exp2(-sum)
 }
 
-/// Returns `tanh(√(2/π)(x + 0.044715x³))` and the derivative of its argument.
+/// Returns `tanh(√(2/π)(x + 0.044715x³))`, and the derivative of the argument of tanh.
 #[inline(always)]
 fn tanh_and_slope(x: f32) -> (f32, f32) {
     const FACTOR: f32 = 0.797_884_6;

@@ -1,4 +1,5 @@
-//! Compares each backward pass with finite differences of the forward pass. The sizes are no multiples of the lanes.
+//! Compares each backward pass with finite differences of the forward pass. The sizes are not multiples of the number
+//! of lanes.
 
 use super::*;
 
@@ -16,7 +17,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Compares the gradient of `loss` with finite differences, for some of the numbers of `x`.
+/// Compares the gradient of `loss` with finite differences, for some of the elements of `x`.
 fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
     const STEP: f32 = 1.0 / 256.0;
     for i in (0..x.len()).step_by(1 + x.len() / 60) {

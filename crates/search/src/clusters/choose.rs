@@ -1,14 +1,14 @@
 //! Automatic choice of the number of clusters.
 //!
-//! Several numbers are tried on a sample, up to the square root of the number of items and up to [`MAX_CLUSTERS`].
-//! Each is evaluated by the simplified silhouette: the mean over the items of `(b − a) / b`. Here `a` is the
-//! distance (1 − cosine) from the item's own center, and `b` is the distance from the nearest other center. An item
-//! alone in its cluster counts 0.
+//! Several cluster counts are tried on a sample. The limit is the square root of the number of items, and at most
+//! [`MAX_CLUSTERS`]. Each clustering is evaluated by the simplified silhouette: the mean over the items of `(b − a) /
+//! b`. Here `a` is the distance (1 − cosine) from the item's own center, and `b` is the distance from the nearest
+//! other center. An item alone in its cluster has the value 0.
 //!
-//! The silhouette is often best for two clusters, which is not useful for a map. So the largest number with a
-//! silhouette of at least [`NEARLY_BEST`] times the best is taken, and then the best number near it. With topics
-//! inside a few distant groups, such as languages, the silhouette falls and then rises again by
-//! [`SECOND_PEAK_RISE`]. Then the second peak is taken.
+//! The silhouette is often best for two clusters, which is not useful for a map. So the search starts from the
+//! largest cluster count with a silhouette of at least [`NEARLY_BEST`] times the best. It then takes the best count
+//! near this one. With topics inside a few distant groups, such as languages, the silhouette falls and then rises
+//! again by [`SECOND_PEAK_RISE`]. In this case, the second peak is taken.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use turnwise_core::error::Result;
 
 /// Sample size.
 const SAMPLE: usize = 2_000;
-/// Maximum number of clusters to try. More would be useless as a map.
+/// Maximum number of clusters to try. A map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;
 /// A silhouette of at least this fraction of the best counts as nearly best.
 const NEARLY_BEST: f64 = 0.9;
@@ -28,12 +28,12 @@ const NEARLY_BEST: f64 = 0.9;
 const SECOND_PEAK_RISE: f64 = 1.2;
 /// Minimum ratio of the second peak to the best silhouette.
 const SECOND_PEAK_MIN: f64 = 0.5;
-/// Number of k-means restarts for each number.
+/// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Number of values to try between a grid value and its neighbors.
+/// Number of cluster counts to try between a grid value and the next grid values.
 const REFINEMENTS: usize = 8;
 
-/// A number of clusters that was tried.
+/// A cluster count that was tried, with its silhouette.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tried {
     /// Number of clusters.
@@ -42,7 +42,7 @@ pub struct Tried {
     pub silhouette: f64,
 }
 
-/// Chooses the number of clusters. Also returns the tried numbers in ascending order.
+/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order.
 pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usize, Vec<Tried>)> {
     let most = items.len().isqrt().min(MAX_CLUSTERS);
     if most < 2 {
@@ -93,7 +93,7 @@ fn second_peak(tried: &[Tried]) -> Option<usize> {
     Some(highest + nearly_best(&tried[highest..]))
 }
 
-/// Returns the numbers to try, from 2: first in steps of 1, later in steps of 25%.
+/// Returns the cluster counts to try, from 2 to `most`: first in steps of 1, later in steps of 25%.
 fn grid(most: usize) -> Vec<usize> {
     let mut grid = vec![2];
     let mut next = 3;

@@ -1,6 +1,6 @@
 //! Spherical k-means (by cosine) with k-means++ initialization. The result does not depend on the number of threads.
 //!
-//! Centers have length 1, so the nearest center has the greatest dot product. For determinism, every sum is
+//! Centers are L2-normalized, so the nearest center has the greatest dot product. For determinism, every sum is
 //! computed in the order of the items.
 
 use rayon::prelude::*;
@@ -30,7 +30,7 @@ pub(super) struct Items<'a> {
     pub(super) items: &'a [Item],
 }
 
-/// A nonzero row and the factor that scales it to length 1.
+/// A nonzero row and the factor that L2-normalizes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Item {
     pub(super) row: u32,
@@ -52,7 +52,7 @@ impl<'a> Items<'a> {
         vector.iter().map(|v| v * scale).collect()
     }
 
-    /// Computes the cosines of each item with all centers and collects the results of `f`.
+    /// Calls `f` for each item with the cosines to all centers. Returns the results of `f` in item order.
     fn each<T: Send>(&self, centers: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
         let chunk = |chunk: usize| {
             let mut cosines = Vec::new();
@@ -79,7 +79,7 @@ impl<'a> Items<'a> {
 /// An assignment of items to clusters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Partition {
-    /// Centers of length 1, concatenated.
+    /// L2-normalized centers, concatenated.
     pub(super) centers: Vec<f32>,
     /// Cluster of each item.
     pub(super) of: Vec<u32>,
@@ -123,12 +123,12 @@ pub(super) fn kmeans(
     }
 }
 
-/// Returns a random sample of at most `limit` items, in their order.
+/// Returns a random sample of at most `limit` items, in the original order.
 pub(super) fn sample(items: Items<'_>, limit: usize, seed: u64) -> Vec<Item> {
     sample_indices(items.len(), limit, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
-/// Returns a random sample of at most `limit` numbers below `count`, ascending.
+/// Returns a random sample of at most `limit` indices below `count`, in ascending order.
 pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize> {
     if count <= limit {
         return (0..count).collect();

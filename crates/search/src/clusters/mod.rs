@@ -58,11 +58,11 @@ pub struct Clusters {
     pub dialogues: u64,
     /// Number of dialogues without a vector.
     pub without: u64,
-    /// Number of dialogues with a zero vector. The encoder knew none of their words.
+    /// Number of dialogues with a zero vector. The encoder knows none of the words in these dialogues.
     pub unknown: u64,
     /// Mean cosine of the dialogues with the centers of their clusters.
     pub cohesion: f64,
-    /// Tried numbers of clusters, if the number was chosen automatically.
+    /// Cluster counts that were tried, if the count was chosen automatically.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<Tried>,
     /// Agreement of clusters and domains, if any dialogue has exactly one domain.
@@ -151,11 +151,11 @@ enum Selection {
     Item(Item),
 }
 
-/// The parts of a clustered dialogue that the description needs.
+/// Data of a clustered dialogue that is needed to describe its cluster.
 struct DialogueFacts {
     terms: Vec<String>,
     domains: Vec<String>,
-    /// The dialogue, if it is shown.
+    /// The dialogue itself, if it is shown to the user.
     dialogue: Option<Dialogue>,
 }
 
@@ -205,7 +205,7 @@ pub fn clusters(
     Ok(made)
 }
 
-/// Clusters vectors of length 1 by k-means and returns the cluster of each. Keeps the best of `beginnings`
+/// Clusters L2-normalized vectors by k-means and returns the cluster of each. Keeps the best of `beginnings`
 /// restarts. Zero vectors are assigned to cluster 0.
 pub fn partition(
     vectors: &Vectors,

@@ -14,7 +14,7 @@ fn noise(place: u64) -> f32 {
 }
 
 /// Generates `groups` groups of vectors around random directions, and the group of each vector. The vectors have
-/// various lengths.
+/// various norms.
 fn planted(groups: usize, each: usize, spread: f32) -> (Vec<f32>, Vec<usize>) {
     let direction = |g: usize| (0..DIM).map(move |d| noise((g * DIM + d) as u64));
     let mut flat = Vec::new();

@@ -17,7 +17,7 @@ const MAX_IDS: usize = 3;
 struct Component {
     points: Vec<usize>,
     size: u64,
-    /// Owner with the greatest id in the built generation, which is its smallest row.
+    /// Owner with the greatest id in the built generation. It has the smallest row.
     first_built: Option<Owner>,
     /// Owner with the greatest id in the tail.
     first_recent: Option<Owner>,
@@ -126,7 +126,7 @@ fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueI
     Ok(id.map(|id| (id, owner.turn())))
 }
 
-/// Returns the items of one vector. Returns `None` if they no longer exist.
+/// Returns the items that have one vector. Returns `None` if these items no longer exist.
 fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
     // Owners in the built generation are already sorted by id. The tail has few owners.

@@ -13,12 +13,12 @@ pub struct Packed {
     pub sequences: Vec<Sequence>,
     /// Length of each sequence.
     pub lengths: Arc<[usize]>,
-    /// First row of each sequence, and the total number of tokens at the end.
+    /// First row of each sequence, followed by the total number of tokens.
     pub starts: Vec<usize>,
 }
 
 impl Packed {
-    /// Packs sequences in this order.
+    /// Concatenates sequences into a batch, in the given order.
     pub fn new(sequences: Vec<Sequence>) -> Self {
         let lengths: Arc<[usize]> = sequences.iter().map(Sequence::len).collect();
         let mut starts = vec![0];
@@ -33,13 +33,13 @@ impl Packed {
         self.starts[self.starts.len() - 1]
     }
 
-    /// Returns the mean of a sequence's rows, times a weight, as a part of a weighted sum.
+    /// Returns the terms of a weighted sum: the mean over the rows of a sequence, scaled by `weight`.
     pub fn mean(&self, sequence: usize, weight: f32) -> Vec<Part> {
         let rows = self.rows(sequence);
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
-    /// Row range of a sequence.
+    /// Returns the row range of a sequence.
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]
     }
@@ -68,7 +68,8 @@ pub(super) enum Site {
 }
 
 impl DropoutConfig {
-    /// Returns the dropout at a site of a layer, or `None` if its probability is 0. Layer 0 is the embeddings.
+    /// Returns the dropout for a site of a layer, or `None` if the dropout probability is 0. Layer 0 is the embedding
+    /// layer.
     pub(super) fn at(&self, layer: usize, site: Site) -> Option<Dropout> {
         let probability = match site {
             Site::Attention => self.attention,

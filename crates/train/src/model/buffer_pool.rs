@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct BufferPool(Mutex<Vec<Vec<f32>>>);
 
 impl BufferPool {
-    /// Returns a buffer of `length` numbers with arbitrary contents.
+    /// Returns a buffer of `length` elements with arbitrary contents.
     pub(super) fn take(&self, length: usize) -> Vec<f32> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = (0..free.len()).filter(|n| free[*n].capacity() >= length);

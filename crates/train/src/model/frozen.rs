@@ -29,7 +29,7 @@ pub(super) struct Frozen {
 /// Cache of hidden states, by the hash of the sequence.
 struct Cache {
     states: HashMap<[u8; 16], Box<[f32]>>,
-    /// Remaining capacity, in numbers.
+    /// Remaining capacity, in f32 elements.
     remaining: usize,
 }
 

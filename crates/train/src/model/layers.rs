@@ -1,4 +1,4 @@
-//! Layers of a network as candle tensors; trained ones are variables.
+//! Layers of a network as candle tensors. The trained tensors are variables.
 
 use candle_core::{DType, Device, Result as Candle, Tensor};
 
@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Converts the weights of a network to tensors.
+/// Converter from the weights of a network to tensors.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
@@ -20,7 +20,7 @@ pub(super) struct Maker<'a> {
 
 /// A transformer layer. Each linear layer is a pair of weight and bias.
 pub(super) struct Layer {
-    /// Concatenated projections of queries, keys and values.
+    /// Query, key and value projections, concatenated.
     pub(super) projection: (Tensor, Tensor),
     pub(super) context: (Tensor, Tensor),
     pub(super) context_norm: Tensor,
@@ -199,7 +199,7 @@ impl Layer {
 }
 
 impl Tables {
-    /// Returns the tables, the word embeddings first, with the row of each token.
+    /// Returns the embedding tables, word embeddings first, each with the row index of every token.
     pub(super) fn rows(&self, packed: &Packed, shape: &Shape) -> Vec<(&Tensor, Vec<u32>)> {
         let ids = packed.sequences.iter().flat_map(|s| s.ids.iter().copied()).collect();
         let first = shape.first_position as u32;

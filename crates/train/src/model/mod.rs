@@ -22,7 +22,7 @@ use pass::{GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
-/// Frozen parts of a network.
+/// Configuration of the frozen layers of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
     /// Number of frozen layers, counted from the embeddings. If it is above 0, the embeddings are frozen, too.
@@ -35,7 +35,7 @@ pub struct Freezing {
 
 /// A network with trainable parameters.
 pub struct Trainable {
-    /// The original network. It provides all parts that are not trained.
+    /// The original network. It provides all weights that are not trained.
     start: Network,
     bottom: Bottom,
     layers: Vec<Layer>,
@@ -44,7 +44,7 @@ pub struct Trainable {
     parameters: Vec<Parameter>,
     device: Device,
     dtype: DType,
-    /// Buffers of earlier passes.
+    /// Buffers that are reused between passes.
     buffers: BufferPool,
 }
 
@@ -65,7 +65,7 @@ enum BackwardData {
     Graph(Tensor),
 }
 
-/// The part of the network before the layers that run in this module.
+/// Input of the trained layers: frozen lower layers, or trainable embedding tables.
 enum Bottom {
     Frozen(Box<Frozen>),
     Tables(Box<Tables>),
@@ -225,7 +225,7 @@ impl Trainable {
         x.to_dtype(DType::F32).map_err(device::error)
     }
 
-    /// Number of a layer for the dropout seed. The embeddings have number 0.
+    /// Returns the index of a layer for the dropout seed. The embedding layer has index 0.
     fn number(&self, n: usize) -> usize {
         self.below + n + 1
     }

@@ -26,7 +26,7 @@ use turnwise_encoder::network::Shape;
 /// Gradients of the parameters, by tensor id.
 pub(super) type GradientMap = HashMap<TensorId, Tensor>;
 
-/// Inputs of a pass.
+/// Batch, network shape, dropout and buffers of a pass.
 pub(super) struct PassConfig<'a> {
     pub(super) shape: &'a Shape,
     pub(super) packed: &'a Packed,
@@ -51,7 +51,7 @@ impl PassConfig<'_> {
         }
     }
 
-    /// Returns a buffer with one row of `width` numbers per token.
+    /// Returns a buffer with one row of `width` elements per token.
     fn rows(&self, width: usize) -> Vec<f32> {
         self.buffers.take(self.packed.tokens() * width)
     }
@@ -98,15 +98,15 @@ pub(super) struct SavedLayer {
     x: Vec<f32>,
     /// Queries, keys and values.
     projected: Vec<f32>,
-    /// Output of the attention heads.
+    /// Attention output, with the heads concatenated.
     attended: Vec<f32>,
-    /// Output of the attention block, before the residual.
+    /// Attention output after the output projection, before the residual connection.
     context: Vec<f32>,
     /// Input of the feed-forward block.
     middle: Vec<f32>,
     /// Intermediate states, before and after the activation function.
     inner: [Vec<f32>; 2],
-    /// Output of the feed-forward block, before the residual.
+    /// Output of the feed-forward block, before the residual connection.
     outer: Vec<f32>,
 }
 
@@ -202,7 +202,8 @@ pub(super) fn backward(
     Ok(x)
 }
 
-/// Saved inputs of the embedding normalization: the word embeddings, and the sum of all other embeddings.
+/// Saved inputs of the layer normalization of the embeddings: the word embeddings, and the sum of all other
+/// embeddings.
 pub(super) struct SavedEmbeddings([Vec<f32>; 2]);
 
 impl SavedEmbeddings {

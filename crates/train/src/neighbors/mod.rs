@@ -19,7 +19,7 @@ const BLOCK: usize = 256;
 
 /// Computes the dot products of all pairs, block by block.
 ///
-/// `take` receives the number of a block's first vector, and one row of scores per vector of the block.
+/// `take` receives the index of the first vector of a block, and one row of scores per vector of the block.
 fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     let (count, dim) = (vectors.len(), vectors.dim());
     let all = Matrix::new(vectors.flat(), dim).transposed();
@@ -31,7 +31,7 @@ fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     }
 }
 
-/// Calls `take` with each vector's number and its dot products with all vectors, in order.
+/// Calls `take` for each vector in order, with the index of the vector and the dot products with all vectors.
 pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     blocks(vectors, &mut |first, scores| {
         scores.chunks_exact(vectors.len()).enumerate().for_each(|(n, scores)| take(first + n, scores));

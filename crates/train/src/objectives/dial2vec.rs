@@ -71,8 +71,8 @@ impl Dial2vec {
         })
     }
 
-    /// Builds the sequence of one sample. Each turn has its token ids and its side: 0 for the kept speaker, 1 for
-    /// the others.
+    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids and the side: 0 for the kept
+    /// speaker, 1 for the others.
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);
@@ -164,7 +164,7 @@ impl Objective for Dial2vec {
     }
 }
 
-/// A turn in a sequence: its rows, its side and its number in the dialogue.
+/// A turn in a sequence: row range, side, and turn number in the dialogue.
 #[derive(Debug, Clone)]
 struct Turn {
     rows: std::ops::Range<usize>,
@@ -183,7 +183,7 @@ struct Matched {
 }
 
 impl Matched {
-    /// Row ranges for the sums: tokens per turn, matching turns of each turn, turns per side.
+    /// Returns the terms of all weighted sums: tokens of each turn, matching turns of each turn, turns of each side.
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for (n, turns) in self.turns.iter().enumerate() {
@@ -214,11 +214,11 @@ impl Matched {
 
 #[derive(Default)]
 struct Sums {
-    /// Tokens of each turn.
+    /// For each turn, the sum over its tokens.
     turns: Vec<Vec<Part>>,
-    /// For each turn, the turns of the other side in the window.
+    /// For each turn, the sum over the turns of the other side in the window.
     near: Vec<Vec<Part>>,
-    /// For each sample, the turns of each side.
+    /// For each sample and side, the mean over the tokens of this side, as a weighted sum of turns.
     sides: Vec<Vec<Part>>,
     /// Row of each token.
     rows: Vec<u32>,

@@ -40,7 +40,8 @@ pub struct DialogueCse {
     pub context: usize,
     /// Number of negative responses per example.
     pub negatives: usize,
-    /// Number of hard negatives among them, and their source. Random negatives replace missing hard ones.
+    /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
+    /// hard negatives.
     pub hard: Option<(usize, Hard)>,
     /// Temperature τ.
     pub temperature: f64,
@@ -70,7 +71,7 @@ impl DialogueCse {
         })
     }
 
-    /// Returns the context turns of a response: the nearest ones on both sides, in the order of the dialogue.
+    /// Returns the context turns of a response: the nearest turns on both sides, in the order of the dialogue.
     ///
     /// Of two turns at the same distance, the earlier one is preferred.
     fn around(&self, turn: usize, turns: usize) -> Vec<usize> {

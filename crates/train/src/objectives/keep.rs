@@ -1,7 +1,7 @@
 //! Keep: a regularizer against forgetting. Utterance embeddings stay close to those of the original encoder.
 //!
-//! An encoder that is trained on dialogue topics gets slightly worse at single sentences. The loss of an utterance is
-//! `1 - cos` between its current and its original embedding.
+//! After training on dialogue topics, the embeddings of single sentences get slightly worse. The loss of an utterance
+//! is `1 - cos` between its current and its original embedding.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -13,7 +13,7 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
 
-/// Maximum number of utterances.
+/// Maximum number of sampled utterances.
 const MOST: usize = 4_096;
 
 /// The keep objective: a sample of utterances and their original embeddings.

@@ -65,7 +65,7 @@ pub(super) fn random_weights(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f
     (0..(shape[0] * shape[1]) as u64).map(|i| ((2.0 * unit(i) - 1.0) * bound) as f32).collect()
 }
 
-/// Added to a score to exclude it from the softmax.
+/// Value that is added to a score to exclude it from the softmax.
 pub(super) const MASKED: f32 = -1e4;
 
 /// Dot products of all pairs of rows, plus a mask.
@@ -93,12 +93,12 @@ pub(super) fn log_softmax(scores: &Tensor, temperature: f64) -> Result<Tensor> {
     scores.broadcast_sub(&scores.exp()?.sum_keepdim(1)?.log()?)
 }
 
-/// NT-Xent with the positive in the first column: the mean over rows of `-log softmax(scores/τ)` there.
+/// NT-Xent loss with the positives in the first column: the mean of `-log softmax(scores/τ)` over this column.
 pub(super) fn nt_xent_first(scores: &Tensor, temperature: f64) -> Result<Tensor> {
     log_softmax(scores, temperature)?.narrow(1, 0, 1)?.mean_all()?.neg()
 }
 
-/// NT-Xent with the positives on the diagonal: the mean over rows of `-log softmax(scores/τ)` there.
+/// NT-Xent loss with the positives on the diagonal: the mean of `-log softmax(scores/τ)` over the diagonal.
 pub(super) fn nt_xent_diagonal(scores: &Tensor, temperature: f64) -> Result<Tensor> {
     let own = Tensor::eye(scores.dim(0)?, scores.dtype(), scores.device())?;
     (log_softmax(scores, temperature)? * own)?.sum(1)?.mean_all()?.neg()

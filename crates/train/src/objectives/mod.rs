@@ -71,9 +71,9 @@ pub trait Objective: Send + Sync {
 /// Location of an example: a dialogue, and a turn if the example is about one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Location {
-    /// Number of the dialogue.
+    /// Index of the dialogue in the training set.
     pub dialogue: u32,
-    /// Number of the turn in the dialogue.
+    /// Index of the turn in the dialogue.
     pub turn: u32,
 }
 
@@ -85,7 +85,7 @@ pub trait Prepared: Send {
     /// Number of examples; the loss is the mean over them.
     fn count(&self) -> usize;
 
-    /// Describes the parts of the sequences, so that other programs can compute the same loss.
+    /// Returns the structure of the sequences as JSON, for other programs that compute the same loss.
     fn shape(&self) -> serde_json::Value;
 
     /// Computes the mean loss from the hidden states of the tokens.
@@ -96,7 +96,7 @@ pub trait Prepared: Send {
         }
     }
 
-    /// Returns the loss as a function of the pooled sequences, if it needs nothing else.
+    /// Returns the loss as a function of the pooled sequence embeddings, if these are the only input of the loss.
     ///
     /// A large batch can then be computed in micro-batches.
     fn pooled_loss(&self) -> Option<&dyn PooledLoss> {

@@ -19,7 +19,7 @@ use turnwise_encoder::Sequence;
 
 /// Number of neighbors of a dialogue that are added to its batch.
 const NEIGHBOURS: usize = 3;
-/// Minimum confidence of a teacher, so that every corpus gets some steps.
+/// Minimum confidence of a teacher. With it, every corpus gets some training steps.
 const MIN_CONFIDENCE: f64 = 0.05;
 
 /// The neighbours objective.
@@ -35,7 +35,7 @@ pub struct Neighbours {
 pub struct Group {
     /// Teacher of the dialogues.
     pub teacher: Teacher,
-    /// Number in the training set of each dialogue that the teacher knows.
+    /// Index in the training set of each dialogue of the teacher.
     pub known: Vec<u32>,
 }
 
@@ -48,8 +48,8 @@ impl Neighbours {
 
     /// Number of examples of each group per epoch.
     ///
-    /// It grows with the number of dialogues and with the confidence of the teacher. A teacher with low confidence
-    /// would undo what the encoder learned from the others.
+    /// The number grows with the size of the group and with the confidence of the teacher. A teacher with low
+    /// confidence would undo what the encoder learned from the others.
     fn shares(&self) -> Vec<usize> {
         let known = |group: &Group| group.teacher.len() as f64;
         let weighted = |group: &Group| known(group) * group.teacher.weight().max(MIN_CONFIDENCE).powf(1.5);

@@ -1,8 +1,8 @@
 //! Places: classifies utterances by speaker role and position in the dialogue.
 //!
 //! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its
-//! position: customers open, agents ask back, thanks come last. A class (a "place") is a pair of speaker role and
-//! position.
+//! position: customers speak first, agents ask questions, and thanks come last. A class (a "place") is a pair of
+//! speaker role and position.
 //!
 //! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the
 //! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the

@@ -1,7 +1,8 @@
-//! Response selection with in-batch negatives: a context embedding matches its own response, not the other responses.
+//! Response selection with in-batch negatives: the embedding of a context must be most similar to that of its own
+//! response, among all responses of the batch.
 //!
-//! The last turns form one sequence and the next turn another. Identical responses in a batch are not negatives of
-//! each other.
+//! The context turns form one sequence, and the response is a second sequence. Identical responses in a batch are not
+//! negatives of each other.
 //!
 //! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s`
 //! and `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.

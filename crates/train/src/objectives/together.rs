@@ -17,9 +17,9 @@ use turnwise_core::{
 pub struct Auxiliary {
     /// The objective.
     pub objective: Box<dyn Objective>,
-    /// Weight of its loss.
+    /// Weight of the auxiliary loss.
     pub weight: f64,
-    /// Number of its examples per step.
+    /// Number of auxiliary examples per step.
     pub batch: usize,
 }
 

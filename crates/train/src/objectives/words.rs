@@ -4,8 +4,8 @@
 //! predicted: 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are
 //! drawn again in every epoch (dynamic masking).
 //!
-//! The prediction head has the architecture of BERT's. It starts from random weights, because a sentence encoder no
-//! longer contains it. The output embedding is tied to the word embeddings of the encoder.
+//! The prediction head has the architecture of BERT's. It starts from random weights, because sentence encoders do
+//! not include the pre-trained head. The output embedding is tied to the word embeddings of the encoder.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -22,7 +22,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Sequence, network::Activation};
 
-/// Share of the tokens that are predicted.
+/// Fraction of the tokens that are predicted.
 const MASK_RATE: f64 = 0.15;
 /// Maximum number of predicted tokens per sequence.
 const MAX_PREDICTIONS: usize = 10;
@@ -127,11 +127,11 @@ impl Objective for Words {
 /// Tokens to predict.
 #[derive(Debug, Clone, Default)]
 struct Predicted {
-    /// Row of each token in the batch.
+    /// Row of each predicted token in the batch.
     rows: Vec<u32>,
-    /// Original id of each token.
+    /// Original id of each predicted token.
     words: Vec<u32>,
-    /// Weight of each token in the loss.
+    /// Weight of each predicted token in the loss.
     weights: Vec<f32>,
 }
 

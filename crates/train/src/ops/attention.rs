@@ -10,7 +10,7 @@ use super::Dropout;
 
 /// Computes self-attention with candle's operations: pads the sequences to equal length and masks the padding.
 ///
-/// Each row of `projected` is the concatenation of query, key and value of a token.
+/// Each row of `projected` holds the concatenated query, key and value of one token.
 pub fn attention(
     projected: &Tensor,
     lengths: &[usize],
@@ -68,12 +68,12 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Writes the context vectors, one row of `width` numbers per token.
+    /// Writes the attention output, one row of `width` elements per token.
     pub(crate) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
         self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
     }
 
-    /// Writes the gradients of queries, keys and values.
+    /// Writes the gradients with respect to the queries, keys and values.
     pub(crate) fn backward(
         &self,
         projected: &[f32],

@@ -20,7 +20,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Act
     plain(x, weight, bias, activation)
 }
 
-/// Same computation with candle's operations.
+/// The same function, composed of candle's operations.
 pub(super) fn plain(
     x: &Tensor,
     weight: &Tensor,
@@ -39,21 +39,21 @@ pub(super) fn plain(
 /// Number of values per parallel task.
 const CHUNK: usize = 1 << 14;
 
-/// Writes `x·Wᵀ + b`.
+/// Writes `x·Wᵀ + b` to `out`.
 pub(crate) fn apply(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]) {
     let inputs = weight.len() / bias.len();
     out.par_chunks_mut(bias.len()).for_each(|row| row.copy_from_slice(bias));
     product(Matrix::new(x, inputs), Matrix::new(weight, inputs).transposed(), out, true);
 }
 
-/// Writes `activation(before)`.
+/// Writes `activation(before)` to `after`.
 pub(crate) fn activate(activation: Activation, before: &[f32], after: &mut [f32]) {
     after.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).for_each(|(after, before)| {
         training::activate(activation, before, after);
     });
 }
 
-/// Writes the gradient of an activation's input.
+/// Writes the gradient with respect to the input of an activation function.
 pub(crate) fn activate_back(activation: Activation, before: &[f32], gradient: &[f32], of_before: &mut [f32]) {
     of_before.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).zip(gradient.par_chunks(CHUNK)).for_each(
         |((out, before), gradient)| {
@@ -62,19 +62,20 @@ pub(crate) fn activate_back(activation: Activation, before: &[f32], gradient: &[
     );
 }
 
-/// Writes the gradient of the input, or adds it if `add` is true.
+/// Computes the gradient with respect to the input of a linear layer. Overwrites `of_x`, or adds to it if `add` is
+/// true.
 pub(crate) fn of_input(gradient: &[f32], weight: &[f32], outputs: usize, of_x: &mut [f32], add: bool) {
     product(Matrix::new(gradient, outputs), Matrix::new(weight, weight.len() / outputs), of_x, add);
 }
 
-/// Returns the gradient of the weights.
+/// Returns the gradient with respect to the weight matrix.
 pub(crate) fn of_weight(gradient: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
     let mut of_weight = vec![0.0; outputs * inputs];
     product(Matrix::new(gradient, outputs).transposed(), Matrix::new(x, inputs), &mut of_weight, false);
     of_weight
 }
 
-/// Returns the gradient of the bias.
+/// Returns the gradient with respect to the bias.
 pub(crate) fn of_bias(gradient: &[f32], outputs: usize) -> Vec<f32> {
     over_rows(gradient, outputs, outputs, |_, rows, sum| {
         for row in rows.chunks_exact(outputs) {

@@ -70,7 +70,7 @@ impl<G: Deref<Target = Storage>> Numbers<'_, G> {
 
 /// Sums over blocks of rows, in parallel.
 ///
-/// `add(first_row, rows, sum)` adds the contribution of a block to `sum`, which has `sums` numbers.
+/// `add(first_row, rows, sum)` adds the contribution of a block to `sum`, which has `sums` elements.
 fn over_rows(
     numbers: &[f32],
     width: usize,

@@ -1,4 +1,5 @@
-//! Residual connection with layer normalization: `norm(x + dropout(y))`, the end of each block of a layer.
+//! Residual connection with layer normalization: `norm(x + dropout(y))`, used at the end of each block of a
+//! transformer layer.
 
 use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
@@ -20,7 +21,7 @@ pub fn add_norm(
     plain(x, y, norm, epsilon, dropped)
 }
 
-/// Same computation with candle's operations.
+/// The same function, composed of candle's operations.
 pub(super) fn plain(
     x: &Tensor,
     y: &Tensor,
@@ -34,7 +35,7 @@ pub(super) fn plain(
     centered.broadcast_div(&deviation)?.broadcast_mul(&norm.get(0)?)?.broadcast_add(&norm.get(1)?)
 }
 
-/// Layer normalization of a residual sum, with its settings.
+/// Residual connection with layer normalization on the CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Normed {
     pub(crate) epsilon: f32,
@@ -57,7 +58,8 @@ impl Normed {
             .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
     }
 
-    /// Writes the gradients of `x` and `y`. Returns the gradient of the weight and the bias.
+    /// Writes the gradients with respect to `x` and `y`. Returns the gradient with respect to the weight and the
+    /// bias.
     pub(crate) fn backward(
         &self,
         norm: &[f32],

@@ -8,14 +8,14 @@ use rayon::prelude::*;
 use super::{is_ours, numbers, values_of};
 use turnwise_encoder::Part;
 
-/// Parts of each weighted sum.
+/// Terms of several weighted sums: row ranges with their weights.
 #[derive(Debug, Clone, Default)]
 pub struct Segments {
     parts: Vec<Vec<Part>>,
 }
 
 impl Segments {
-    /// Creates segments from one list of parts per sum.
+    /// Creates segments from one list of terms per sum.
     pub fn new(parts: Vec<Vec<Part>>) -> Self {
         Segments { parts }
     }
@@ -30,7 +30,7 @@ impl Segments {
         self.parts.is_empty()
     }
 
-    /// Iterates over all terms: the sum, the row and its weight.
+    /// Iterates over all terms: index of the sum, row, and weight of the row.
     fn each(&self) -> impl Iterator<Item = (usize, usize, f32)> {
         let terms = |(n, parts): (usize, &'_ Vec<Part>)| {
             let rows = |p: &Part| p.rows.clone().map(move |row| (n, row, p.weight)).collect::<Vec<_>>();
@@ -48,7 +48,7 @@ pub fn pool(x: &Tensor, segments: &Arc<Segments>) -> Result<Tensor> {
     plain(x, segments)
 }
 
-/// Same computation with candle's operations.
+/// The same function, composed of candle's operations.
 pub(super) fn plain(x: &Tensor, segments: &Segments) -> Result<Tensor> {
     let (mut sums, mut rows, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for (sum, row, weight) in segments.each() {

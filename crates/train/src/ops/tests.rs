@@ -123,7 +123,7 @@ fn norms_of_sums() {
 /// Wraps the CPU functions of `pass` as a custom operation for `check`.
 struct Ours<F, B> {
     forward: F,
-    /// Maps the argument and the gradient of the result to the gradient of the argument.
+    /// Backward pass: computes the gradient of the input from the input and the gradient of the output.
     back: B,
 }
 
@@ -150,7 +150,7 @@ where
     }
 }
 
-/// CPU attention with 24 numbers per token.
+/// CPU attention with two heads of width 4.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
     let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
     let back = with.clone();

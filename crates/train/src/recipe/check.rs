@@ -146,7 +146,7 @@ impl Recipe {
         ])
     }
 
-    /// Rejects settings that `surroundings` does not have: it learns a layer without training steps.
+    /// Rejects settings that do not apply to `surroundings`, which learns a layer without training steps.
     fn check_surroundings(&self) -> Result<()> {
         let usual = Recipe::new(self.objective, String::new(), Vec::new());
         if self.layer {
@@ -191,7 +191,7 @@ impl Recipe {
     }
 }
 
-/// Check of a setting: whether its value is valid, its name, its value, and a description of valid values.
+/// Validation of a setting: true if the value is valid, the name, the value, and a description of valid values.
 type Number = (bool, &'static str, String, &'static str);
 
 fn strength(given: Option<f64>) -> Number {
@@ -214,7 +214,7 @@ fn option(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// Rejects settings that the objective does not have.
+/// Rejects settings that do not apply to the objective.
 fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<()> {
     let foreign: Vec<&str> = given.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
     if foreign.is_empty() {

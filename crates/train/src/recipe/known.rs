@@ -1,6 +1,6 @@
 //! Built-in recipes: the experiments of the papers and of our benchmarks.
 //!
-//! They are the files of `benchmarks/recipes/`. Their corpus paths are relative to a data folder.
+//! The recipes are stored in `benchmarks/recipes/`. Their corpus paths are relative to a data folder.
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ impl Recipe {
         Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
     }
 
-    /// Makes the corpus and dev paths relative to a folder.
+    /// Prepends a folder to the corpus and dev paths.
     pub fn below(&mut self, folder: &Path) {
         let below = |path: &mut PathBuf| *path = folder.join(&*path);
         self.corpus.iter_mut().for_each(below);

@@ -44,7 +44,7 @@ pub struct Recipe {
     /// Batch size: number of examples per step.
     #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub batch: usize,
-    /// Number of micro-batches per step. More of them need less memory and give the same gradients.
+    /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
@@ -124,7 +124,7 @@ pub struct Recipe {
     /// Labeled tasks that evaluate the model during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
-    /// Number of held-out dialogues for the label-free evaluation, at most a tenth of all.
+    /// Number of held-out dialogues for the label-free evaluation, at most a tenth of all dialogues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<usize>,
     /// Criterion that selects the step whose model is kept.

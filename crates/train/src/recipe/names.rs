@@ -75,7 +75,7 @@ impl ObjectiveName {
         }
     }
 
-    /// Benchmark that suits the objective, with its data, as an argument of `turnwise bench`.
+    /// Recommended benchmark for the objective: task and data, as an argument of `turnwise bench`.
     pub fn bench(self) -> &'static str {
         match self {
             ObjectiveName::Dial2vec | ObjectiveName::Neighbours | ObjectiveName::Joint => {

@@ -14,7 +14,7 @@ pub struct Card<'a> {
     pub base: &'a str,
     /// Repository of the base model on the Hugging Face Hub, if it has one.
     pub repository: Option<&'a str>,
-    /// Number of training dialogues and of their turns.
+    /// Number of training dialogues, and number of turns in these dialogues.
     pub seen: (usize, usize),
     /// Hash of the dialogues.
     pub data: &'a str,

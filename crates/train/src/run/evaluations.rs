@@ -63,7 +63,7 @@ pub const MIN_HELD_OUT: usize = 20;
 /// Label-free score on held-out dialogues: the overlap of the nearest neighbors of the two halves of a dialogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Mean over the dialogues.
+    /// Mean score over the dialogues.
     pub value: f64,
     /// Score of each dialogue.
     pub each: Vec<f64>,
@@ -118,7 +118,8 @@ impl std::str::FromStr for Selection {
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {
-    /// Returns the score of an evaluation (higher is better), or `None` if it has none.
+    /// Returns the score of an evaluation (higher is better), or `None` if the evaluation has no score for this
+    /// criterion.
     pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
         match self {
             Selection::LabelFree => {
@@ -164,7 +165,7 @@ impl Selection {
     }
 }
 
-/// Returns the main measure of each task: its first one.
+/// Returns the main measure of each task, which is the first one listed.
 pub fn main_values(evaluation: &Evaluation) -> impl Iterator<Item = &Measured> {
     let first = |(n, m): (usize, &&Measured)| !evaluation.dev[..n].iter().any(|before| before.task == m.task);
     let mut all: Vec<&Measured> = evaluation.dev.iter().collect();

@@ -1,7 +1,7 @@
 //! TensorBoard event files.
 //!
-//! A record has a length, a checksum, a message and a second checksum. The messages are protocol buffers with at
-//! most four fields, which are encoded here directly.
+//! A record has a length, a checksum, a message and a second checksum. The messages are protocol buffers with at most
+//! four fields, which this module encodes without a library.
 
 use std::{
     fs,

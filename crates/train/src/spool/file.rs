@@ -36,7 +36,7 @@ struct State {
     file: File,
     /// Number of bytes in the file.
     written: u64,
-    /// Write buffer: bytes that follow the written ones.
+    /// Write buffer: bytes that are not yet in the file.
     waiting: Vec<u8>,
 }
 

@@ -7,13 +7,13 @@
 //!
 //! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
-//! `t` scales the prediction to the mean squared length of the original vectors. The dot product after the layer is
-//! thus a weighted sum of two dot products: of the original vectors and of their predictions. Properties that do
-//! not predict the context, such as the length of a sentence, get a lower weight.
+//! `t` scales the prediction to the mean squared norm of the original vectors. The dot product after the layer is
+//! thus a weighted sum of two dot products: of the original vectors and of their predictions. Properties that do not
+//! predict the context, such as the length of a sentence, get a lower weight.
 //!
 //! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The
-//! same with the contexts of other utterances gives the random baseline. Only sums are stored, so the corpus can
-//! have any size.
+//! random baseline is computed in the same way, with the contexts of other utterances. Only sums are stored, so the
+//! corpus can have any size.
 
 #[cfg(test)]
 mod tests;
@@ -41,13 +41,13 @@ pub struct Sums {
     own: Vec<f64>,
     /// Sum of the context vectors.
     around: Vec<f64>,
-    /// Products of utterance vectors with themselves.
+    /// Sum of the outer products of utterance vectors with themselves.
     own_own: Vec<f64>,
-    /// Products of context vectors with themselves.
+    /// Sum of the outer products of context vectors with themselves.
     around_around: Vec<f64>,
-    /// Products of utterance vectors with their context vectors.
+    /// Sum of the outer products of utterance vectors with their context vectors.
     own_around: Vec<f64>,
-    /// Products of utterance vectors with context vectors of other utterances.
+    /// Sum of the outer products of utterance vectors with context vectors of other utterances.
     own_elsewhere: Vec<f64>,
 }
 
@@ -120,7 +120,7 @@ fn add(sums: &mut [f64], more: &[f64]) {
 pub struct Layer {
     /// Weight matrix, one row per output.
     pub weight: Vec<f32>,
-    /// Bias, one number per output.
+    /// Bias, one element per output.
     pub bias: Vec<f32>,
     /// Canonical correlations between utterances and their contexts, from 0 to 1, in descending order.
     pub told: Vec<f64>,
@@ -179,7 +179,7 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
 }
 
 /// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep
-/// their mean squared length.
+/// their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);

@@ -1,4 +1,4 @@
-//! Within-class whitening: a linear map that shrinks the directions in which similar dialogues differ.
+//! Within-class whitening: a linear projection that shrinks the directions in which similar dialogues differ.
 
 use crate::{
     ops::{Matrix, product},
@@ -6,15 +6,15 @@ use crate::{
 };
 use turnwise_encoder::{Vectors, statics::eigen};
 
-/// The map, one row per output axis.
+/// Projection matrix, one row per output axis.
 pub(super) struct Head {
     axes: Vectors,
 }
 
-/// Learns the map from vectors and the list of similar vectors of each.
+/// Learns the projection from vectors and, for each vector, the indices of similar vectors.
 ///
-/// `W` is the scatter matrix of the differences, scaled to a mean variance of 1 and shrunk toward the identity.
-/// The map is `W^-½`, followed by a projection to the `axes` principal axes.
+/// `W` is the scatter matrix of the differences, scaled to a mean variance of 1 and shrunk toward the identity. The
+/// projection matrix is `W^-½`, followed by a projection to the `axes` principal axes.
 pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Head {
     let dim = vectors.dim();
     let mut differences = Vec::new();
@@ -47,13 +47,13 @@ pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axe
 }
 
 impl Head {
-    /// Applies the map to vectors.
+    /// Projects vectors.
     pub(super) fn apply(&self, vectors: &Vectors) -> Vectors {
         project(vectors, &self.axes)
     }
 }
 
-/// Dot products of vectors with the rows of a map.
+/// Returns the dot products of vectors with the rows of a projection matrix.
 fn project(vectors: &Vectors, map: &Vectors) -> Vectors {
     let mut out = Vectors::zeros(vectors.len(), map.len());
     let mut numbers = vec![0.0; vectors.len() * map.len()];

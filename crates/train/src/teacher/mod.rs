@@ -1,12 +1,13 @@
-//! Teacher: similarities of dialogues, learned without labels, which an encoder can be trained on.
+//! Teacher: dialogue similarities that are learned without labels. An encoder can be trained to reproduce them.
 //!
 //! It combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words
 //! (TF-IDF and SVD). Mutual nearest neighbors in the combined view are assumed to have the same topic. Differences
 //! between them (names, numbers, phrasing) are noise that the encoder should ignore.
 //!
-//! Within-class whitening, shrunk toward the identity, reduces these directions. The principal axes of the result
-//! are the teacher's view. Its similarities are cosines in this view, plus those of the words. The weight of the
-//! words depends on how well the two views agree.
+//! Within-class whitening, shrunk toward the identity, reduces the variance in the directions of these differences.
+//! The principal axes of the result are the teacher's view. The similarity of two dialogues is a weighted sum of two
+//! cosines: one in this view, one of their word vectors. The weight of the words depends on how well the two views
+//! agree.
 
 mod head;
 

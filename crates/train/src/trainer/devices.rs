@@ -24,7 +24,7 @@ use turnwise_core::{
 pub(super) struct Devices<'a> {
     /// The encoder whose parameters the optimizer updates.
     pub(super) first: &'a Trainable,
-    /// Copies, which get the parameters of the first.
+    /// Copies of the encoder. They receive the parameters of `first`.
     pub(super) others: &'a [Trainable],
 }
 
@@ -50,7 +50,7 @@ impl Devices<'_> {
 
     /// Computes the loss and the gradients of `parameters`: those of the encoder and those of the objective's layers.
     ///
-    /// `loss` maps the hidden states to the loss.
+    /// `loss` computes the loss from the hidden states.
     pub(super) fn backward(
         &self,
         packed: &Packed,
@@ -132,10 +132,10 @@ impl Devices<'_> {
     }
 }
 
-/// Share of a device in a batch.
+/// Share of a batch: the sequences that one device computes.
 struct Share<'p> {
     packed: Cow<'p, Packed>,
-    /// Its rows among the rows of the whole batch.
+    /// Row range of this share in the whole batch.
     rows: Range<usize>,
     dropout: Option<DropoutConfig>,
 }

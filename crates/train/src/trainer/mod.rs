@@ -26,7 +26,7 @@ use turnwise_core::{
 pub struct Plan {
     /// Batch size: number of examples per step.
     pub batch: usize,
-    /// Number of micro-batches per step. More of them need less memory and give the same gradients.
+    /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
     pub parts: usize,
     /// Peak learning rate.
     pub rate: f64,
@@ -201,9 +201,9 @@ impl<'a> Trainer<'a> {
 
     /// Computes a step with in-batch negatives in micro-batches (GradCache).
     ///
-    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The
-    /// loss gives the gradients of the embeddings. The second pass computes each micro-batch again and
-    /// backpropagates them. The memory is that of one micro-batch; the gradients are those of the whole batch.
+    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss
+    /// gives the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates
+    /// these gradients. The memory use is that of one micro-batch. The gradients equal those of the whole batch.
     fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch as u64;
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
@@ -246,7 +246,7 @@ impl<'a> Trainer<'a> {
         Ok((loss, prepared.packed().tokens(), gradients))
     }
 
-    /// Dropout configuration for a seed.
+    /// Returns the dropout configuration for a seed.
     fn dropout(&self, key: u64) -> Option<DropoutConfig> {
         let probability = self.plan.dropout;
         (probability > 0.0).then_some(DropoutConfig { hidden: probability, attention: probability, key })

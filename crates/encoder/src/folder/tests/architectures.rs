@@ -1,4 +1,4 @@
-//! Architectures, tensor names and number types: every parameter is read correctly.
+//! Architectures, tensor names and data types: every parameter is read correctly.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn check_norm(norm: &Norm, name: &str) {
     assert_eq!(norm.bias, numbers(&format!("{name}.bias"), HIDDEN), "{name}");
 }
 
-/// Compares every parameter with the numbers generated from its name.
+/// Compares every parameter with the values generated from the parameter name.
 fn check(network: &Network, layers: &str, names: &[(&str, &[usize])]) {
     let e = &network.embeddings;
     assert_eq!(e.words.data, numbers("embeddings.word_embeddings.weight", WORDS * HIDDEN));

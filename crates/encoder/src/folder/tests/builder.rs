@@ -26,7 +26,7 @@ pub struct Builder {
     written: bool,
 }
 
-/// Numbers of a tensor, derived from its name, so a swapped tensor is detected.
+/// Values of a tensor. They are derived from the tensor name, so a swapped tensor is detected.
 pub fn numbers(name: &str, count: usize) -> Vec<f32> {
     let seed = name.bytes().fold(17u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     // Multiples of 1/64 between -1 and 1 are exact in f32, f16 and bf16.
@@ -106,7 +106,7 @@ impl Builder {
         self.tensors.insert(name.to_owned(), (dims.to_vec(), numbers(name, dims.iter().product())));
     }
 
-    /// Renames all tensors; their numbers stay the same.
+    /// Renames all tensors. Their values stay the same.
     pub fn rename(&mut self, spell: impl Fn(&str) -> String) {
         self.tensors =
             std::mem::take(&mut self.tensors).into_iter().map(|(name, t)| (spell(&name), t)).collect();

@@ -1,12 +1,12 @@
-//! word2vec's binary format: a header line, then words, each followed by a space and its numbers in
-//! little-endian order.
+//! word2vec's binary format: a header line, then words, each followed by a space and the little-endian f32 elements
+//! of the vector.
 
 use std::io::{BufRead, Read};
 
 use super::read::{Collector, Header, broken, wrong};
 use turnwise_core::error::{IoContext, Result};
 
-/// Maximum length of a word in bytes. A longer one means a different format.
+/// Maximum length of a word in bytes. A longer word means that the file has a different format.
 const LONGEST_WORD: u64 = 4096;
 
 /// Reads the number of words given in the header.

@@ -26,7 +26,7 @@ pub(in crate::statics) const KIND: &str = "words";
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    /// The parameter `a` of SIF. Without it, all words have the same weight.
+    /// Parameter `a` of SIF. If `None`, all words have the same weight.
     sif: Option<f64>,
     normalize: bool,
 }
@@ -44,7 +44,7 @@ pub struct WordEncoder {
     table: WordTable,
     /// One weight per word; empty if all weights are equal.
     weights: Vec<f32>,
-    /// Direction that is removed from every vector, if any.
+    /// Common component that is removed from every vector, if any.
     common: Option<Vec<f32>>,
     fingerprint: Fingerprint,
 }
@@ -65,8 +65,8 @@ impl WordEncoder {
         Ok(WordEncoder::new(settings, About { documents: 0 }, table, weights, None))
     }
 
-    /// Fits a SIF encoder: the weights are a / (a + p), with the probability p of a word in the documents. The
-    /// first singular vector of the document vectors is removed from every vector. It is computed once and
+    /// Fits a SIF encoder: the weights are a / (a + p), with the probability p of a word in the documents. The first
+    /// singular vector of the document vectors is removed from every vector. The singular vector is computed once and
     /// stored, so a vector does not depend on other inputs.
     pub fn fit_sif(table: WordTable, a: f64, documents: impl Iterator<Item = String>) -> Result<Self> {
         check(a)?;
@@ -81,7 +81,7 @@ impl WordEncoder {
         Ok(WordEncoder::new(settings, About { documents: known.documents }, table, weights, Some(common)))
     }
 
-    /// Sets whether vectors are scaled to length 1.
+    /// Enables or disables L2 normalization of the vectors.
     #[must_use]
     pub fn normalized(mut self, normalize: bool) -> Self {
         self.settings.normalize = normalize;

@@ -27,11 +27,11 @@ pub struct WordSettings<'a> {
 /// Format of a word vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordFormat {
-    /// One line per word, with the word and its numbers.
+    /// One line per word: the word, followed by the elements of its vector.
     Glove,
-    /// The same, with a header line that has the number of words and columns.
+    /// Like GloVe, with a header line that contains the number of words and of columns.
     Word2vecText,
-    /// The same header line, then words with their numbers as bytes.
+    /// The header line of the word2vec text format, then each word with the elements of its vector as bytes.
     Word2vecBinary,
 }
 
@@ -99,7 +99,7 @@ pub fn read_words_from(
     Ok((table, reading))
 }
 
-/// The rest of a stream after its head. It first returns the error that ended the head, if any.
+/// The rest of a stream after the format detection. If reading the head failed, returns that error first.
 struct Broken<R> {
     error: Option<std::io::Error>,
     stream: R,
@@ -141,8 +141,8 @@ fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
     fields.next().is_none().then_some(counts)
 }
 
-/// Whether the data is text. A readable first line is proof. Otherwise, binary numbers soon contain control
-/// characters or invalid UTF-8.
+/// Returns true if the data is text. If the first line can be parsed, the data is text. Otherwise, binary data is
+/// recognized by control characters or invalid UTF-8.
 fn is_text(rest: &[u8], columns: usize) -> bool {
     let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let readable =
@@ -167,12 +167,12 @@ impl<'a> Collector<'a> {
         Collector { settings, table: WordTable::default(), reading }
     }
 
-    /// Whether the limit of words is reached.
+    /// Returns true if the limit of words is reached.
     pub fn is_full(&self) -> bool {
         self.settings.limit.is_some_and(|limit| self.reading.words >= limit as u64)
     }
 
-    /// Adds a word; `None` for one that is not UTF-8.
+    /// Adds a word; `None` stands for a word that is not UTF-8.
     pub fn add(&mut self, word: Option<&str>, vector: &[f32]) {
         if self.table.dim() == 0 {
             self.table = WordTable::new(vector.len());
@@ -194,12 +194,12 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Error in the contents of a file.
+/// Creates an error about the contents of a file.
 pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
     Error::Data { message: format!("{name}: {what}"), hint: Some(hint.to_owned()) }
 }
 
-/// Error for a stream that ends early.
+/// Creates an error for a stream that ends early.
 pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
     wrong(
         name,

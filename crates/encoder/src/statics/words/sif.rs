@@ -9,7 +9,7 @@ use super::{WordTable, lookup};
 const CHUNK: usize = 4096;
 /// Maximum number of documents, evenly spaced, used to compute the common component.
 const SAMPLE: usize = 100_000;
-/// Maximum number of power iterations. A dominant component needs only a few.
+/// Maximum number of power iterations. A few are enough if one component dominates.
 const STEPS: usize = 500;
 
 /// Returns the weight of each word.
@@ -55,7 +55,7 @@ impl Known {
         counts.into_iter().map(|count| count as f64 / total).collect()
     }
 
-    /// The common component: the first singular vector of the document vectors.
+    /// Returns the common component: the first singular vector of the document vectors.
     pub fn common(&self, table: &WordTable, weights: &[f32]) -> Vec<f32> {
         let dim = table.dim();
         let step = self.ends.len().div_ceil(SAMPLE).max(1);

@@ -8,7 +8,7 @@ use turnwise_core::script::is_unspaced;
 /// would only cost time.
 const MOST_LETTERS: usize = 32;
 
-/// Word vectors in the order of the file, which is the order of frequency in all common files.
+/// Word vectors in file order. Common files are sorted by descending word frequency.
 #[derive(Debug, Clone, Default)]
 pub struct WordTable {
     dim: usize,
@@ -23,13 +23,13 @@ pub struct WordTable {
 }
 
 impl WordTable {
-    /// Creates an empty table for vectors with `dim` numbers.
+    /// Creates an empty table for vectors with `dim` dimensions.
     pub fn new(dim: usize) -> Self {
         WordTable { dim, ..WordTable::default() }
     }
 
-    /// Adds a word. Returns `false` and changes nothing if the word is already there. The vector must have the
-    /// table's width and finite numbers.
+    /// Adds a word. Returns `false` and changes nothing if the word is already there. The vector must have the width
+    /// of the table, and all elements must be finite.
     pub fn push(&mut self, word: &str, vector: &[f32]) -> bool {
         assert_eq!(vector.len(), self.dim, "the vector has the wrong width");
         self.places += 1;
@@ -48,7 +48,7 @@ impl WordTable {
         }
     }
 
-    /// Skips a word of the file, so the words after it keep their rank.
+    /// Skips a word of the file. The ranks of later words still count this word.
     pub(super) fn pass(&mut self) {
         self.places += 1;
     }
@@ -63,12 +63,12 @@ impl WordTable {
         self.ranks.len()
     }
 
-    /// Whether the table is empty.
+    /// Returns true if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Row of a word, which must match exactly.
+    /// Returns the row of a word. The word must match exactly.
     pub fn row_of(&self, word: &str) -> Option<u32> {
         self.rows.get(word).copied()
     }

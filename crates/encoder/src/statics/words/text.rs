@@ -1,4 +1,4 @@
-//! Text formats: one line per word, with the word and its numbers.
+//! Text formats: one line per word, with the word and the elements of its vector.
 
 use std::io::BufRead;
 
@@ -6,7 +6,7 @@ use super::read::{Collector, Header, broken, wrong};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::lines::{LineError, Lines};
 
-/// Maximum length of a line in bytes: a word and some ten thousand numbers.
+/// Maximum length of a line in bytes. It is enough for a word and tens of thousands of numbers.
 const LONGEST_LINE: usize = 4 << 20;
 
 /// Reads all lines. Without a header, the first line determines the number of columns.
@@ -75,8 +75,8 @@ fn check_word_count(name: &str, header: Option<Header>, into: &Collector) -> Res
     }
 }
 
-/// Splits a line into its word and numbers. A word may contain spaces (`. . .` in GloVe's files), if its last
-/// part is not a number.
+/// Splits a line into the word and the numbers. A word may contain spaces (`. . .` in GloVe's files), unless the text
+/// after its last space is a number.
 pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)> {
     let mut word = line.trim_ascii_end();
     let mut numbers = Vec::with_capacity(columns);
@@ -93,7 +93,7 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
     Some((word.trim_ascii_start(), numbers))
 }
 
-/// Error for a line that could not be parsed.
+/// Creates an error for a line that could not be parsed.
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));

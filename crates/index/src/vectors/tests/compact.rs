@@ -9,8 +9,7 @@ use turnwise_encoder::testing::HashEncoder;
 use turnwise_store as store;
 use turnwise_store::Snapshot;
 
-/// Twenty dialogues with vectors, of which every third is deleted. The log is compacted, the vectors are not
-/// yet.
+/// Creates twenty dialogues with vectors and deletes every third dialogue. The log is compacted, but not the vectors.
 fn with_orphans(root: &Path, encoder: &HashEncoder) {
     let all: Vec<_> = (0..20).map(|n| dialogue(&format!("d{n}"), &format!("question {n}"))).collect();
     put(root, &all);
