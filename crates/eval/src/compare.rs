@@ -52,7 +52,7 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     differences
 }
 
-/// Values of the queries that both results have, in the order of the first.
+/// Returns the values of `a` and `b` for the queries that occur in both, in the order of `a`.
 fn paired(a: &Done, of_a: &[f64], b: &Done, of_b: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if of_a.len() != a.queries.len() || of_b.len() != b.queries.len() {
         return (Vec::new(), Vec::new());

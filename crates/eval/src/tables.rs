@@ -82,7 +82,7 @@ pub struct Line<'a> {
     pub expected: Option<f64>,
     /// Whether the expectation holds.
     pub holds: Option<bool>,
-    /// Random baseline, from 0 to 1.
+    /// Expected value of a random ranking (chance level), from 0 to 1.
     pub floor: Option<f64>,
     /// Value in the paper, in percent.
     pub paper: Option<f64>,

@@ -85,7 +85,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub count: usize,
     /// Pointer to the units of the first row, and row stride.
     pub left: (*const u32, usize),
-    /// Pointer to the units of the panel: `V` vectors for each unit of a row.
+    /// Pointer to the packed panel of the right operand: `V` vectors for each 32-bit word of a row of the left operand.
     pub right: *const u32,
     /// Number of steps along the rows.
     pub steps: usize,

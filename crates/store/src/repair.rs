@@ -82,7 +82,8 @@ fn repaired_log(root: &Path) -> PathBuf {
     root.join("log.repaired")
 }
 
-/// Returns an error if there is an unfinished repair. Otherwise, its log could later replace a log that has changed.
+/// Returns an error if a repair is unfinished. Without this check, finishing it later would replace a log that has changed
+/// in the meantime.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
     match repaired_log(root).is_dir() {
         true => Err(Error::corrupt(root, "a repair was started but not finished")

@@ -234,7 +234,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the tables, sled and the manifest up to the end of the log. This makes the next opening fast.
+    /// Flushes the sled database and writes the tables and the manifest, so that they cover the whole log. The next opening
+    /// then does not have to replay the log.
     pub fn checkpoint(&mut self) -> Result<()> {
         if self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0 {
             return Ok(());

@@ -32,7 +32,7 @@ pub(crate) struct Record {
     /// Hash of the keys of all rows. It does not depend on the order or on the input files.
     pub(crate) contents: String,
     pub(crate) data: Data,
-    /// Command line that created the shard, without the shard and the place.
+    /// Arguments of the command that created the shard, without `--shard` and `--out`.
     pub(crate) command: Vec<String>,
 }
 

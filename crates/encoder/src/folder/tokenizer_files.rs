@@ -22,7 +22,7 @@ use super::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Contents of the small files of a tokenizer, and the folder with the large file.
+/// Contents of the small files of a tokenizer, and the folder that holds its vocabulary, which is read later.
 #[derive(Debug)]
 pub struct TokenizerFiles {
     folder: PathBuf,

@@ -13,7 +13,7 @@ use turnwise_core::error::{IoContext, Result};
 pub struct Snapshot {
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit; for a wheel, a digest of its content.
+    /// Commit hash. For a model from a Python wheel, a digest of its content.
     pub revision: String,
     /// Record of the download, if turnwise made it.
     pub record: Option<Record>,

@@ -61,7 +61,7 @@ impl Codes {
         self.biases[row as usize]
     }
 
-    /// Returns the distance of two points: not negative, and smaller is nearer.
+    /// Returns the distance between two points. It is never negative; a smaller value means nearer.
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
         self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })

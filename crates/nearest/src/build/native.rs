@@ -154,7 +154,7 @@ impl Growing<'_> {
         }
     }
 
-    /// Returns the squared norm of a node if distances are compared, else 0.
+    /// Returns the squared norm of a node's vector, or 0 if the metric needs no norms.
     fn own(&self, node: u32) -> f32 {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }

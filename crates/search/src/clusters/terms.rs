@@ -33,7 +33,7 @@ pub struct Term {
     pub everywhere: f64,
 }
 
-/// Returns the distinct terms of a dialogue that have a letter.
+/// Returns the distinct terms of a dialogue, without terms that contain no letter.
 pub(super) fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     let mut terms: Vec<String> = Vec::new();
     for turn in &dialogue.turns {

@@ -17,7 +17,8 @@ const MAX_IDS: usize = 3;
 struct Component {
     points: Vec<usize>,
     size: u64,
-    /// Owner with the greatest id in the built generation. It has the smallest row.
+    /// Of the members in the built generation, the one with the greatest id. Rows are in descending order of id, so it has
+    /// the smallest row.
     first_built: Option<Owner>,
     /// Owner with the greatest id in the tail.
     first_recent: Option<Owner>,

@@ -130,7 +130,7 @@ impl Objective for Neighbours {
 /// Batch of dialogues with the similarities of the teacher.
 struct Taught {
     packed: Packed,
-    /// Similarities of the teacher, one row per dialogue.
+    /// Similarities of the dialogues according to the teacher, one row per dialogue.
     taught: Vec<f32>,
     /// Mask that is added to the scores of the encoder.
     masked: Vec<f32>,

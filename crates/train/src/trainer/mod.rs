@@ -102,7 +102,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Adds copies of the encoder on other devices, which compute a share of each batch.
+    /// Adds replicas of the encoder on other devices, for data-parallel training. Each computes a share of every batch.
     pub fn beside(mut self, others: &'a [Trainable]) -> Self {
         self.devices.others = others;
         self

@@ -1,4 +1,4 @@
-//! `turnwise bench list`, `run` and `reproduce`: recipes.
+//! `turnwise bench list`, `run` and `reproduce`, which work with benchmark recipes.
 
 use std::{
     io::{self, Write},

@@ -17,8 +17,9 @@ use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
 use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, Put, Snapshot, ingest::DialogueSink};
 
-/// Number of dialogues per batch, and the size limit of a batch in bytes.
+/// Maximum number of dialogues per batch.
 const BATCH: usize = 1_000;
+/// Maximum size of a batch in bytes.
 const BYTES: usize = 16 << 20;
 
 pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {

@@ -18,7 +18,7 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// The parameter `a` of SIF, with the value of its authors.
+/// Parameter `a` of SIF; the value that its authors recommend.
 const SIF_A: f64 = 1e-3;
 /// Capacity of the channel to the fitting thread, in documents.
 const WAITING: usize = 1024;

@@ -84,7 +84,7 @@ impl Gain {
     }
 }
 
-/// Evaluation of the final model, including an appended layer.
+/// Evaluation of the final model. If a layer was appended after training, the evaluation with that layer.
 fn last(reached: &Reached) -> Option<&Evaluation> {
     match reached.learned {
         Some(_) => reached.evaluations.last(),
@@ -141,7 +141,8 @@ pub(super) fn measured(evaluation: &Evaluation) -> String {
     aside.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
 }
 
-/// Agreement of neighbors with words, before and after training.
+/// Share of the nearest neighbors by words that are also nearest neighbors by vectors, before and after training. `None`
+/// if either was not measured.
 pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
     let start = reached.evaluations.iter().find(|e| e.step == 0)?;
     Some([start.agreement?, last(reached)?.agreement?])

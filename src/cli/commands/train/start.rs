@@ -17,7 +17,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Opens the base model and completes the recipe with its values. Refuses models that cannot be trained.
+    /// Opens the base model, and fills missing settings of the recipe with defaults that suit it. Returns an error if the
+    /// model cannot be trained.
     pub(super) fn of(recipe: &mut Recipe, context: &Context<'_>) -> Result<Self> {
         let found = context.model(&recipe.model).map_err(|e| match Recipe::that_leaves(&recipe.model) {
             None => e,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use turnwise_core::script::is_unspaced;
 
-/// Maximum number of letters of a looked-up word in a script without spaces. Longer entries are not words and
-/// would only cost time.
+/// Maximum length, in characters, of words that are looked up in text of scripts without spaces, such as Chinese. Longer
+/// entries are not words and would only cost time.
 const MOST_LETTERS: usize = 32;
 
 /// Word vectors in file order. Common files are sorted by descending word frequency.

@@ -166,7 +166,8 @@ const WORDS: [(&str, &str); 4] = [
     ("not run", "rows of the paper that could not be run here; the reasons are listed below"),
 ];
 
-/// Reasons why rows of the papers were not run, with their counts, most frequent first.
+/// Reasons why published results were not reproduced, each with the number of published values that it affects, most
+/// frequent first.
 fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     let mut all: Vec<(String, usize)> = Vec::new();
     let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());

@@ -1,4 +1,4 @@
-//! Checks that all dialogues have vectors before the first one is written.
+//! Checks that every dialogue has its vectors, before anything is written.
 
 use std::collections::BTreeSet;
 
