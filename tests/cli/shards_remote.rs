@@ -91,7 +91,7 @@ fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
     store.ask("cut set/one/shard-00000");
     store
         .run(&t, "encode --assemble s3://shards/set/one -i x")
-        .says(3, &["shard 0/3 is damaged: shard-00000-of-00003-"]);
+        .says(3, &["shard 0/3 is damaged: the content of shard-00000-of-00003-"]);
     store.ok(&t, &encode("0-2"));
     store.ok(&t, "encode --assemble s3://shards/set/one -i x");
     t.ok("ingest -i whole in.jsonl --no-encode");
