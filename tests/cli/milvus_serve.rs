@@ -310,7 +310,7 @@ fn the_page_bears_with_what_milvus_cannot() {
         "document.getElementById('about').textContent.startsWith('chats: 280 dialogues, 3,208 turns')",
     );
     browser.until("document.querySelectorAll('.hit').length === 10");
-    browser.until("document.getElementById('state').textContent.startsWith('All there is. Type')");
+    browser.until("document.getElementById('state').textContent.startsWith('All dialogues. Enter')");
     browser.click("#more");
     browser.until("document.querySelectorAll('.hit').length === 20");
     // What goes over everything is not offered, and told if somebody asks for it.
@@ -323,7 +323,7 @@ fn the_page_bears_with_what_milvus_cannot() {
     browser.click("#views [data-view='']");
     // What is shown is drawn anew, and the fields with it.
     browser.until("document.querySelectorAll('.hit').length === 10");
-    browser.until("document.getElementById('state').textContent.startsWith('All there is. Type')");
+    browser.until("document.getElementById('state').textContent.startsWith('All dialogues. Enter')");
 
     browser.run("document.getElementById('explain').click()");
     browser.keys("#query", &format!("where is my parcel{ENTER}"));
@@ -334,7 +334,7 @@ fn the_page_bears_with_what_milvus_cannot() {
     browser.keys(".hit.here", ENTER);
     browser.until("document.querySelector('#thread li.found[aria-current]')");
     browser.keys(".hit.here", "m");
-    browser.until("document.getElementById('state').textContent.includes('more like')");
+    browser.until("document.getElementById('state').textContent.includes('similar to')");
     browser.keys("#filter", &format!("domain=deliveries{ENTER}"));
     browser.until(
         "document.querySelectorAll('.hit').length === 10 && [...document.querySelectorAll('.hit')].every((h) => h.querySelector('.tag').textContent === 'deliveries')",
