@@ -131,7 +131,10 @@ fn what_needs_an_index_says_so() {
     }
     for command in ["demo", "doctor", "embed more.jsonl -o x.npy", "corpus formats", "analyze parcel"] {
         let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
-        assert!(refused.code == 2 && refused.err.contains("neither searches nor fills Milvus"), "{command}: {refused:?}");
+        assert!(
+            refused.code == 2 && refused.err.contains("neither searches nor fills Milvus"),
+            "{command}: {refused:?}"
+        );
     }
     for (command, code, says) in [
         ("search parcel --engine milvus://127.0.0.1:1/chats", 6, "Milvus at 127.0.0.1:1 cannot be reached"),
