@@ -1,9 +1,10 @@
 //! The tasks on real data, against what an independent evaluator measured: what needs no model.
 
 use turnwise::eval::{
-    data::{semantic_retrieval, sentence_pairs, sentences},
     rank::{Bm25, Lda, RandomBaseline, Ranker, Terms, Tfidf, TfidfThenSvd},
-    tasks::{DialogueTask, Outcome, Profile, Task},
+    tasks::{
+        DialogueTask, LoadOptions, Outcome, Profile, Similarity, Task, TaskSettings, semantic_retrieval,
+    },
 };
 
 use crate::data;
@@ -41,9 +42,10 @@ fn published_lists_give_the_evaluators_figures() {
         let floor = by_words.values[0].floor.unwrap();
         near(100.0 * floor, 46.0, 0.0);
         near(of(&done(&task, &RandomBaseline { seed: 1 }), "MAP"), 100.0 * floor, 0.5);
-        let sts =
-            sentence_pairs(&folder.join(corpus).join("dev/sts.txt"), sentences(&select).unwrap()).unwrap();
-        near(of(&done(&sts, &Tfidf { terms: Terms::Letters }), "Spearman"), d_sts, 0.0);
+        let settings = Similarity { data: "dev/sts.txt".into(), background: Some("dev/select.txt".into()) };
+        let with = LoadOptions { seed: 0, read_dialogues: &|_| Ok(Vec::new()), progress: &() };
+        let sts = settings.load(&folder.join(corpus), &with).unwrap().task;
+        near(of(&done(sts.as_ref(), &Tfidf { terms: Terms::Letters }), "Spearman"), d_sts, 0.0);
     }
 }
 

@@ -6,9 +6,8 @@ use turnwise::{
         statics::{self, TfidfSettings, TfidfSvd},
     },
     eval::{
-        data::semantic_retrieval,
         rank::{Dense, Items, Ranker},
-        tasks::{DialogueTask, Profile, Task},
+        tasks::{DialogueTask, Profile, Task, semantic_retrieval},
     },
 };
 

@@ -14,8 +14,7 @@ use turnwise_nearest::{
 
 use super::{
     rank::{Progress, Step},
-    result::{file_name, machine},
-    result_store,
+    result::{self, file_name, machine},
     throughput::{Latency, a_second},
 };
 use turnwise_core::{
@@ -351,12 +350,12 @@ impl Measured {
 
     /// Reads results from their file.
     pub fn read(path: &Path) -> Result<Self> {
-        result_store::read(path, SCHEMA)
+        result::read_file(path, SCHEMA)
     }
 
     /// Writes the results to the results folder, atomically.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        result_store::write(&folder.join(self.file_name()), self)
+        result::write_file(&folder.join(self.file_name()), self)
     }
 }
 

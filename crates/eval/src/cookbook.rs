@@ -55,7 +55,13 @@ pub struct Named {
 impl Named {
     /// First data file of the recipe that does not exist.
     pub fn missing(&self, data: &Path) -> Option<PathBuf> {
-        self.recipe.task.files().into_iter().map(|file| data.join(file)).find(|path| !path.exists())
+        self.recipe
+            .task
+            .settings()
+            .files()
+            .into_iter()
+            .map(|file| data.join(file))
+            .find(|path| !path.exists())
     }
 
     /// Whether the recipe has the name of a built-in recipe but differs from it.

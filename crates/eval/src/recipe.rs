@@ -1,15 +1,11 @@
 //! Benchmark recipes: TOML files that reproduce a table of a paper or a study. A recipe has a task, rankers and
 //! expected values.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{build, result::Done, tasks::Profile};
+use super::{result::Done, tasks::TaskSpec};
 use turnwise_core::error::{Error, Result};
 
 /// Paper that a recipe reproduces.
@@ -76,53 +72,6 @@ pub struct Recipe {
     pub rows: Vec<Row>,
 }
 
-/// Task specification. Paths are relative to the data folder.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum TaskSpec {
-    /// Semantic retrieval.
-    Sr {
-        /// A file in the format of select.txt; with `build`, labeled sentences.
-        data: PathBuf,
-        /// How to build the set from labeled sentences.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        build: Option<build::Recipe>,
-    },
-    /// Sentence similarity.
-    Dsts {
-        /// A file in the format of sts.txt.
-        data: PathBuf,
-        /// More sentences for computing term weights.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        background: Option<PathBuf>,
-    },
-    /// The three dial2vec tasks.
-    Dialogues {
-        /// Dialogues, each with one domain.
-        data: PathBuf,
-        /// Protocol of the paper or of its released code.
-        #[serde(default = "paper")]
-        profile: Profile,
-    },
-    /// Response selection.
-    Response {
-        /// Response selection samples.
-        data: PathBuf,
-    },
-    /// Ad-hoc retrieval.
-    Adhoc {
-        /// A folder in BEIR's layout.
-        data: PathBuf,
-        /// Judgments that replace the folder's own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        qrels: Option<PathBuf>,
-    },
-}
-
-fn paper() -> Profile {
-    Profile::Paper
-}
-
 /// Row of a recipe: a ranker with its expected values, or a row of the paper that cannot be run, with the reason.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -155,47 +104,6 @@ pub struct Row {
 
 fn within() -> f64 {
     0.1
-}
-
-impl TaskSpec {
-    /// Command line that runs the task, without the rankers.
-    pub fn command(&self, data: &Path) -> String {
-        let file = |path: &Path| data.join(path).display().to_string();
-        match self {
-            TaskSpec::Sr { data, build: None } => format!("turnwise bench sr {}", file(data)),
-            TaskSpec::Sr { data, build: Some(recipe) } => format!(
-                "turnwise bench build sr {} --recipe {} -o select.txt && turnwise bench sr select.txt",
-                file(data),
-                recipe.name()
-            ),
-            TaskSpec::Dsts { data, background } => {
-                let background = background.as_ref().map(|path| format!(" --background {}", file(path)));
-                format!("turnwise bench dsts {}{}", file(data), background.unwrap_or_default())
-            }
-            TaskSpec::Dialogues { data, profile } => {
-                let profile = if *profile == Profile::Code { " --profile code" } else { "" };
-                format!("turnwise bench dialogues {}{profile}", file(data))
-            }
-            TaskSpec::Response { data } => format!("turnwise bench response {}", file(data)),
-            TaskSpec::Adhoc { data, qrels } => {
-                let qrels = qrels.as_ref().map(|path| format!(" --qrels {}", file(path)));
-                format!("turnwise bench adhoc {}{}", file(data), qrels.unwrap_or_default())
-            }
-        }
-    }
-
-    /// Files of the task, relative to the data folder.
-    pub fn files(&self) -> Vec<&Path> {
-        match self {
-            TaskSpec::Dsts { data, background } => {
-                std::iter::once(data.as_path()).chain(background.as_deref()).collect()
-            }
-            TaskSpec::Sr { data, .. }
-            | TaskSpec::Dialogues { data, .. }
-            | TaskSpec::Response { data }
-            | TaskSpec::Adhoc { data, .. } => vec![data],
-        }
-    }
 }
 
 impl Recipe {
@@ -309,23 +217,6 @@ mod tests {
         assert_eq!(
             [50.0, 51.0, 49.0, 51.1, 48.9].map(verdict),
             [Verdict::Reproduced, Verdict::Reproduced, Verdict::Reproduced, Verdict::Better, Verdict::Below]
-        );
-    }
-
-    #[test]
-    fn a_task_has_a_command_line() {
-        let typed = |spec: TaskSpec| spec.command(Path::new("d"));
-        assert_eq!(
-            typed(TaskSpec::Dsts { data: "sts.txt".into(), background: Some("select.txt".into()) }),
-            "turnwise bench dsts d/sts.txt --background d/select.txt"
-        );
-        assert_eq!(
-            typed(TaskSpec::Sr { data: "x".into(), build: Some(build::Recipe::Released) }),
-            "turnwise bench build sr d/x --recipe released -o select.txt && turnwise bench sr select.txt"
-        );
-        assert_eq!(
-            typed(TaskSpec::Dialogues { data: "x".into(), profile: Profile::Code }),
-            "turnwise bench dialogues d/x --profile code"
         );
     }
 

@@ -3,14 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    result_store,
     significance::mean_and_deviation,
     tasks::{Map, Outcome, Skipped, Task, Value},
 };
-use turnwise_core::error::Result;
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
 
 /// Schema of the file. A new version number invalidates stored results.
 const SCHEMA: &str = "turnwise/bench/2";
@@ -139,12 +141,12 @@ fn stem(path: &str) -> String {
 impl Done {
     /// Reads a result.
     pub fn read(path: &Path) -> Result<Self> {
-        result_store::read(path, SCHEMA)
+        read_file(path, SCHEMA)
     }
 
     /// Writes the result atomically.
     pub fn write(&self, path: &Path) -> Result<()> {
-        result_store::write(path, self)
+        write_file(path, self)
     }
 
     /// Combines the results of several seeds into one result with means and standard deviations. Returns `None` without
@@ -192,6 +194,30 @@ pub fn machine() -> String {
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let name = name.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
     format!("{name}, {cores} threads, {}", std::env::consts::OS)
+}
+
+/// Reads a result file. Fails if its schema differs from `schema`.
+pub(crate) fn read_file<T: DeserializeOwned>(path: &Path, schema: &str) -> Result<T> {
+    let bytes = std::fs::read(path).at("read", path)?;
+    let wrong = |why: String| Error::Data {
+        message: format!("{} is not a result of `turnwise bench`: {why}", path.display()),
+        hint: Some("`turnwise bench` writes such files into its results folder".to_owned()),
+    };
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    match value.get("schema").and_then(|schema| schema.as_str()) {
+        Some(found) if found == schema => serde_json::from_value(value).map_err(|e| wrong(e.to_string())),
+        Some(found) => Err(wrong(format!("its schema is {found}, not {schema}"))),
+        None => Err(wrong("it has no schema".to_owned())),
+    }
+}
+
+/// Writes a result file atomically and creates its folder if necessary.
+pub(crate) fn write_file<T: Serialize>(path: &Path, result: &T) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).at("create", folder)?;
+    }
+    let bytes = serde_json::to_vec_pretty(result).map_err(|e| Error::Internal(e.to_string()))?;
+    files::replace(path, &bytes)
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     recipe::{Checked, Paper, Recipe, Row, Verdict},
-    result::{Done, file_name},
-    result_store,
+    result::{self, Done, file_name},
 };
 use turnwise_core::error::Result;
 
@@ -132,7 +131,7 @@ impl Table {
         missing: Option<String>,
         rows: Vec<RowDone>,
     ) -> Self {
-        let mut command = recipe.task.command(data);
+        let mut command = recipe.task.settings().command(data);
         let run = recipe.rows.iter().zip(&rows).filter(|(_, done)| done.result.is_some());
         for ranker in run.filter_map(|(row, _)| row.ranker.as_ref()) {
             command += " -r ";
@@ -233,12 +232,12 @@ impl Table {
 
     /// Reads a table from its file.
     pub fn read(path: &Path) -> Result<Self> {
-        result_store::read(path, SCHEMA)
+        result::read_file(path, SCHEMA)
     }
 
     /// Writes the table to the results folder, atomically.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        result_store::write(&self.path(folder), self)
+        result::write_file(&self.path(folder), self)
     }
 }
 

@@ -7,10 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    result::{file_name, machine},
-    result_store,
-};
+use super::result::{self, file_name, machine};
 use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-throughput/1";
@@ -145,7 +142,7 @@ impl Throughput {
 
     /// Reads a measurement from its file.
     pub fn read(path: &Path) -> Result<Self> {
-        result_store::read(path, SCHEMA)
+        result::read_file(path, SCHEMA)
     }
 
     /// Writes the measurement to the results folder. Replaces an earlier measurement of the same files.
@@ -154,7 +151,7 @@ impl Throughput {
         let stem = file_name(&stem.unwrap_or_default().to_string_lossy());
         let engine = self.engine.as_deref().unwrap_or_default();
         let hash = blake3::hash(format!("{:?} {}{engine}", self.paths, self.encoder).as_bytes());
-        result_store::write(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)
+        result::write_file(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)
     }
 }
 

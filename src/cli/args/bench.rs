@@ -5,77 +5,18 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{BuildCommand, EncoderArgs, ReadArgs, TokenArgs, parse_value};
-use turnwise_eval::{recipe::Paper, tasks::Profile};
+use turnwise_eval::{
+    recipe::Paper,
+    tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
+};
 use turnwise_index::dense::Builder;
 use turnwise_search::Of;
 
+/// Subcommands of `turnwise bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Semantic retrieval (DialogueCSE): find sentences with the same intent
-    ///
-    /// Reads a file in the format of DialogueCSE's select.txt. Ranks the candidates of each sentence; candidates
-    /// with the same intent are relevant. Reports MAP and MRR.
-    Sr {
-        /// Tab-separated file with the columns id, text, intent, positive ids, negative ids
-        ///
-        /// The ids in a column are separated by commas. Positive ids are candidates with the same intent, negative
-        /// ids are candidates with other intents.
-        file: PathBuf,
-        #[command(flatten)]
-        how: BenchArgs,
-    },
-    /// Sentence similarity (D-STS, from DialogueCSE): compare similarities with human scores
-    ///
-    /// Reads a file in the format of DialogueCSE's sts.txt. Reports Spearman, Pearson and Kendall correlation.
-    Dsts {
-        /// Tab-separated file with the columns score, first sentence, second sentence
-        file: PathBuf,
-        /// More sentences for the term weights (IDF): a file in the format of select.txt (see `bench sr`)
-        #[arg(long, value_name = "FILE")]
-        background: Option<PathBuf>,
-        #[command(flatten)]
-        how: BenchArgs,
-    },
-    /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
-    ///
-    /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
-    /// Reports MAP and MRR for retrieval, Spearman correlation for relatedness, and purity, NMI, ARI and accuracy
-    /// for categorization (clustering).
-    Dialogues {
-        /// File or folder of dialogues, in any format that `ingest` reads
-        path: PathBuf,
-        #[command(flatten)]
-        read: ReadArgs,
-        #[command(flatten)]
-        how: BenchArgs,
-    },
-    /// Response selection: find the right response among several candidates
-    ///
-    /// Reports R@1, R@2, R@5 and MRR.
-    Response {
-        /// File of samples: JSON lines, or tab-separated
-        ///
-        /// A JSON object has the keys id, context (list of {"role", "text"}), candidates (list of texts) and answer
-        /// (index of the right candidate, from 0).
-        ///
-        /// A tab-separated line has a label (1 for the right response, 0 for a wrong one), one column per context
-        /// turn, and the response in the last column. Adjacent lines with the same context form one sample.
-        file: PathBuf,
-        #[command(flatten)]
-        how: BenchArgs,
-    },
-    /// Ad-hoc retrieval on a folder in BEIR format
-    ///
-    /// Searches the whole corpus for each query. Reports nDCG@10, MAP, R@100 and MRR.
-    Adhoc {
-        /// Folder with corpus.jsonl, queries.jsonl and qrels/test.tsv
-        folder: PathBuf,
-        /// Relevance judgments to use instead of qrels/test.tsv, in BEIR or TREC format
-        #[arg(long, value_name = "FILE")]
-        qrels: Option<PathBuf>,
-        #[command(flatten)]
-        how: BenchArgs,
-    },
+    #[command(flatten)]
+    Task(TaskCommand),
     /// Measure approximate nearest-neighbor search: recall and speed
     ///
     /// Builds a vector graph (HNSW) with each setting. Reports recall, queries per second, latency, build time and
@@ -145,6 +86,65 @@ pub(crate) enum BenchCommand {
         /// Second result file, of the same task
         b: PathBuf,
     },
+}
+
+/// The tasks: one subcommand for each variant of [`TaskSpec`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Semantic retrieval (DialogueCSE): find sentences with the same intent
+    ///
+    /// Reads a file in the format of DialogueCSE's select.txt. Ranks the candidates of each sentence; candidates
+    /// with the same intent are relevant. Reports MAP and MRR.
+    Sr(TaskArgs<SemanticRetrieval>),
+    /// Sentence similarity (D-STS, from DialogueCSE): compare similarities with human scores
+    ///
+    /// Reads a file in the format of DialogueCSE's sts.txt. Reports Spearman, Pearson and Kendall correlation.
+    Dsts(TaskArgs<Similarity>),
+    /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
+    ///
+    /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
+    /// Reports MAP and MRR for retrieval, Spearman correlation for relatedness, and purity, NMI, ARI and accuracy
+    /// for categorization (clustering).
+    Dialogues {
+        #[command(flatten)]
+        args: TaskArgs<DialogueRetrieval>,
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Response selection: find the right response among several candidates
+    ///
+    /// Reports R@1, R@2, R@5 and MRR.
+    Response(TaskArgs<ResponseSelection>),
+    /// Ad-hoc retrieval on a folder in BEIR format
+    ///
+    /// Searches the whole corpus for each query. Reports nDCG@10, MAP, R@100 and MRR.
+    Adhoc(TaskArgs<AdHoc>),
+}
+
+impl TaskCommand {
+    /// Splits the arguments into the task, the options of the run, and the options for reading dialogues.
+    pub(crate) fn split(self) -> (TaskSpec, BenchArgs, ReadArgs) {
+        let (task, how) = match self {
+            TaskCommand::Sr(args) => (TaskSpec::Sr(args.task), args.how),
+            TaskCommand::Dsts(args) => (TaskSpec::Dsts(args.task), args.how),
+            TaskCommand::Dialogues { args, read } => {
+                let task = DialogueRetrieval { profile: args.how.profile, ..args.task };
+                return (TaskSpec::Dialogues(task), args.how, read);
+            }
+            TaskCommand::Response(args) => (TaskSpec::Response(args.task), args.how),
+            TaskCommand::Adhoc(args) => (TaskSpec::Adhoc(args.task), args.how),
+        };
+        (task, how, ReadArgs::default())
+    }
+}
+
+/// A task with its data, and the options of the run.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs<T: Args> {
+    #[command(flatten)]
+    task: T,
+    #[command(flatten)]
+    how: BenchArgs,
 }
 
 /// Location of the recipes and their data.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parse_value};
 use turnwise_eval::{
-    build::{Published, Recipe},
+    build::{CandidateSelection, Published},
     rank::Terms,
 };
 
@@ -23,7 +23,7 @@ pub(crate) enum BuildCommand {
         output: PathBuf,
         /// How to choose the candidates of each sentence
         #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
-        recipe: Recipe,
+        recipe: CandidateSelection,
         /// How BM25 splits a sentence into terms (see TERMS in `bench sr --help`)
         #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,

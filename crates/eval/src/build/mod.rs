@@ -7,5 +7,5 @@ mod sr;
 
 pub use dial::{DialogueSet, Published, SizeDifference, dialogue_set};
 pub use dsts::{Drawing, Pair, UNSCORED, write_pairs};
-pub use response::{ResponseSet, Selection, response_set};
-pub use sr::{Recipe, RetrievalSet, retrieval_set};
+pub use response::{ResponseOptions, ResponseSet, response_set};
+pub use sr::{CandidateSelection, RetrievalSet, retrieval_set};

@@ -12,7 +12,7 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 
 /// Options of the data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Selection {
+pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct one.
     pub of: usize,
     /// Smallest number of turns before a response.
@@ -46,7 +46,7 @@ pub struct ResponseSet {
 }
 
 /// Creates a sample for every turn with enough context whose speaker differs from that of the previous turn.
-pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<ResponseSet> {
+pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
         .enumerate()
@@ -184,8 +184,8 @@ mod tests {
         dialogue
     }
 
-    fn wanted() -> Selection {
-        Selection { of: 3, context: 2, strip_names: false, seed: 4 }
+    fn wanted() -> ResponseOptions {
+        ResponseOptions { of: 3, context: 2, strip_names: false, seed: 4 }
     }
 
     fn two() -> [Dialogue; 2] {
@@ -241,16 +241,16 @@ mod tests {
     #[test]
     fn names_that_reveal_a_response_are_counted_and_can_be_removed() {
         assert_eq!(response_set(&two(), wanted()).unwrap().leaks, 1);
-        let set = response_set(&two(), Selection { strip_names: true, ..wanted() }).unwrap();
+        let set = response_set(&two(), ResponseOptions { strip_names: true, ..wanted() }).unwrap();
         let first = &set.samples[0];
         assert_eq!(first.candidates[first.answer], "thanks it is the log");
     }
 
     #[test]
     fn too_few_responses_are_an_error() {
-        let e = response_set(&two(), Selection { of: 9, ..wanted() }).unwrap_err();
+        let e = response_set(&two(), ResponseOptions { of: 9, ..wanted() }).unwrap_err();
         assert_eq!(e.to_string(), "fewer than 9 different responses are available");
         assert!(response_set(&two()[..1], wanted()).is_err());
-        assert!(response_set(&two(), Selection { context: 9, ..wanted() }).is_err());
+        assert!(response_set(&two(), ResponseOptions { context: 9, ..wanted() }).is_err());
     }
 }

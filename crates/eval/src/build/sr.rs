@@ -8,10 +8,7 @@ use std::{
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    order,
-    rank::{Bm25, Items, Pool, Progress, Ranker, Step, Terms},
-};
+use crate::rank::{Bm25, Items, Pool, Progress, Ranker, Step, Terms, descending_ranks};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -21,7 +18,7 @@ use turnwise_core::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub enum Recipe {
+pub enum CandidateSelection {
     /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.
     Text,
     /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 with others by
@@ -29,12 +26,12 @@ pub enum Recipe {
     Released,
 }
 
-impl Recipe {
+impl CandidateSelection {
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Recipe::Text => "text",
-            Recipe::Released => "released",
+            CandidateSelection::Text => "text",
+            CandidateSelection::Released => "released",
         }
     }
 }
@@ -57,7 +54,7 @@ pub struct RetrievalSet {
 /// Selects the candidates of each sentence. `terms` is the tokenization for BM25.
 pub fn retrieval_set(
     sentences: Vec<(String, String)>,
-    recipe: Recipe,
+    recipe: CandidateSelection,
     terms: Terms,
     seed: u64,
     watch: &dyn Progress,
@@ -82,7 +79,7 @@ pub fn retrieval_set(
     let bm25 = Bm25 { terms, ..Bm25::default() };
     let scorer = bm25.prepare(&pool, watch)?;
     let all: Vec<u32> = (0..sentences.len() as u32).collect();
-    let ranks = order::descending_ranks(&all.iter().map(u32::to_string).collect::<Vec<_>>());
+    let ranks = descending_ranks(&all.iter().map(u32::to_string).collect::<Vec<_>>());
     let chosen = |n: &u32| -> Result<(Vec<u32>, Vec<u32>)> {
         watch.check()?;
         let mut scores = Vec::new();
@@ -96,13 +93,13 @@ pub fn retrieval_set(
         let intent = &sentences[*n as usize].1;
         let same = |other: &u32| sentences[*other as usize].1 == *intent;
         Ok(match recipe {
-            Recipe::Text => {
+            CandidateSelection::Text => {
                 ranked.truncate(CANDIDATES);
                 let (mut positive, negative): (Vec<u32>, Vec<u32>) = ranked.into_iter().partition(same);
                 positive.truncate(POSITIVE);
                 (positive, negative)
             }
-            Recipe::Released => {
+            CandidateSelection::Released => {
                 let mut positive: Vec<u32> =
                     members[intent.as_str()].iter().copied().filter(|other| other != n).collect();
                 Random::new(seed, u64::from(*n)).shuffle(&mut positive);
@@ -158,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_papers_recipe_takes_the_top_100_by_bm25() {
-        let set = retrieval_set(sentences(), Recipe::Text, Terms::default(), 1, &()).unwrap();
+        let set = retrieval_set(sentences(), CandidateSelection::Text, Terms::default(), 1, &()).unwrap();
         let (positive, negative) = &set.lists[0];
         // All 59 cards rank above the parcels, except the parcel with the same number; 30 of the cards are kept.
         assert_eq!((positive.len(), negative.len()), (30, 41));
@@ -169,7 +166,9 @@ mod tests {
 
     #[test]
     fn the_released_recipe_draws_thirty_and_takes_forty() {
-        let set = |seed| retrieval_set(sentences(), Recipe::Released, Terms::default(), seed, &()).unwrap();
+        let set = |seed| {
+            retrieval_set(sentences(), CandidateSelection::Released, Terms::default(), seed, &()).unwrap()
+        };
         let (one, again, other) = (set(1), set(1), set(2));
         assert!(one.lists.iter().all(|(positive, negative)| (positive.len(), negative.len()) == (30, 40)));
         assert_eq!(one, again);
@@ -184,7 +183,7 @@ mod tests {
     #[test]
     fn one_intent_is_an_error() {
         let one = vec![("a".to_owned(), "x".to_owned()), ("b".to_owned(), "x".to_owned())];
-        let e = retrieval_set(one, Recipe::Text, Terms::default(), 1, &()).unwrap_err();
+        let e = retrieval_set(one, CandidateSelection::Text, Terms::default(), 1, &()).unwrap_err();
         assert_eq!(e.to_string(), "2 sentences with 1 intents: at least two intents are needed");
     }
 }

@@ -1,11 +1,13 @@
-//! Dense ranker: cosine similarity of an encoder's vectors.
+//! Dense ranker (cosine similarity of an encoder's vectors), and the hybrid ranker: the weighted sum of dense and BM25
+//! scores, with the same formula as the search.
 
 use std::borrow::Cow;
 
-use super::{Items, Pool, Progress, Ranker, Scorer, Spread, Step};
+use super::{Bm25, Items, Pool, Postprocess, Progress, Ranker, Scorer, Step};
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Vectors, ahead::Options};
+use turnwise_search::Fusion;
 
 /// Encoder with its options.
 #[derive(Clone)]
@@ -17,7 +19,7 @@ pub struct Dense<'e> {
     /// If set, encodes only the last N turns of a dialogue.
     pub last_turns: Option<usize>,
     /// Transformation of all vectors.
-    pub spread: Spread,
+    pub postprocess: Postprocess,
     /// Description of options that differ from the defaults; appended to the encoder's name.
     pub otherwise: String,
 }
@@ -29,7 +31,7 @@ impl<'e> Dense<'e> {
             encoder,
             options: Options::default(),
             last_turns: None,
-            spread: Spread::AsIs,
+            postprocess: Postprocess::None,
             otherwise: String::new(),
         }
     }
@@ -42,7 +44,7 @@ impl Ranker for Dense<'_> {
 
     fn identity(&self) -> String {
         // The precision and the device change the last digits, and with them the order of near ties.
-        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.spread);
+        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.postprocess);
         let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
         format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
     }
@@ -61,7 +63,7 @@ impl Prepared {
     pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
         let mut documents = encoded(dense, &pool.documents, watch)?;
         let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
-        if let Some(learned) = dense.spread.learn(&documents) {
+        if let Some(learned) = dense.postprocess.learn(&documents) {
             learned.apply(&mut documents);
             queries.iter_mut().for_each(|queries| learned.apply(queries));
         }
@@ -138,6 +140,55 @@ impl Scorer for Prepared {
 
     fn vectors(&self) -> Option<&Vectors> {
         Some(&self.documents)
+    }
+}
+
+/// Dense ranker combined with BM25.
+#[derive(Clone)]
+pub struct Hybrid<'e> {
+    /// Dense ranker.
+    pub dense: Dense<'e>,
+    /// BM25 ranker.
+    pub words: Bm25,
+    /// Weights of the two scores.
+    pub fusion: Fusion,
+}
+
+impl Ranker for Hybrid<'_> {
+    fn name(&self) -> String {
+        format!("{} + {} × {}", self.dense.name(), self.fusion.bm25, self.words.name())
+    }
+
+    fn identity(&self) -> String {
+        format!("hybrid/{:?}/{}/{}", self.fusion, self.dense.identity(), self.words.identity())
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
+        let (dense, words) = (self.dense.prepare(pool, watch)?, self.words.prepare(pool, watch)?);
+        Ok(Box::new(PreparedHybrid { dense, words, fusion: self.fusion }))
+    }
+}
+
+struct PreparedHybrid<'a> {
+    dense: Box<dyn Scorer + 'a>,
+    words: Box<dyn Scorer + 'a>,
+    fusion: Fusion,
+}
+
+impl Scorer for PreparedHybrid<'_> {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let mut words = Vec::new();
+        self.words.scores(query, documents, &mut words)?;
+        self.dense.scores(query, documents, scores)?;
+        scores
+            .iter_mut()
+            .zip(&words)
+            .for_each(|(score, words)| *score = self.fusion.weighted(*score, *words));
+        Ok(())
+    }
+
+    fn vectors(&self) -> Option<&Vectors> {
+        self.dense.vectors()
     }
 }
 

@@ -2,29 +2,28 @@
 
 mod bm25;
 mod dense;
-mod given;
-mod hybrid;
 mod lda;
-mod random_baseline;
+mod postprocess;
+mod precomputed;
 mod rerank;
-mod spread;
 mod terms;
 mod tfidf;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cmp::Ordering};
 
 pub use bm25::Bm25;
-pub use dense::Dense;
-pub use given::Given;
-pub use hybrid::Hybrid;
+pub use dense::{Dense, Hybrid};
 pub use lda::Lda;
-pub use random_baseline::RandomBaseline;
+pub use postprocess::Postprocess;
+pub use precomputed::Precomputed;
 pub use rerank::{Reranked, Tokens};
-pub use spread::Spread;
 pub use terms::Terms;
 pub use tfidf::{Tfidf, TfidfThenSvd};
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{
+    error::{Error, Result},
+    random::mixed,
+};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Vectors, statics};
 
@@ -160,5 +159,67 @@ pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
                 "a vector may contain NaN; `turnwise verify` checks the vectors of an index".to_owned(),
             ),
         }),
+    }
+}
+
+/// Random scores from a seed.
+#[derive(Debug, Clone, Copy)]
+pub struct RandomBaseline {
+    /// Random seed.
+    pub seed: u64,
+}
+
+impl Ranker for RandomBaseline {
+    fn name(&self) -> String {
+        "random order".to_owned()
+    }
+
+    fn identity(&self) -> String {
+        format!("random/{}", self.seed)
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Pool, _: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
+        Ok(Box::new(*self))
+    }
+}
+
+impl Scorer for RandomBaseline {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let seed = mixed(self.seed, query as u64);
+        scores.clear();
+        // An f32 represents integers of up to 24 bits exactly.
+        scores.extend(documents.iter().map(|document| (mixed(seed, u64::from(*document)) >> 40) as f32));
+        Ok(())
+    }
+}
+
+/// Compares two (score, id) pairs; the better one comes first. Scores must not be NaN.
+pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
+    // `partial_cmp` treats -0 and 0 as equal, `total_cmp` would not.
+    b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
+}
+
+/// Returns the rank of each id when ids are sorted in descending order. Comparing these ranks is cheaper than
+/// comparing ids when the same documents are ranked many times.
+pub fn descending_ranks<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+    order.sort_unstable_by(|a, b| {
+        ids[*b as usize].as_ref().as_bytes().cmp(ids[*a as usize].as_ref().as_bytes())
+    });
+    let mut ranks = vec![0; ids.len()];
+    order.iter().enumerate().for_each(|(rank, n)| ranks[*n as usize] = rank as u32);
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_scores_the_greater_id_comes_first() {
+        let mut all = [(0.5, "9"), (0.5, "10"), (1.0, "2"), (0.0, "b"), (-0.0, "a")];
+        all.sort_by(|a, b| better_first(*a, *b));
+        assert_eq!(all.iter().map(|(_, id)| *id).collect::<Vec<_>>(), ["2", "9", "10", "b", "a"]);
+        assert_eq!(descending_ranks(&["9", "10", "2"]), [0, 2, 1]);
     }
 }

@@ -1,17 +1,108 @@
 //! Evaluation tasks from the papers: documents, queries, relevance judgments and measures.
 
+mod ad_hoc;
 mod dialogues;
-mod lists;
-mod pairs;
+mod ranking;
+mod response_selection;
+mod semantic_retrieval;
+mod similarity;
 
-pub use dialogues::{DialogueTask, Profile};
-pub use lists::{Candidates, ListTask};
-pub use pairs::PairTask;
+use std::path::{Path, PathBuf};
+
+pub use ad_hoc::AdHoc;
+pub use dialogues::{DialogueRetrieval, DialogueTask, Profile};
+pub use ranking::{Candidates, RankingTask};
+pub use response_selection::ResponseSelection;
+pub use semantic_retrieval::{SemanticRetrieval, semantic_retrieval, semantic_retrieval_of};
+pub use similarity::Similarity;
 
 use serde::{Deserialize, Serialize};
 
-use super::rank::{Pool, Progress, Scorer};
+use super::{
+    data,
+    rank::{Pool, Progress, Scorer},
+    result::Data,
+};
 use turnwise_core::error::Result;
+use turnwise_corpus::Dialogue;
+
+/// All tasks with their settings, as in a recipe. Paths are relative to the data folder.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum TaskSpec {
+    /// Semantic retrieval.
+    Sr(SemanticRetrieval),
+    /// Sentence similarity.
+    Dsts(Similarity),
+    /// The three dial2vec tasks.
+    Dialogues(DialogueRetrieval),
+    /// Response selection.
+    Response(ResponseSelection),
+    /// Ad-hoc retrieval.
+    Adhoc(AdHoc),
+}
+
+impl TaskSpec {
+    /// Creates a task with default settings from its name on the command line. Returns `None` for an unknown name.
+    pub fn from_name(name: &str, data: PathBuf) -> Option<Self> {
+        serde_json::from_value(serde_json::json!({"kind": name, "data": data})).ok()
+    }
+
+    /// The settings of the task.
+    pub fn settings(&self) -> &dyn TaskSettings {
+        match self {
+            TaskSpec::Sr(settings) => settings,
+            TaskSpec::Dsts(settings) => settings,
+            TaskSpec::Dialogues(settings) => settings,
+            TaskSpec::Response(settings) => settings,
+            TaskSpec::Adhoc(settings) => settings,
+        }
+    }
+}
+
+/// Settings of a task: the paths of its data, and its options.
+pub trait TaskSettings {
+    /// Command line that runs the task on data in a folder, without the rankers.
+    fn command(&self, folder: &Path) -> String;
+
+    /// Files of the task, relative to the data folder.
+    fn files(&self) -> Vec<&Path>;
+
+    /// Reads the data from a folder.
+    fn load(&self, folder: &Path, with: &LoadOptions<'_>) -> Result<Loaded>;
+}
+
+/// Options for loading a task.
+pub struct LoadOptions<'a> {
+    /// Random seed.
+    pub seed: u64,
+    /// Reads the dialogues of a file or folder.
+    pub read_dialogues: &'a dyn Fn(&Path) -> Result<Vec<Dialogue>>,
+    /// Receiver of progress reports.
+    pub progress: &'a dyn Progress,
+}
+
+/// A task with a description of its data.
+pub struct Loaded {
+    /// The task.
+    pub task: Box<dyn Task>,
+    /// Paths, hash and size of the data.
+    pub data: Data,
+}
+
+impl Loaded {
+    /// Combines a task with the paths and the hash of its data.
+    pub fn new(task: impl Task + 'static, files: &[PathBuf], hash: String) -> Self {
+        let paths = files.iter().map(|path| path.display().to_string()).collect();
+        Loaded { data: Data { paths, hash, size: task.size() }, task: Box::new(task) }
+    }
+
+    /// Like [`Loaded::new`], with the hash of the files' content.
+    pub fn from_files(task: impl Task + 'static, files: Vec<PathBuf>) -> Result<Self> {
+        let hash = data::hash(&files)?;
+        Ok(Loaded::new(task, &files, hash))
+    }
+}
 
 /// An evaluation task for rankers.
 pub trait Task: Sync {
@@ -127,4 +218,35 @@ pub struct Value {
     /// Value of each query or each draw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_has_a_command_line() {
+        let typed = |toml: &str| toml::from_str::<TaskSpec>(toml).unwrap().settings().command(Path::new("d"));
+        assert_eq!(
+            typed("kind = 'dsts'\ndata = 'sts.txt'\nbackground = 'select.txt'"),
+            "turnwise bench dsts d/sts.txt --background d/select.txt"
+        );
+        assert_eq!(
+            typed("kind = 'sr'\ndata = 'x'\nbuild = 'released'"),
+            "turnwise bench build sr d/x --recipe released -o select.txt && turnwise bench sr select.txt"
+        );
+        assert_eq!(
+            typed("kind = 'dialogues'\ndata = 'x'\nprofile = 'code'"),
+            "turnwise bench dialogues d/x --profile code"
+        );
+    }
+
+    #[test]
+    fn unknown_tasks_and_settings_are_rejected() {
+        assert!(TaskSpec::from_name("response", "x".into()).is_some());
+        assert_eq!(TaskSpec::from_name("retrieval", "x".into()), None);
+        for wrong in ["kind = 'sr'\ndata = 'x'\nqrels = 'y'", "kind = 'sr'", "data = 'x'"] {
+            assert!(toml::from_str::<TaskSpec>(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,11 +1,9 @@
 //! TREC files: judgments (qrels) and runs, and their evaluation with trec_eval's measures.
 
 mod evaluate;
+mod files;
 mod measure;
-mod read;
-mod write;
 
 pub use evaluate::{Evaluation, Options, evaluate};
+pub use files::{Qrels, Run, read_qrels, read_run, write_qrels, write_run};
 pub use measure::{Measure, parse_measures};
-pub use read::{Qrels, Run, read_qrels, read_run};
-pub use write::{write_qrels, write_run};

@@ -18,7 +18,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
     ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
-    rank::Given,
+    rank::Precomputed,
 };
 use turnwise_index::{
     dense::{BuildOptions, Builder},
@@ -44,7 +44,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
     }
     drop(all);
     let (base, queries) = match &args.query_vectors {
-        Some(path) => (vectors, pointing(&Given::open(path)?.into_unit().0)),
+        Some(path) => (vectors, pointing(&Precomputed::open(path)?.into_unit().0)),
         // Leave most vectors to search in: use at most a tenth as queries.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
@@ -69,7 +69,7 @@ fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
 /// Returns the vectors to search, a description of their source, and their hash.
 fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     if let Some(path) = &args.vectors {
-        let (vectors, hash) = Given::open(path)?.into_unit();
+        let (vectors, hash) = Precomputed::open(path)?.into_unit();
         return Ok((vectors, path.display().to_string(), hash));
     }
     let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::missing_error(root))?;

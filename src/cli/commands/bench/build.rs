@@ -19,7 +19,10 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_eval::{
-    build::{Drawing, Published, Recipe, Selection, dialogue_set, response_set, retrieval_set, write_pairs},
+    build::{
+        CandidateSelection, Drawing, Published, ResponseOptions, dialogue_set, response_set, retrieval_set,
+        write_pairs,
+    },
     data::{self, Sentence},
     rank::Terms,
 };
@@ -38,7 +41,7 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
             of_one_domain(paths, read, output, *paper, context)
         }
         BuildCommand::Response { paths, read, output, of, context: before, strip_names } => {
-            let wanted = Selection { of: *of, context: *before, strip_names: *strip_names, seed };
+            let wanted = ResponseOptions { of: *of, context: *before, strip_names: *strip_names, seed };
             responses(&all(paths, read, context)?, wanted, output, context)
         }
     }
@@ -98,7 +101,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
 
 fn retrieval(
     labelled: &SentencesArgs,
-    recipe: Recipe,
+    recipe: CandidateSelection,
     terms: Terms,
     output: &Path,
     context: &Context<'_>,
@@ -208,7 +211,12 @@ fn of_one_domain(
     }
 }
 
-fn responses(dialogues: &[Dialogue], wanted: Selection, output: &Path, context: &Context<'_>) -> Result<()> {
+fn responses(
+    dialogues: &[Dialogue],
+    wanted: ResponseOptions,
+    output: &Path,
+    context: &Context<'_>,
+) -> Result<()> {
     let set = response_set(dialogues, wanted)?;
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.len() as u64, "sample")));

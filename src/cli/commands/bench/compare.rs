@@ -10,8 +10,8 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
-    compare::{Difference, compare},
     result::Done,
+    significance::{Difference, compare},
 };
 
 #[derive(Serialize)]

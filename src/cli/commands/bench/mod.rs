@@ -4,7 +4,6 @@ mod ann;
 mod build;
 mod compare;
 mod export;
-pub(super) mod load;
 mod rankers;
 mod recipes;
 mod report;
@@ -26,9 +25,8 @@ use rankers::RankerOptions;
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
     rank::{Ranker, Step},
-    recipe::TaskSpec,
     result::{Data, Done, Of},
-    tasks::Task,
+    tasks::{LoadOptions, Loaded, Task, TaskSpec},
 };
 
 /// Returns the HTML report of a folder of results; `None` if it has no results.
@@ -39,30 +37,24 @@ pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     refuse_engine(&command, context)?;
-    let (spec, read, how) = match command {
-        BenchCommand::Sr { file, how } => (TaskSpec::Sr { data: file, build: None }, None, how),
-        BenchCommand::Dsts { file, background, how } => {
-            (TaskSpec::Dsts { data: file, background }, None, how)
+    match command {
+        BenchCommand::Task(task) => {
+            let (spec, how, read) = task.split();
+            let results = run_task(&spec, Path::new(""), &read, &how.run, &how.rankers, context)?;
+            context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
         }
-        BenchCommand::Response { file, how } => (TaskSpec::Response { data: file }, None, how),
-        BenchCommand::Adhoc { folder, qrels, how } => (TaskSpec::Adhoc { data: folder, qrels }, None, how),
-        BenchCommand::Dialogues { path, read, how } => {
-            (TaskSpec::Dialogues { data: path, profile: how.profile }, Some(read), how)
-        }
-        BenchCommand::Ann(args) => return ann::run(&args, context),
-        BenchCommand::Throughput(args) => return throughput::run(&args, context),
-        BenchCommand::Smoke { folder } => return smoke::run(&folder, context),
-        BenchCommand::Build(command) => return build::run(&command, context),
-        BenchCommand::Compare { a, b } => return compare::run(&a, &b, context),
-        BenchCommand::List(args) => return recipes::list(&args, context),
-        BenchCommand::Run { names, place, run } => return recipes::run(&names, &place, &run, context),
+        BenchCommand::Ann(args) => ann::run(&args, context),
+        BenchCommand::Throughput(args) => throughput::run(&args, context),
+        BenchCommand::Smoke { folder } => smoke::run(&folder, context),
+        BenchCommand::Build(command) => build::run(&command, context),
+        BenchCommand::Compare { a, b } => compare::run(&a, &b, context),
+        BenchCommand::List(args) => recipes::list(&args, context),
+        BenchCommand::Run { names, place, run } => recipes::run(&names, &place, &run, context),
         BenchCommand::Reproduce { recipes, report, run } => {
-            return recipes::reproduce(&recipes, &report, &run, context);
+            recipes::reproduce(&recipes, &report, &run, context)
         }
-        BenchCommand::Report { results, output } => return report::run(&results, &output, context),
-    };
-    let results = run_task(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
-    context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
+        BenchCommand::Report { results, output } => report::run(&results, &output, context),
+    }
 }
 
 /// Refuses `--engine` for tasks that rank in memory.
@@ -81,6 +73,21 @@ fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
+/// Loads a task whose files are in a folder.
+pub(super) fn load(
+    spec: &TaskSpec,
+    folder: &Path,
+    read: &ReadArgs,
+    seed: u64,
+    context: &Context<'_>,
+) -> Result<(Box<dyn Task>, Data)> {
+    let read_dialogues = |path: &Path| build::all(&[path.to_owned()], read, context);
+    let progress = StepProgress::new(context.printer);
+    let with = LoadOptions { seed, read_dialogues: &read_dialogues, progress: &progress };
+    let Loaded { task, data } = spec.settings().load(folder, &with)?;
+    Ok((task, data))
+}
+
 /// Runs a task with some rankers and one or more seeds. Its files are in the given folder.
 fn run_task(
     spec: &TaskSpec,
@@ -92,7 +99,7 @@ fn run_task(
 ) -> Result<Vec<Done>> {
     let first = context.settings.seed;
     let with = |seed: u64| -> Result<Vec<Done>> {
-        let (task, data) = load::load(spec, folder, read, seed, context)?;
+        let (task, data) = load(spec, folder, read, seed, context)?;
         by_rankers(task.as_ref(), &data, how, rankers, seed, context)
     };
     if how.seeds == 1 {

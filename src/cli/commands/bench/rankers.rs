@@ -12,8 +12,8 @@ use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
 use turnwise_eval::rank::{
-    Bm25, Dense, Given, Hybrid, Lda, RandomBaseline, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd,
-    Tokens,
+    Bm25, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms, Tfidf,
+    TfidfThenSvd, Tokens,
 };
 use turnwise_search::{Fusion, Rerank};
 
@@ -23,8 +23,8 @@ const KNOWN: [&str; 10] =
 type Change = fn(&mut Overrides);
 /// Suffixes after a model's name, and the changes they stand for.
 const SUFFIXES: [(&str, Change); 8] = [
-    ("centre", |o| o.spread = Spread::Centred),
-    ("white", |o| o.spread = Spread::Whitened),
+    ("centre", |o| o.postprocess = Postprocess::Centered),
+    ("white", |o| o.postprocess = Postprocess::Whitened),
     ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
     ("interlocutors", |o| o.pooling = Some(DialoguePooling::Interlocutors)),
     ("first-speaker", |o| o.pooling = Some(DialoguePooling::FirstSpeaker)),
@@ -36,7 +36,7 @@ const SUFFIXES: [(&str, Change); 8] = [
 /// Options of a model that differ from the command line.
 #[derive(Default)]
 struct Overrides {
-    spread: Spread,
+    postprocess: Postprocess,
     mode: Option<DialogueMode>,
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
@@ -97,7 +97,7 @@ pub(super) fn each(
             Kind::Tfidf(tfidf) => f(&tfidf)?,
             Kind::TfidfSvd(dim, terms) => f(&TfidfThenSvd { dim, seed, terms })?,
             Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
-            Kind::Vectors(path) => f(&Given::open(&path)?)?,
+            Kind::Vectors(path) => f(&Precomputed::open(&path)?)?,
             Kind::Random => f(&RandomBaseline { seed })?,
             Kind::Model(name, otherwise) => {
                 let encoder = open(name.as_deref(), asked, &otherwise, context)?;
@@ -209,6 +209,6 @@ fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Overrides
     let mut options = args.given().into_options();
     options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
     options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
-    let (spread, last_turns) = (otherwise.spread, otherwise.last_turns);
-    Dense { encoder, options, last_turns, spread, otherwise: otherwise.suffixes.clone() }
+    let (postprocess, last_turns) = (otherwise.postprocess, otherwise.last_turns);
+    Dense { encoder, options, last_turns, postprocess, otherwise: otherwise.suffixes.clone() }
 }

@@ -50,7 +50,7 @@ pub(super) fn list(args: &RecipeArgs, context: &Context<'_>) -> Result<()> {
             };
             writeln!(out, "  {DIM}{}, {}; {rankers}{DIM:#}", recipe.paper.title(), recipe.table)?;
             if row.missing.is_none() {
-                writeln!(out, "  {DIM}{}{DIM:#}", recipe.task.command(&args.place.data))?;
+                writeln!(out, "  {DIM}{}{DIM:#}", recipe.task.settings().command(&args.place.data))?;
             }
             if let Some(missing) = &row.missing {
                 writeln!(out, "  {DIM}data not found: {missing}{DIM:#}")?;

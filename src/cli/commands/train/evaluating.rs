@@ -23,8 +23,7 @@ use turnwise_eval::{
     halves::Halves,
     label_free::LabelFree,
     rank::{Dense, Items, Pool, Ranker},
-    recipe::TaskSpec,
-    tasks::{Profile, Task},
+    tasks::{Task, TaskSpec},
 };
 use turnwise_train::{
     recipe::{DevTask, ObjectiveName, Recipe},
@@ -50,7 +49,7 @@ pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> 
     let mut tasks = Tasks::new();
     let mut hasher = blake3::Hasher::new();
     for dev in &recipe.dev {
-        let (task, data) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
+        let (task, data) = bench::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
         hasher.update(data.hash.as_bytes());
         tasks.push((String::from(dev.clone()), task));
     }
@@ -195,14 +194,8 @@ impl<'a> Evaluator<'a> {
 }
 
 fn spec(dev: &DevTask) -> Result<TaskSpec> {
-    let data = dev.data.clone();
-    Ok(match dev.task.as_str() {
-        "sr" => TaskSpec::Sr { data, build: None },
-        "dsts" => TaskSpec::Dsts { data, background: None },
-        "response" => TaskSpec::Response { data },
-        "dialogues" => TaskSpec::Dialogues { data, profile: Profile::Paper },
-        other => return Err(Error::unknown_name("task", other, DevTask::KNOWN)),
-    })
+    TaskSpec::from_name(&dev.task, dev.data.clone())
+        .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))
 }
 
 /// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without

@@ -12,7 +12,7 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
-use turnwise_eval::{build::Recipe, rank::Terms};
+use turnwise_eval::{build::CandidateSelection, rank::Terms};
 
 /// Sizes of the sets: sentences for semantic retrieval, dialogues for response selection, and pairs. They cover
 /// all code paths and take only seconds.
@@ -64,13 +64,13 @@ impl Sets {
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("select.txt"),
-                recipe: Recipe::Text,
+                recipe: CandidateSelection::Text,
                 terms: Terms::default(),
             },
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("released.txt"),
-                recipe: Recipe::Released,
+                recipe: CandidateSelection::Released,
                 terms: Terms::default(),
             },
             BuildCommand::Dsts {

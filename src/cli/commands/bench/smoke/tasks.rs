@@ -10,10 +10,9 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_eval::{
-    compare::compare,
-    recipe::TaskSpec,
     result::Done,
-    tasks::Profile,
+    significance::compare,
+    tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
     trec::{Options, evaluate, parse_measures, read_qrels, read_run},
 };
 
@@ -29,37 +28,37 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
     let specs = [
         (
             "semantic retrieval",
-            TaskSpec::Sr { data: set.path("select.txt"), build: None },
+            TaskSpec::Sr(SemanticRetrieval { data: set.path("select.txt"), build: None }),
             with(&["bm25", "tfidf"], &["model", "hybrid", "maxsim"]),
         ),
         (
             RELEASED,
-            TaskSpec::Sr { data: set.path("released.txt"), build: None },
+            TaskSpec::Sr(SemanticRetrieval { data: set.path("released.txt"), build: None }),
             with(&["tfidf-svd:32"], &["model+centre"]),
         ),
         (
             "similarity",
-            TaskSpec::Dsts { data: set.path("pairs.tsv"), background: None },
+            TaskSpec::Dsts(Similarity { data: set.path("pairs.tsv"), background: None }),
             with(&["tfidf:letters"], &["model"]),
         ),
         (
             "dialogues",
-            TaskSpec::Dialogues { data: set.path("dial.jsonl"), profile: Profile::Paper },
+            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Paper }),
             with(&["bm25", "tfidf-svd:64", "lda"], &["model"]),
         ),
         (
             "dialogues, as coded",
-            TaskSpec::Dialogues { data: set.path("dial.jsonl"), profile: Profile::Code },
+            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Code }),
             with(&["tfidf-svd:64"], &[]),
         ),
         (
             "response selection",
-            TaskSpec::Response { data: set.path("samples.jsonl") },
+            TaskSpec::Response(ResponseSelection { data: set.path("samples.jsonl") }),
             with(&["bm25"], &["model"]),
         ),
         (
             "ad-hoc retrieval",
-            TaskSpec::Adhoc { data: set.path("beir"), qrels: None },
+            TaskSpec::Adhoc(AdHoc { data: set.path("beir"), qrels: None }),
             with(&["bm25", "tfidf-svd:64"], &[]),
         ),
     ];
@@ -76,7 +75,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         })?;
     }
     smoke.step("seeds", |wrong| {
-        let spec = TaskSpec::Dialogues { data: set.path("dial.jsonl"), profile: Profile::Paper };
+        let spec =
+            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Paper });
         let results = run_task(
             &spec,
             Path::new(""),

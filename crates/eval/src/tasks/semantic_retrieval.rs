@@ -1,17 +1,73 @@
-//! DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ positive ids ⇥ negative ids`, with ids separated by commas.
+//! Semantic retrieval. The data is a file in the format of DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ positive ids
+//! ⇥ negative ids`, with ids separated by commas.
 
-use std::{collections::HashMap, io::BufRead, path::Path};
+use std::{
+    collections::HashMap,
+    io::BufRead,
+    path::{Path, PathBuf},
+};
 
-use super::{each_line, each_line_of};
+use serde::{Deserialize, Serialize};
+
+use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
-    rank::{Items, Pool},
-    tasks::{Candidates, ListTask, Skipped},
+    build::{CandidateSelection, retrieval_set},
+    data::{self, each_line, each_line_of},
+    rank::{Items, Pool, Terms},
     trec::Measure,
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
+/// Settings of semantic retrieval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct SemanticRetrieval {
+    /// Tab-separated file with the columns id, text, intent, positive ids, negative ids
+    ///
+    /// The ids in a column are separated by commas. Positive ids are candidates with the same intent, negative ids are
+    /// candidates with other intents.
+    #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
+    pub data: PathBuf,
+    /// Builds the set from a file of labeled sentences, which is then the `data`.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<CandidateSelection>,
+}
+
+impl TaskSettings for SemanticRetrieval {
+    fn command(&self, folder: &Path) -> String {
+        let file = folder.join(&self.data);
+        match self.build {
+            None => format!("turnwise bench sr {}", file.display()),
+            Some(selection) => format!(
+                "turnwise bench build sr {} --recipe {} -o select.txt && turnwise bench sr select.txt",
+                file.display(),
+                selection.name()
+            ),
+        }
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        vec![&self.data]
+    }
+
+    fn load(&self, folder: &Path, with: &LoadOptions<'_>) -> Result<Loaded> {
+        let file = folder.join(&self.data);
+        let Some(selection) = self.build else {
+            return Loaded::from_files(semantic_retrieval(&file)?, vec![file]);
+        };
+        let sentences = data::labelled(&file)?;
+        let set = retrieval_set(sentences, selection, Terms::default(), with.seed, with.progress)?;
+        let mut made = Vec::new();
+        set.write(&mut made).map_err(|e| Error::Internal(e.to_string()))?;
+        let hash = blake3::hash(&made).to_hex()[..32].to_owned();
+        Ok(Loaded::new(semantic_retrieval_of(made.as_slice(), &file)?, &[file], hash))
+    }
+}
+
 /// Reads only the sentences.
-pub fn sentences(path: &Path) -> Result<Vec<String>> {
+pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     let mut sentences = Vec::new();
     each_line(path, |_, text| {
         let text = text
@@ -25,13 +81,13 @@ pub fn sentences(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Reads a semantic retrieval task: positive and negative candidates are ranked for each labeled sentence.
-pub fn semantic_retrieval(path: &Path) -> Result<ListTask> {
+pub fn semantic_retrieval(path: &Path) -> Result<RankingTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)
 }
 
 /// Same as [`semantic_retrieval`] for an open reader; `path` is only used in messages.
-pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTask> {
+pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<RankingTask> {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
     let (mut ids, mut texts) = (Vec::new(), Vec::new());
     let mut numbers: HashMap<String, u32> = HashMap::new();
@@ -107,7 +163,7 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
             hint: Some(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))),
         });
     }
-    Ok(ListTask {
+    Ok(RankingTask {
         name: "sr",
         about: "semantic retrieval (SR, DialogueCSE)",
         pool: Pool::of(Items::Texts(texts)),

@@ -6,8 +6,7 @@ use rayon::prelude::*;
 
 use super::{Outcome, Ranked, Skipped, Task, Value};
 use crate::{
-    order,
-    rank::{Pool, Progress, Scorer, Step, ensure_finite},
+    rank::{self, Pool, Progress, Scorer, Step, ensure_finite},
     trec::Measure,
 };
 use turnwise_core::error::Result;
@@ -32,7 +31,7 @@ pub enum Candidates {
 
 /// Ranking task.
 #[derive(Debug, Clone)]
-pub struct ListTask {
+pub struct RankingTask {
     /// Short name.
     pub name: &'static str,
     /// Description with the paper's name.
@@ -53,7 +52,7 @@ pub struct ListTask {
     pub skipped: Vec<Skipped>,
 }
 
-impl Task for ListTask {
+impl Task for RankingTask {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -92,7 +91,7 @@ impl Task for ListTask {
     }
 
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
-        let id_ranks = order::descending_ranks(&self.documents);
+        let id_ranks = rank::descending_ranks(&self.documents);
         let all: Vec<u32> = (0..self.documents.len() as u32).collect();
         let mut rows = Vec::with_capacity(self.queries.len());
         let numbers: Vec<usize> = (0..self.queries.len()).collect();
@@ -134,7 +133,7 @@ struct Row {
     ranked: Ranked,
 }
 
-impl ListTask {
+impl RankingTask {
     fn ranked(
         &self,
         n: usize,
@@ -228,8 +227,8 @@ fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
 mod tests {
     use super::*;
     use crate::{
-        data::semantic_retrieval_of,
         rank::{Dense, Ranker},
+        tasks::semantic_retrieval_of,
     };
     use turnwise_encoder::testing::HashEncoder;
 

@@ -9,13 +9,13 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
 /// Vectors from a file.
-pub struct Given {
+pub struct Precomputed {
     path: PathBuf,
     vectors: Vectors,
     hash: String,
 }
 
-impl Given {
+impl Precomputed {
     /// Reads a NumPy file with a two-dimensional array of 16, 32 or 64-bit floats.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).at("read", path)?;
@@ -24,11 +24,11 @@ impl Given {
             hint: Some("`numpy.save` and `turnwise embed -o FILE.npy` write such files".to_owned()),
         })?;
         let hash = blake3::hash(&bytes).to_hex()[..32].to_owned();
-        Ok(Given { path: path.to_owned(), vectors, hash })
+        Ok(Precomputed { path: path.to_owned(), vectors, hash })
     }
 }
 
-impl Given {
+impl Precomputed {
     /// The vectors, normalized to length 1, and the hash of their file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();
@@ -36,7 +36,7 @@ impl Given {
     }
 }
 
-impl Ranker for Given {
+impl Ranker for Precomputed {
     fn name(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }

@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::each_line;
+use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
+    data::each_line,
     rank::{Items, Pool},
-    tasks::{Candidates, ListTask, Skipped},
     trec::{Measure, read_qrels},
 };
 use turnwise_core::error::{Error, IoContext, Result};
@@ -20,6 +20,38 @@ use turnwise_core::error::{Error, IoContext, Result};
 const DEPTH: usize = 1000;
 /// Sets of judgments, in order of preference.
 const SPLITS: [&str; 3] = ["test", "dev", "train"];
+
+/// Settings of ad-hoc retrieval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct AdHoc {
+    /// Folder with corpus.jsonl, queries.jsonl and qrels/test.tsv
+    #[cfg_attr(feature = "clap", arg(value_name = "FOLDER"))]
+    pub data: PathBuf,
+    /// Relevance judgments to use instead of qrels/test.tsv, in BEIR or TREC format
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qrels: Option<PathBuf>,
+}
+
+impl TaskSettings for AdHoc {
+    fn command(&self, folder: &Path) -> String {
+        let file = |path: &PathBuf| folder.join(path).display().to_string();
+        let qrels = self.qrels.as_ref().map(|path| format!(" --qrels {}", file(path)));
+        format!("turnwise bench adhoc {}{}", file(&self.data), qrels.unwrap_or_default())
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        vec![&self.data]
+    }
+
+    fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
+        let qrels = self.qrels.as_ref().map(|path| folder.join(path));
+        let (task, files) = ad_hoc(&folder.join(&self.data), qrels.as_deref())?;
+        Loaded::from_files(task, files)
+    }
+}
 
 #[derive(Deserialize)]
 struct Line {
@@ -32,7 +64,7 @@ struct Line {
 
 /// Reads an ad-hoc retrieval task. `qrels` replaces the folder's own judgments. Also returns the paths of the files
 /// read.
-pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<PathBuf>)> {
+fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;
     let (documents, texts) = read_texts(&corpus)?;
@@ -74,7 +106,7 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
             judged.display()
         )));
     }
-    let task = ListTask {
+    let task = RankingTask {
         name: "adhoc",
         about: "ad-hoc retrieval (BEIR, TREC)",
         pool: Pool::with_queries(Items::Texts(texts), Items::Texts(questions)),

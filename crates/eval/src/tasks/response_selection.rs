@@ -4,14 +4,14 @@
 //! ["…"], "answer": 3}`, where the answer is an index from 0. The Ubuntu, Douban and E-commerce corpora use lines of
 //! `label ⇥ turn ⇥ … ⇥ response`, where lines with the same context are adjacent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::each_line;
+use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
+    data::each_line,
     rank::{Items, Pool},
-    tasks::{Candidates, ListTask, Skipped},
     trec::Measure,
 };
 use turnwise_core::{
@@ -19,6 +19,37 @@ use turnwise_core::{
     ids::{DialogueId, TurnNo},
 };
 use turnwise_corpus::{Dialogue, Turn};
+
+/// Settings of response selection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct ResponseSelection {
+    /// File of samples: JSON lines, or tab-separated
+    ///
+    /// A JSON object has the keys id, context (list of {"role", "text"}), candidates (list of texts) and answer (index
+    /// of the right candidate, from 0).
+    ///
+    /// A tab-separated line has a label (1 for the right response, 0 for a wrong one), one column per context turn, and
+    /// the response in the last column. Adjacent lines with the same context form one sample.
+    #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
+    pub data: PathBuf,
+}
+
+impl TaskSettings for ResponseSelection {
+    fn command(&self, folder: &Path) -> String {
+        format!("turnwise bench response {}", folder.join(&self.data).display())
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        vec![&self.data]
+    }
+
+    fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
+        let file = folder.join(&self.data);
+        Loaded::from_files(response_selection(&file)?, vec![file])
+    }
+}
 
 #[derive(Deserialize)]
 struct Sample {
@@ -39,7 +70,7 @@ struct ContextTurn {
 type Response = (String, bool);
 
 /// Reads samples in either format.
-pub fn response_selection(path: &Path) -> Result<ListTask> {
+fn response_selection(path: &Path) -> Result<RankingTask> {
     let mut samples = Samples::default();
     // Adjacent lines with the same context form one sample.
     let mut lines: Option<(Vec<String>, Vec<Response>)> = None;
@@ -141,8 +172,8 @@ impl Samples {
         Ok(())
     }
 
-    fn task(self) -> Option<ListTask> {
-        (!self.lists.is_empty()).then(|| ListTask {
+    fn task(self) -> Option<RankingTask> {
+        (!self.lists.is_empty()).then(|| RankingTask {
             name: "response",
             about: "response selection (sentence embeddings)",
             pool_indices: (0..self.ids.len() as u32).collect(),

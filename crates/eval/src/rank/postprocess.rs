@@ -6,12 +6,12 @@ use turnwise_encoder::Vectors;
 
 /// Transformation of all vectors before they are compared. Its statistics come from the documents' vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Spread {
+pub enum Postprocess {
     /// No transformation.
     #[default]
-    AsIs,
+    None,
     /// Subtracts the mean.
-    Centred,
+    Centered,
     /// Subtracts the mean and makes the covariance the identity matrix.
     Whitened,
 }
@@ -28,14 +28,15 @@ pub(super) struct Learned {
     triangle: Option<Vec<f64>>,
 }
 
-impl Spread {
+impl Postprocess {
     /// Computes the statistics of the documents' vectors. Returns `None` if there is nothing to do.
     pub(super) fn learn(self, vectors: &Vectors) -> Option<Learned> {
         let mean = match self {
-            Spread::AsIs => return None,
+            Postprocess::None => return None,
             _ => mean(vectors),
         };
-        let triangle = (self == Spread::Whitened).then(|| triangle(covariance(vectors, &mean), mean.len()));
+        let triangle =
+            (self == Postprocess::Whitened).then(|| triangle(covariance(vectors, &mean), mean.len()));
         Some(Learned { mean, triangle })
     }
 }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn whitened_vectors_have_the_identity_as_covariance() {
         let vectors = skewed(400);
-        let learned = Spread::Whitened.learn(&vectors).unwrap();
+        let learned = Postprocess::Whitened.learn(&vectors).unwrap();
         // `apply` normalizes at the end, which would hide the covariance.
         let whiten = |row: &[f32]| -> Vec<f64> {
             let triangle = learned.triangle.as_ref().unwrap();
@@ -151,14 +152,14 @@ mod tests {
     #[test]
     fn centered_vectors_have_zero_mean_and_few_vectors_can_be_whitened() {
         let vectors = skewed(50);
-        assert!(Spread::AsIs.learn(&vectors).is_none());
-        let learned = Spread::Centred.learn(&vectors).unwrap();
+        assert!(Postprocess::None.learn(&vectors).is_none());
+        let learned = Postprocess::Centered.learn(&vectors).unwrap();
         let mut sum = [0.0; 3];
         vectors.rows().for_each(|row| (0..3).for_each(|i| sum[i] += f64::from(row[i]) - learned.mean[i]));
         assert!(sum.iter().all(|s| s.abs() < 1e-6), "{sum:?}");
         for n in 1..4 {
             let mut few = skewed(n);
-            Spread::Whitened.learn(&few).unwrap().apply(&mut few);
+            Postprocess::Whitened.learn(&few).unwrap().apply(&mut few);
             assert!(few.flat().iter().all(|v| v.is_finite()));
         }
     }
