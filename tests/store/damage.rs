@@ -198,7 +198,7 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
     assert_eq!(content(&copy), all);
     // It can be written to, and the same again changes nothing.
     let mut store = Store::open(&copy, "test").unwrap();
-    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::Put::Unchanged);
+    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::PutOutcome::Unchanged);
     drop(store);
 
     assert!(backup::backup(&root, &saved).is_err(), "a backup is never overwritten");

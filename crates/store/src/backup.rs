@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     frame::Totals,
     lock::WriterLock,
-    manifest::{FORMAT, Manifest},
-    places::Places,
+    manifest::{FORMAT, IndexPaths, Manifest},
     snapshot::Snapshot,
     writer,
 };
@@ -40,12 +39,12 @@ pub struct Backup {
     /// Total counts at that batch.
     pub totals: Totals,
     /// Files of the backup.
-    pub files: Vec<Saved>,
+    pub files: Vec<BackupFile>,
 }
 
 /// A file of a backup.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Saved {
+pub struct BackupFile {
     /// File name in the backup folder.
     pub name: String,
     /// Length in bytes.
@@ -67,7 +66,7 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
         let segment = snapshot.segment(number)?;
         let name = segment.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (bytes, blake3) = copy(&mut segment.bytes(), segment.path(), &target.join(&name))?;
-        saved.push(Saved { name, bytes, blake3 });
+        saved.push(BackupFile { name, bytes, blake3 });
     }
     let backup = Backup {
         format: FORMAT,
@@ -105,7 +104,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     check(source, &backup)?;
     fs::create_dir_all(root).at("create", root)?;
     let _lock = WriterLock::acquire(root, command)?;
-    let folder = Places::first(root).log();
+    let folder = IndexPaths::first(root).log();
     fs::create_dir_all(&folder).at("create", &folder)?;
     for saved in &backup.files {
         let from = source.join(&saved.name);

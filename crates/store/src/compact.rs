@@ -25,8 +25,7 @@ use crate::{
     frame::{self, Commit, Kind},
     lock::WriterLock,
     log::{LogWriter, Position},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
+    manifest::{Checkpoint, IndexPaths, Manifest},
     repair,
     snapshot::{Snapshot, missing_file_is_corrupt},
     tail::entry_of,
@@ -72,7 +71,7 @@ pub fn compact(
     let _lock = WriterLock::acquire(root, command)?;
     repair::refuse_unfinished(root)?;
     let (view, _) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
-    let old = view.places.clone();
+    let old = view.paths.clone();
     old.remove_others();
     // Truncate an incomplete batch at the end: it may contain text that must not stay on disk.
     LogWriter::open(&old.log(), view.state.at)?;
@@ -97,13 +96,13 @@ pub fn compact(
 }
 
 /// Returns the total size of the log, tables and records folders in bytes.
-pub fn bytes_of(places: &Places) -> u64 {
-    [places.log(), places.tables(), places.records()].iter().map(|folder| files::folder_bytes(folder)).sum()
+pub fn bytes_of(paths: &IndexPaths) -> u64 {
+    [paths.log(), paths.tables(), paths.records()].iter().map(|folder| files::folder_bytes(folder)).sum()
 }
 
 struct Compaction<'a> {
     view: &'a Snapshot,
-    new: &'a Places,
+    new: &'a IndexPaths,
     segment_bytes: u64,
     stop: &'a dyn Fn() -> bool,
     progress: &'a mut dyn FnMut(u64),
@@ -119,7 +118,7 @@ impl Compaction<'_> {
         let mut state = Checkpoint::start();
         let mut rejected = self.view.manifest.rejected.clone();
         let (mut totals, mut seq) = (state.totals, state.seq);
-        let mut start = out.place()?;
+        let mut start = out.next_position()?;
         let mut batch = Vec::new();
         let mut walk = self.view.walk(Position::START);
         loop {
@@ -154,7 +153,7 @@ impl Compaction<'_> {
             if ended {
                 break;
             }
-            start = out.place()?;
+            start = out.next_position()?;
         }
         // Do not replace the log if the parts of the index disagree: that could lose data.
         if totals != self.view.totals() {
@@ -198,6 +197,39 @@ impl Compaction<'_> {
             }),
             false => Ok(()),
         }
+    }
+}
+
+/// Size of the log's put and delete frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LogUsage {
+    /// Bytes of live dialogues.
+    pub live_bytes: u64,
+    /// Bytes of deleted or replaced dialogues and of the delete frames.
+    pub dead_bytes: u64,
+    /// Number of frames counted in `dead_bytes`.
+    pub dead_frames: u64,
+}
+
+impl Snapshot {
+    /// Measures the live and dead bytes of the log. Reads the whole log. `progress` receives the number of live
+    /// dialogues read so far.
+    pub fn log_usage(&self, progress: &mut dyn FnMut(u64)) -> Result<LogUsage> {
+        let mut usage = LogUsage::default();
+        let mut walk = self.walk(Position::START);
+        let mut live = 0;
+        while let Some(found) = walk.find(|frame| frame.kind != Kind::Commit) {
+            let (frame, ..) = found?;
+            if self.is_live(&frame) {
+                usage.live_bytes += frame.bytes();
+                live += 1;
+                progress(live);
+            } else {
+                usage.dead_bytes += frame.bytes();
+                usage.dead_frames += 1;
+            }
+        }
+        Ok(usage)
     }
 }
 

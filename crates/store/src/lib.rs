@@ -15,28 +15,28 @@
 pub mod backup;
 pub mod compact;
 pub mod directory;
-mod find;
+
 pub mod frame;
 pub mod ingest;
 pub mod lock;
 pub mod log;
 pub mod manifest;
-mod places;
+
 pub mod records;
 pub mod repair;
-mod segments;
+
 mod snapshot;
 pub mod table;
 mod tail;
 pub mod verify;
-mod weight;
+
 mod writer;
 
-pub use find::find_by;
 pub use frame::{IngestMark, Prepared, Totals};
 pub use log::Position;
-pub use manifest::Manifest;
-pub use places::Places;
-pub use snapshot::{Change, Changes, Live, Record, Snapshot};
-pub use weight::Weight;
-pub use writer::{Put, Store};
+pub use manifest::{IndexPaths, Manifest};
+
+pub use snapshot::{Change, Changes, LiveRecords, Record, Snapshot, find_by};
+
+pub use compact::LogUsage;
+pub use writer::{PutOutcome, Store};

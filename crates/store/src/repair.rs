@@ -16,9 +16,8 @@ use crate::{
     frame::{self, Commit, Frame, Kind, Prepared, Totals},
     lock::WriterLock,
     log::{self, LogWriter, Position, Segment},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
-    records::{Reached, Records},
+    manifest::{Checkpoint, IndexPaths, Manifest},
+    records::{SyncState, Records},
     writer,
 };
 use turnwise_core::{
@@ -52,7 +51,7 @@ pub struct Repaired {
 /// then, the old log and sled are not changed.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
     let new_log = repaired_log(root);
-    if Places::newest(root).is_none() && !new_log.is_dir() {
+    if IndexPaths::newest(root).is_none() && !new_log.is_dir() {
         return Err(Error::NoIndex { path: root.to_owned(), hint: None });
     }
     let _lock = WriterLock::acquire(root, command)?;
@@ -60,7 +59,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         Ok(manifest) => manifest,
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
         Err(_) => {
-            let compacted = Places::newest(root).map_or(0, |places| places.number());
+            let compacted = IndexPaths::newest(root).map_or(0, |paths| paths.number());
             Manifest { compacted, ..Manifest::new() }
         }
     };
@@ -72,7 +71,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         repaired.kept = swap_logs(root, manifest.clone())?;
     }
     let view = writer::rebuild_derived(root, manifest)?;
-    view.places.remove_others();
+    view.paths.remove_others();
     repaired.dialogues = view.totals().dialogues;
     repaired.turns = view.totals().turns;
     Ok(repaired)
@@ -105,13 +104,13 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
 
 /// Reads all readable frames. If anything is damaged, writes them to a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
-    let places = Places::of(root, manifest);
-    let mut salvage = Salvage::read(&places.log(), &manifest.checkpoint)?;
+    let paths = IndexPaths::of(root, manifest);
+    let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint)?;
     if salvage.damaged.is_empty() {
         return Ok(());
     }
     repaired.damaged_places.clone_from(&salvage.damaged);
-    fill_from_sled(&places, &mut salvage, repaired)?;
+    fill_from_sled(&paths, &mut salvage, repaired)?;
     let unfinished = root.join("log.new");
     files::remove_folder(&unfinished)?;
     write_log(&unfinished, &salvage)?;
@@ -123,10 +122,10 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
 /// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived
 /// from the old log, because it must never be used with the new log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
-    let places = Places::of(root, &manifest);
+    let paths = IndexPaths::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
-    files::remove_folder(&places.records())?;
-    let (old, new) = (places.log(), repaired_log(root));
+    files::remove_folder(&paths.records())?;
+    let (old, new) = (paths.log(), repaired_log(root));
     let kept = match old.is_dir() {
         true => {
             let kept = free_name(root)?;
@@ -271,8 +270,8 @@ impl Salvage {
 }
 
 /// Restores lost records from sled. Drops records whose delete was lost, if sled shows that they were deleted.
-fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
-    let Ok(records) = Records::open(&places.records()) else {
+fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
+    let Ok(records) = Records::open(&paths.records()) else {
         repaired.missing = salvage.missing.len() as u64;
         return Ok(());
     };
@@ -292,7 +291,7 @@ fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaire
     }
     repaired.missing = still_missing.len() as u64;
     salvage.missing = still_missing;
-    if records.reached().is_ok_and(|reached| reached == Reached::Batch(salvage.batch))
+    if records.sync_state().is_ok_and(|state| state == SyncState::Batch(salvage.batch))
         && !salvage.missing.is_empty()
     {
         drop_deleted(&records, salvage)?;
@@ -363,7 +362,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     let mut commit = Commit { rejected: salvage.rejected.clone(), ..Commit::default() };
     let mut last = Seq(0);
     let mut flush = |buffer: &mut Vec<u8>, totals: Totals, last: Seq| -> Result<()> {
-        out.place()?;
+        out.next_position()?;
         commit.batch += 1;
         commit.totals = totals;
         let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
@@ -414,7 +413,7 @@ mod tests {
             }
         }
         store.close().unwrap();
-        let path = log::segment_path(&Places::first(root).log(), 1);
+        let path = log::segment_path(&IndexPaths::first(root).log(), 1);
         let mut bytes = fs::read(&path).unwrap();
         bytes[700] ^= 1;
         fs::write(&path, bytes).unwrap();
@@ -434,10 +433,10 @@ mod tests {
                 writer::forget_derived(root, manifest.clone()).unwrap();
             }
             if steps >= 3 {
-                files::remove_folder(&Places::first(root).records()).unwrap();
+                files::remove_folder(&IndexPaths::first(root).records()).unwrap();
             }
             if steps >= 4 {
-                fs::rename(Places::first(root).log(), root.join("log.damaged-1")).unwrap();
+                fs::rename(IndexPaths::first(root).log(), root.join("log.damaged-1")).unwrap();
             }
             // Verify must report damage in every intermediate state.
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");

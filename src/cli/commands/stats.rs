@@ -69,9 +69,9 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         batch: snapshot.batch(),
         created: snapshot.created().to_string(),
         bytes: Bytes {
-            log: files::folder_bytes(&snapshot.places().log()),
-            records: files::folder_bytes(&snapshot.places().records()),
-            tables: files::folder_bytes(&snapshot.places().tables()),
+            log: files::folder_bytes(&snapshot.paths().log()),
+            records: files::folder_bytes(&snapshot.paths().records()),
+            tables: files::folder_bytes(&snapshot.paths().tables()),
             lexical: of("lexical"),
             vectors: of("vectors"),
             total: files::folder_bytes(root),

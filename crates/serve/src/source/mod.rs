@@ -17,7 +17,7 @@ use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]
 use turnwise_milvus::Target;
 use turnwise_search::Searcher;
-use turnwise_store::ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest};
+use turnwise_store::ingest::{IngestControl, DialogueSink, IngestOptions, Ingested, ingest};
 
 /// Location of dialogues to serve.
 pub enum Place {
@@ -87,6 +87,6 @@ pub(super) trait Source: Send + Sync {
 fn filled(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
     let never = AtomicBool::new(false);
     let control =
-        Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+        IngestControl { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     ingest(sink, plan, options, control)
 }
