@@ -131,8 +131,12 @@ impl Index {
         let plan = walk::plan(paths, None)?;
         let mut store = Store::open(&self.root, WRITER)?;
         let never = std::sync::atomic::AtomicBool::new(false);
-        let control =
-            IngestControl { stop: &never, progress: &mut |_| (), acknowledged: &mut |_| (), resumed: &mut |_| () };
+        let control = IngestControl {
+            stop: &never,
+            progress: &mut |_| (),
+            acknowledged: &mut |_| (),
+            resumed: &mut |_| (),
+        };
         let ingested = ingest(&mut store, plan, options, control);
         store.close()?;
         let ingested = ingested?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Context;
 use turnwise_core::error::{Error, Result, nearest};
-use turnwise_store::{Manifest, Places, Snapshot};
+use turnwise_store::{IndexPaths, Manifest, Snapshot};
 
 /// Names of the indexes in a folder, sorted.
 pub(crate) fn list(folder: &Path) -> Vec<String> {
@@ -64,7 +64,7 @@ impl Context<'_> {
 }
 
 fn existing(path: PathBuf) -> Result<PathBuf> {
-    if Manifest::exists(&path) || Places::newest(&path).is_some() {
+    if Manifest::exists(&path) || IndexPaths::newest(&path).is_some() {
         return Ok(path);
     }
     let parent = path.parent().unwrap_or(Path::new("."));

@@ -271,7 +271,11 @@ pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
     let first = life.dialogues(0..MANY, 1);
     for place in both {
         assert!(place.ingest(&first).iter().all(|put| *put == PutOutcome::Added), "{}", place.name());
-        assert!(place.ingest(&first[..30]).iter().all(|put| *put == PutOutcome::Unchanged), "{}", place.name());
+        assert!(
+            place.ingest(&first[..30]).iter().all(|put| *put == PutOutcome::Unchanged),
+            "{}",
+            place.name()
+        );
     }
     answer_alike(life, &here, place);
     // Changed, with other numbers of turns; gone; come anew; and gone by a filter.

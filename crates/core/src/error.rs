@@ -247,6 +247,11 @@ impl Error {
         self
     }
 
+    /// Returns the message, followed by the hint in parentheses if there is one.
+    pub fn message_and_hint(&self) -> String {
+        self.hint().map_or_else(|| self.to_string(), |hint| format!("{self} ({hint})"))
+    }
+
     /// Returns the class of the error.
     pub fn class(&self) -> Class {
         match self {

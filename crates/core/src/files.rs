@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 
 /// Replaces a file atomically: writes a temporary file, syncs it, renames it over the target and syncs the folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -17,6 +17,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     drop(file);
     fs::rename(&temporary, path).at("replace", path)?;
     sync_parent(path)
+}
+
+/// Replaces a file atomically by a value as indented JSON.
+pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::Internal(e.to_string()))?;
+    text.push(b'\n');
+    replace(path, &text)
 }
 
 /// How to write to a path: by atomic replacement, or directly.

@@ -24,7 +24,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_store::{IngestMark, Prepared, PutOutcome, frame::Totals, ingest::DialogueSink};
+use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
 /// Maximum number of dialogues whose version is cached. The cache is cleared when it is full.

@@ -129,8 +129,7 @@ impl Compaction<'_> {
                 let at = Position { offset: start.offset + batch.len() as u64, ..start };
                 frame::write(&mut batch, Kind::Put, seq, &[frame.payload])?;
                 directory.insert(entry_of(&frame, at));
-                totals.dialogues += 1;
-                totals.turns += u64::from(frame.turns());
+                totals.add(frame.turns());
             }
             if !ended && batch.len() < BATCH_BYTES {
                 continue;
@@ -142,10 +141,9 @@ impl Compaction<'_> {
                 ingest: self.view.state.ingest.clone().filter(|_| ended),
                 rejected: std::mem::take(&mut rejected),
             };
-            let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
             // The last commit must cover all assigned sequence numbers, so that none is assigned again.
             seq = if ended { self.view.state.seq } else { seq };
-            frame::write(&mut batch, Kind::Commit, seq, &[&payload])?;
+            frame::write_commit(&mut batch, seq, &commit)?;
             out.append(&batch)?;
             batch.clear();
             state.advance(commit, seq, out.end());
@@ -191,12 +189,11 @@ impl Compaction<'_> {
 
     fn step(&mut self, done: u64) -> Result<()> {
         (self.progress)(done);
-        match (self.stop)() {
-            true => Err(Error::Interrupted {
-                hint: Some("nothing was changed; run the same command again".into()),
-            }),
-            false => Ok(()),
+        if (self.stop)() {
+            let hint = Some("nothing was changed; run the same command again".into());
+            return Err(Error::Interrupted { hint });
         }
+        Ok(())
     }
 }
 

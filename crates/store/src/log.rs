@@ -167,14 +167,13 @@ impl Segment {
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// Iterates over the frames from an offset, with their offsets. Stops at the end of the segment or after an
-    /// error.
+    /// Iterates over the frames from an offset to the end of the segment, with their offsets. Stops after an error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
-        Frames { segment: self, offset: from, failed: false }
+        Frames { segment: self, next: Some(from), end: self.end(), skips_damage: false }
     }
 
     /// Finds the next frame magic at or after an offset. Used to continue after a damaged frame.
-    pub fn next_frame(&self, offset: u64) -> Option<u64> {
+    fn next_frame(&self, offset: u64) -> Option<u64> {
         let at = offset.saturating_sub(self.base) as usize;
         let rest = self.bytes().get(at..)?;
         memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
@@ -182,43 +181,43 @@ impl Segment {
 
     /// Returns whether there is a readable commit at or after `offset`. Skips damaged frames.
     pub fn has_commit_after(&self, offset: u64) -> bool {
-        let mut at = offset;
-        while let Some(next) = self.next_frame(at) {
-            match self.frame_at(next) {
-                Ok(frame) if frame.kind == Kind::Commit => return true,
-                Ok(frame) => at = next + frame.bytes(),
-                Err(_) => at = next + 1,
-            }
-        }
-        false
+        let mut frames = self.frames(offset).skipping_damage();
+        frames.any(|(_, frame)| frame.is_ok_and(|frame| frame.kind == Kind::Commit))
     }
 }
 
 /// Iterator over the frames of a segment. See [`Segment::frames`].
 pub struct Frames<'a> {
     segment: &'a Segment,
-    offset: u64,
-    failed: bool,
+    next: Option<u64>,
+    end: u64,
+    skips_damage: bool,
+}
+
+impl Frames<'_> {
+    /// Continues after an error at the next readable frame.
+    pub fn skipping_damage(self) -> Self {
+        Frames { skips_damage: true, ..self }
+    }
+
+    /// Expects frames up to `end`, even if the segment is shorter.
+    pub fn up_to(self, end: u64) -> Self {
+        Frames { end, ..self }
+    }
 }
 
 impl<'a> Iterator for Frames<'a> {
-    type Item = Result<(u64, Frame<'a>)>;
+    type Item = (u64, Result<Frame<'a>>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.offset >= self.segment.end() {
-            return None;
-        }
-        let offset = self.offset;
-        Some(match self.segment.frame_at(offset) {
-            Ok(frame) => {
-                self.offset += frame.bytes();
-                Ok((offset, frame))
-            }
-            Err(e) => {
-                self.failed = true;
-                Err(e)
-            }
-        })
+        let offset = self.next.filter(|offset| *offset < self.end)?;
+        let frame = self.segment.frame_at(offset);
+        self.next = match &frame {
+            Ok(frame) => Some(offset + frame.bytes()),
+            Err(_) if self.skips_damage => self.segment.next_frame(offset + 1),
+            Err(_) => None,
+        };
+        Some((offset, frame))
     }
 }
 

@@ -146,9 +146,7 @@ impl Manifest {
     pub fn write(&mut self, index: &Path) -> Result<()> {
         self.generation += 1;
         self.turnwise = env!("CARGO_PKG_VERSION").to_owned();
-        let mut text = serde_json::to_vec_pretty(self).map_err(|e| Error::Internal(e.to_string()))?;
-        text.push(b'\n');
-        files::replace(&index.join(NAME), &text)
+        files::replace_json(&index.join(NAME), self)
     }
 }
 

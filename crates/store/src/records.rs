@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use turnwise_core::error::{caught, panic_is_caught};
 use turnwise_core::{
-    error::{Error, Result},
+    error::{Error, Result, caught},
     files,
     ids::Seq,
 };

@@ -17,13 +17,13 @@ use crate::{
     lock::WriterLock,
     log::{self, LogWriter, Position, Segment},
     manifest::{Checkpoint, IndexPaths, Manifest},
-    records::{SyncState, Records},
+    records::{Records, SyncState},
     writer,
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
-    ids::{IdKey, Seq},
+    ids::Seq,
 };
 use turnwise_corpus::Dialogue;
 
@@ -84,11 +84,11 @@ fn repaired_log(root: &Path) -> PathBuf {
 /// Returns an error if a repair is unfinished. Without this check, finishing it later would replace a log that has changed
 /// in the meantime.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
-    match repaired_log(root).is_dir() {
-        true => Err(Error::corrupt(root, "a repair was started but not finished")
-            .with_hint("`turnwise repair` finishes it")),
-        false => Ok(()),
+    if repaired_log(root).is_dir() {
+        return Err(Error::corrupt(root, "a repair was started but not finished")
+            .with_hint("`turnwise repair` finishes it"));
     }
+    Ok(())
 }
 
 /// Returns the folders of damaged logs that repairs have kept.
@@ -126,14 +126,10 @@ fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
     writer::forget_derived(root, manifest)?;
     files::remove_folder(&paths.records())?;
     let (old, new) = (paths.log(), repaired_log(root));
-    let kept = match old.is_dir() {
-        true => {
-            let kept = free_name(root)?;
-            fs::rename(&old, &kept).at("rename", &old)?;
-            Some(kept)
-        }
-        false => None,
-    };
+    let mut kept = None;
+    if old.is_dir() {
+        fs::rename(&old, kept.insert(free_name(root)?)).at("rename", &old)?;
+    }
     fs::rename(&new, &old).at("rename", &new)?;
     files::sync_folder(root)?;
     Ok(kept)
@@ -231,38 +227,27 @@ impl Salvage {
             }
             Err(e) => return Err(e),
         };
-        let mut at = log::SEGMENT_HEADER_BYTES;
-        while at < segment.end() {
-            match segment.frame_at(at) {
-                Ok(frame) => {
-                    self.note_sequence(frame.seq);
-                    match frame.kind {
-                        Kind::Put | Kind::Delete => {
-                            self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
-                        }
-                        Kind::Commit => {
-                            committed = committed.max(frame.seq);
-                            if let Ok(commit) = frame.commit() {
-                                self.rejected.extend(commit.rejected);
-                                self.batch = self.batch.max(commit.batch);
-                            }
-                        }
-                    }
-                    at += frame.bytes();
-                }
+        for (offset, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).skipping_damage() {
+            let here = Position { segment: number, offset };
+            let frame = match frame {
+                Ok(frame) => frame,
+                // An incomplete batch at the end is not damage: opening the index truncates it.
+                Err(_) if last && here >= self.known_end && !segment.has_commit_after(offset) => break,
                 Err(e) => {
-                    // An incomplete batch at the end is not damage: opening the index truncates it.
-                    let here = Position { segment: number, offset: at };
-                    if last && here >= self.known_end && !segment.has_commit_after(at) {
-                        break;
-                    }
                     self.damaged.push(e.to_string());
                     self.last = None;
-                    match segment.next_frame(at + 1) {
-                        Some(next) => at = next,
-                        None => break,
-                    }
+                    continue;
                 }
+            };
+            self.note_sequence(frame.seq);
+            if frame.kind != Kind::Commit {
+                self.frames.insert(frame.seq, Ok(here));
+                continue;
+            }
+            committed = committed.max(frame.seq);
+            if let Ok(commit) = frame.commit() {
+                self.rejected.extend(commit.rejected);
+                self.batch = self.batch.max(commit.batch);
             }
         }
         Ok(committed)
@@ -321,10 +306,9 @@ fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
 fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
     let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
     for_each_frame(salvage, |frame, _| {
-        let id: IdKey = frame.id_key();
         match frame.kind {
-            Kind::Put => live.insert(id, (frame.seq, frame.turns())),
-            _ => live.remove(&id),
+            Kind::Put => live.insert(frame.id_key(), (frame.seq, frame.turns())),
+            _ => live.remove(&frame.id_key()),
         };
         Ok(())
     })?;
@@ -365,8 +349,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         out.next_position()?;
         commit.batch += 1;
         commit.totals = totals;
-        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
-        frame::write(buffer, Kind::Commit, last, &[&payload])?;
+        frame::write_commit(buffer, last, &commit)?;
         out.append(buffer)?;
         buffer.clear();
         commit.rejected.clear();
@@ -376,15 +359,13 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     for_each_frame(salvage, |frame, bytes| {
         let replaced = match frame.kind {
             Kind::Put => {
-                totals.dialogues += 1;
-                totals.turns += u64::from(frame.turns());
+                totals.add(frame.turns());
                 live.insert(frame.id_key(), (frame.seq, frame.turns()))
             }
             _ => live.remove(&frame.id_key()),
         };
         if let Some((_, turns)) = replaced {
-            totals.dialogues -= 1;
-            totals.turns -= u64::from(turns);
+            totals.subtract(turns);
         }
         buffer.extend_from_slice(bytes);
         last = frame.seq;

@@ -68,6 +68,14 @@ impl Snapshot {
         Ok(Snapshot { root: root.to_owned(), paths, segments, manifest, directory, state })
     }
 
+    /// Writes the tables and the manifest, so that they contain the state of this snapshot.
+    pub(super) fn write_checkpoint(&mut self) -> Result<()> {
+        self.directory.write_delta(&self.paths.tables(), self.state.batch)?;
+        self.manifest.tables = self.directory.table_names();
+        self.manifest.checkpoint = self.state.clone();
+        self.manifest.write(&self.root)
+    }
+
     /// Returns whether the index has switched to a different log since this snapshot was opened.
     fn log_was_replaced(&self) -> bool {
         Manifest::read(&self.root).is_ok_and(|now| now.log != self.manifest.log)
@@ -243,12 +251,8 @@ impl LiveRecords<'_> {
     /// Returns the next record, or `None` at the end of the snapshot.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
         let snapshot = self.walk.snapshot;
-        match self.walk.find(|frame| snapshot.is_live(frame))? {
-            Ok((frame, path, offset)) => {
-                Some(Ok(Record { seq: frame.seq, json: frame.json(), path, offset }))
-            }
-            Err(e) => Some(Err(e)),
-        }
+        let found = self.walk.find(|frame| snapshot.is_live(frame))?;
+        Some(found.map(|(frame, path, offset)| Record { seq: frame.seq, json: frame.json(), path, offset }))
     }
 }
 
@@ -363,11 +367,9 @@ impl Snapshot {
     /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
     /// found.
     pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
-        find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| Error::Input {
-            message: format!("{} holds no dialogue `{id}`", self.root().display()),
-            hint: Some(
-                "`turnwise search` finds ids; `turnwise corpus export` lists all dialogues".to_owned(),
-            ),
+        find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| {
+            Error::input(format!("{} holds no dialogue `{id}`", self.root().display()))
+                .with_hint("`turnwise search` finds ids; `turnwise corpus export` lists all dialogues")
         })
     }
 }

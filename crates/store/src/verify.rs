@@ -9,7 +9,7 @@ use crate::{
     frame::{Frame, Kind, Totals},
     lock::WriterLock,
     log::{self, Position},
-    records::{SyncState, Records},
+    records::{Records, SyncState},
     snapshot::Snapshot,
 };
 use turnwise_core::{
@@ -162,17 +162,11 @@ fn check_log(
         };
         report.segments += 1;
         let stop = if number == end.segment { end.offset } else { segment.end() };
-        let mut at = log::SEGMENT_HEADER_BYTES;
-        while at < stop {
-            let frame = match segment.frame_at(at) {
+        for (at, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).up_to(stop).skipping_damage() {
+            let frame = match frame {
                 Ok(frame) => frame,
                 Err(e) => {
                     report.add_error(e)?;
-                    // Continue after the damage to report all of it.
-                    match segment.next_frame(at + 1) {
-                        Some(next) => at = next,
-                        None => break,
-                    }
                     continue;
                 }
             };
@@ -203,13 +197,11 @@ fn check_log(
                         content: IdKey::default(),
                         turns: 0,
                     };
-                    match replay(&frame, known, &mut live, &mut totals) {
-                        Ok(()) => {}
-                        Err(what) => wrong(report, &what),
+                    if let Err(what) = replay(&frame, known, &mut live, &mut totals) {
+                        wrong(report, &what);
                     }
                 }
             }
-            at += frame.bytes();
         }
         report.bytes += stop;
         progress(stop);
@@ -241,15 +233,16 @@ fn replay(
         if dialogue.turns.len() != frame.turns() as usize {
             return Err("the record does not have the number of turns in its frame".into());
         }
-        totals.dialogues += 1;
-        totals.turns += u64::from(frame.turns());
-        live.insert(frame.id_key(), LiveRecord { content: frame.content_key(), turns: frame.turns(), ..known })
+        totals.add(frame.turns());
+        live.insert(
+            frame.id_key(),
+            LiveRecord { content: frame.content_key(), turns: frame.turns(), ..known },
+        )
     } else {
         live.remove(&frame.id_key())
     };
     if let Some(replaced) = replaced {
-        totals.dialogues -= 1;
-        totals.turns -= u64::from(replaced.turns);
+        totals.subtract(replaced.turns);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::{
     lock::WriterLock,
     log::{self, LogWriter, Position, Segment},
     manifest::{Checkpoint, IndexPaths, Manifest},
-    records::{SyncState, Records},
+    records::{Records, SyncState},
     repair,
     snapshot::{Snapshot, missing_file_is_corrupt},
     table::Entry,
@@ -90,7 +90,15 @@ impl Store {
             }
             Err(e) => return Err(e),
         };
-        Ok(Store { records, log, view, pending: PendingBatch::default(), notices, broken: false, _lock: lock })
+        Ok(Store {
+            records,
+            log,
+            view,
+            pending: PendingBatch::default(),
+            notices,
+            broken: false,
+            _lock: lock,
+        })
     }
 
     /// Returns messages about repairs that opening the index made.
@@ -156,28 +164,31 @@ impl Store {
     }
 
     fn next_position(&mut self) -> Result<(Seq, Position)> {
-        if self.broken {
-            return Err(Error::Internal("the store was used after a write had failed".into()));
-        }
-        let start = match self.pending.start {
-            Some(start) => start,
-            None => *self.pending.start.insert(self.log.next_position()?),
-        };
+        let start = self.start_batch()?;
         let seq = self.pending.seq.unwrap_or(self.view.state.seq).next();
         self.pending.seq = Some(seq);
         Ok((seq, Position { offset: start.offset + self.pending.frames.len() as u64, ..start }))
+    }
+
+    /// Returns the position of the current batch in the log.
+    fn start_batch(&mut self) -> Result<Position> {
+        if self.broken {
+            return Err(Error::Internal("the store was used after a write had failed".into()));
+        }
+        match self.pending.start {
+            Some(start) => Ok(start),
+            None => Ok(*self.pending.start.insert(self.log.next_position()?)),
+        }
     }
 
     fn insert_entry(&mut self, entry: Entry) {
         let mut totals = self.pending.totals.unwrap_or(self.view.state.totals);
         if let Some(old) = self.view.directory.insert(entry) {
             self.pending.removed.push(old.seq);
-            totals.dialogues -= 1;
-            totals.turns -= u64::from(old.turns);
+            totals.subtract(old.turns);
         }
         if !entry.deleted {
-            totals.dialogues += 1;
-            totals.turns += u64::from(entry.turns);
+            totals.add(entry.turns);
         }
         self.pending.totals = Some(totals);
     }
@@ -197,12 +208,7 @@ impl Store {
         if !changed && !ends_ingest {
             return Ok(());
         }
-        if self.broken {
-            return Err(Error::Internal("the store was used after a write had failed".into()));
-        }
-        if self.pending.start.is_none() {
-            self.pending.start = Some(self.log.next_position()?);
-        }
+        self.start_batch()?;
         let commit = Commit {
             batch: self.view.state.batch + 1,
             totals: self.pending.totals.unwrap_or(self.view.state.totals),
@@ -210,8 +216,7 @@ impl Store {
             rejected: std::mem::take(&mut self.pending.rejected),
         };
         let seq = self.pending.seq.unwrap_or(self.view.state.seq);
-        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
-        frame::write(&mut self.pending.frames, Kind::Commit, seq, &[&payload])?;
+        frame::write_commit(&mut self.pending.frames, seq, &commit)?;
         if let Err(e) = self.log.append(&self.pending.frames) {
             // The directory already has entries that the log lacks. Only reopening the index fixes that.
             self.broken = true;
@@ -240,12 +245,8 @@ impl Store {
             return Ok(());
         }
         self.records.flush()?;
-        let tables = self.view.paths.tables();
-        self.view.directory.write_delta(&tables, self.view.state.batch)?;
-        self.view.manifest.tables = self.view.directory.table_names();
-        self.view.manifest.checkpoint = self.view.state.clone();
-        self.view.manifest.write(&self.view.root)?;
-        self.view.directory.remove_unused(&tables);
+        self.view.write_checkpoint()?;
+        self.view.directory.remove_unused(&self.view.paths.tables());
         Ok(())
     }
 
@@ -266,13 +267,11 @@ fn check_no_foreign_files(root: &Path) -> Result<()> {
         Ok(mut entries) => {
             let other = entries.find_map(|e| e.ok()?.file_name().into_string().ok().filter(|n| foreign(n)));
             match other {
-                Some(name) => Err(Error::Input {
-                    message: format!(
-                        "{} is not an index and is not empty (it contains {name})",
-                        root.display()
-                    ),
-                    hint: Some("choose another name with -i".to_owned()),
-                }),
+                Some(name) => Err(Error::input(format!(
+                    "{} is not an index and is not empty (it contains {name})",
+                    root.display()
+                ))
+                .with_hint("choose another name with -i")),
                 None => Ok(()),
             }
         }
@@ -335,13 +334,9 @@ pub(super) fn rebuild_records(
     let mut puts: Vec<(Seq, Vec<u8>)> = Vec::with_capacity(BATCH);
     let mut done = 0;
     loop {
-        let ended = match live.next_record().transpose()? {
-            Some(record) => {
-                puts.push((record.seq, record.json.to_vec()));
-                false
-            }
-            None => true,
-        };
+        let next = live.next_record().transpose()?;
+        let ended = next.is_none();
+        puts.extend(next.map(|record| (record.seq, record.json.to_vec())));
         if ended || puts.len() == BATCH {
             // Only the last step may mark the rebuild as complete.
             let state = if ended { SyncState::Batch(view.state.batch) } else { SyncState::Rebuilding };
@@ -376,9 +371,6 @@ pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapsho
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;
     drop(rebuild_records(&view, &mut |_| Ok(()))?);
-    view.directory.write_delta(&view.paths.tables(), view.state.batch)?;
-    view.manifest.tables = view.directory.table_names();
-    view.manifest.checkpoint = view.state.clone();
-    view.manifest.write(root)?;
+    view.write_checkpoint()?;
     Ok(view)
 }

@@ -93,7 +93,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
     let started = Instant::now();
     let stop: &AtomicBool = signals::stop();
-    let control = IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control =
+        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     let outcome = ingest(&mut store, plan, &IngestOptions::default(), control);
     let totals = store.view().totals();
     store.close()?;

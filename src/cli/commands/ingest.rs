@@ -29,7 +29,7 @@ use turnwise_corpus::walk::Plan;
 use turnwise_index::dense;
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{IngestControl, DialogueSink, IngestOptions, Ingested, ingest},
+    ingest::{DialogueSink, IngestControl, IngestOptions, Ingested, ingest},
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {

@@ -40,10 +40,7 @@ impl Serialize for Filter {
 impl<'de> Deserialize<'de> for Filter {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|e: Error| match e.hint() {
-            Some(hint) => serde::de::Error::custom(format!("{e} ({hint})")),
-            None => serde::de::Error::custom(e),
-        })
+        text.parse().map_err(|e: Error| serde::de::Error::custom(e.message_and_hint()))
     }
 }
 

@@ -31,7 +31,7 @@ use turnwise_core::{
     files,
     ids::IdKey,
 };
-use turnwise_store::directory::KeyMap;
+use turnwise_store::KeyMap;
 
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::{
     IngestMark, Prepared, PutOutcome,
     directory::KeyMap,
-    ingest::{IngestControl, DialogueSink, IngestOptions, Ingested},
+    ingest::{DialogueSink, IngestControl, IngestOptions, Ingested},
 };
 use turnwise_core::{
     error::{Error, Reject, Result},
@@ -145,9 +145,7 @@ impl Run<'_, '_> {
         if let Some(only) = &self.options.only
             && self.store.get(&id)?.is_some_and(|existing| !only.matches(&existing))
         {
-            let path = self.names.get(source).cloned().unwrap_or_default();
-            let id = Some(id.to_string());
-            return self.reject(Reject { path, line: None, id, reason: NOT_ALLOWED.to_owned() });
+            return self.reject_dialogue(&id, source, NOT_ALLOWED.to_owned());
         }
         match self.seen.get(&prepared.id) {
             Some((content, _)) if *content == prepared.content => {
@@ -155,16 +153,12 @@ impl Run<'_, '_> {
                 return Ok(());
             }
             Some((_, earlier)) => {
-                let earlier = self.names.get(*earlier as usize).cloned().unwrap_or_default();
-                return self.reject(Reject {
-                    path: self.names.get(source).cloned().unwrap_or_default(),
-                    line: None,
-                    id: Some(id.to_string()),
-                    reason: format!(
-                        "another dialogue with this id was already read from {earlier}; \
-                         use --id-prefix to make the ids of each file unique"
-                    ),
-                });
+                let earlier = self.name(*earlier as usize);
+                let reason = format!(
+                    "another dialogue with this id was already read from {earlier}; \
+                     use --id-prefix to make the ids of each file unique"
+                );
+                return self.reject_dialogue(&id, source, reason);
             }
             None => self.seen.insert(prepared.id, (prepared.content, source as u32)),
         };
@@ -180,10 +174,7 @@ impl Run<'_, '_> {
         }
         let put = match self.store.put(&prepared) {
             // A sink may reject dialogues that other sinks accept.
-            Err(Error::Data { message, .. }) => {
-                let path = self.names.get(source).cloned().unwrap_or_default();
-                return self.reject(Reject { path, line: None, id: Some(id.to_string()), reason: message });
-            }
+            Err(Error::Data { message, .. }) => return self.reject_dialogue(&id, source, message),
             put => put?,
         };
         let tally = &mut self.outcome.tally;
@@ -209,9 +200,17 @@ impl Run<'_, '_> {
             }
         };
         if reject.path.is_empty() {
-            reject.path = self.names.get(source).cloned().unwrap_or_default();
+            reject.path = self.name(source);
         }
         self.reject(reject)
+    }
+
+    fn reject_dialogue(&mut self, id: &DialogueId, source: usize, reason: String) -> Result<()> {
+        self.reject(Reject { path: self.name(source), line: None, id: Some(id.to_string()), reason })
+    }
+
+    fn name(&self, source: usize) -> String {
+        self.names.get(source).cloned().unwrap_or_default()
     }
 
     fn reject(&mut self, reject: Reject) -> Result<()> {
@@ -256,11 +255,9 @@ impl Run<'_, '_> {
                 self.store.set_rejected(key, self.outcome.tally.rejected);
                 self.store.commit(None)?;
                 (self.control.acknowledged)(&self.outcome.tally);
-                if !self.outcome.tally.adds_up() {
-                    return Err(Error::Internal(format!(
-                        "the tally does not add up: {:?}",
-                        self.outcome.tally
-                    )));
+                let tally = &self.outcome.tally;
+                if !tally.adds_up() {
+                    return Err(Error::Internal(format!("the tally does not add up: {tally:?}")));
                 }
                 Ok(self.outcome)
             }
@@ -270,13 +267,11 @@ impl Run<'_, '_> {
                 self.commit()?;
                 let records = self.outcome.tally.records;
                 Err(match e {
-                    Error::Interrupted { .. } if self.fingerprint.is_empty() => e.with_hint(format!(
-                        "{records} records are stored; run the same command again, \
-                         and it skips them"
-                    )),
-                    Error::Interrupted { .. } => {
-                        e.with_hint(format!("run the same command again to continue after record {records}"))
-                    }
+                    Error::Interrupted { .. } => e.with_hint(if self.fingerprint.is_empty() {
+                        format!("{records} records are stored; run the same command again, and it skips them")
+                    } else {
+                        format!("run the same command again to continue after record {records}")
+                    }),
                     other => other,
                 })
             }
@@ -319,10 +314,7 @@ fn read_sources(
     for (number, source) in sources.into_iter().enumerate() {
         let name = source.name.clone();
         let dialogues = source.read(options).unwrap_or_else(|e| {
-            let reason = match e.hint() {
-                Some(hint) => format!("{e} ({hint})"),
-                None => e.to_string(),
-            };
+            let reason = e.message_and_hint();
             let problem = Problem::File(Reject { path: name, line: None, id: None, reason });
             Box::new(std::iter::once(Err(problem)))
         });
@@ -353,23 +345,15 @@ fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
 const NOT_ALLOWED: &str = "the filter of this ingest does not allow this dialogue";
 
 /// Cleans and prepares a record. Called in parallel.
-fn prepare_record(
-    item: Result<Dialogue, Problem>,
-    options: &IngestOptions,
-) -> (PreparedRecord, Cleaned) {
+fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (PreparedRecord, Cleaned) {
     let mut cleaned = Cleaned::default();
     let mut dialogue = match item {
         Ok(dialogue) => dialogue,
         Err(problem) => return (PreparedRecord::Problem(problem), cleaned),
     };
     let failed = |id: &DialogueId, e: &Error| {
-        let id = Some(id.to_string());
-        PreparedRecord::Problem(Problem::Record(Reject {
-            path: String::new(),
-            line: None,
-            id,
-            reason: e.to_string(),
-        }))
+        let (id, reason) = (Some(id.to_string()), e.to_string());
+        PreparedRecord::Problem(Problem::Record(Reject { path: String::new(), line: None, id, reason }))
     };
     if !options.id_prefix.is_empty() {
         match DialogueId::new(format!("{}{}", options.id_prefix, dialogue.id)) {

@@ -33,7 +33,7 @@ use turnwise_index::engine::{Bookmark, Engine};
 use turnwise_search::{Mode, SearchRequest, Searcher};
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{IngestControl, DialogueSink, IngestOptions, ingest},
+    ingest::{DialogueSink, IngestControl, IngestOptions, ingest},
 };
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
@@ -112,7 +112,8 @@ pub(super) fn measured(
 
 fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
     let stop: &AtomicBool = signals::stop();
-    let control = IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control =
+        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     ingest(sink, plan, options, control).map(drop)
 }
 

@@ -236,9 +236,6 @@ fn by_name(name: &str) -> Result<&'static dyn Format> {
 }
 
 fn cannot_open(name: String, e: &Error) -> Item {
-    let reason = match e.hint() {
-        Some(hint) => format!("{e} ({hint})"),
-        None => e.to_string(),
-    };
+    let reason = e.message_and_hint();
     Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason }))
 }

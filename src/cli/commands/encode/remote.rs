@@ -210,7 +210,7 @@ mod again {
             encoder: &dyn Encoder,
             recipe: &Recipe,
             (encoded, seconds): (u64, f64),
-            totals: turnwise_store::frame::Totals,
+            totals: turnwise_store::Totals,
         ) -> Self {
             Encoded {
                 schema: "turnwise/encode-engine/1",

@@ -23,7 +23,7 @@ use turnwise_index::{
     vectors::{Coverage, Kind, Reached, VectorReader},
 };
 use turnwise_search::Tuning;
-use turnwise_store::{Snapshot, LogUsage};
+use turnwise_store::{LogUsage, Snapshot};
 
 mod write;
 

@@ -15,7 +15,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, walk::Plan};
 use turnwise_index::vectors::{Kind, VectorReader};
 use turnwise_store::{
-    IngestMark, Prepared, Put,
+    IngestMark, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestOptions},
 };
 
