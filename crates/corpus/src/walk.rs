@@ -123,22 +123,17 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         None => match formats::sniff(&input.probe()) {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
-                return Err(Error::Data {
-                    message: format!(
-                        "{name} belongs to a corpus in the format {}, but contains no dialogues",
-                        format.name()
-                    ),
-                    hint: Some("pass the folder that contains it".to_owned()),
-                });
+                return Err(Error::data(format!(
+                    "{name} belongs to a corpus in the format {}, but contains no dialogues",
+                    format.name()
+                ))
+                .with_hint("pass the folder that contains it"));
             }
             None => {
-                return Err(Error::Data {
-                    message: format!("{name} is not in a format that turnwise recognizes"),
-                    hint: Some(format!(
-                        "set the format with --from ({}); for CSV, add --map",
-                        formats::all().iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
-                    )),
-                });
+                let names: Vec<_> = formats::all().iter().map(|f| f.name()).collect();
+                let hint = format!("set the format with --from ({}); for CSV, add --map", names.join(", "));
+                let message = format!("{name} is not in a format that turnwise recognizes");
+                return Err(Error::data(message).with_hint(hint));
             }
         },
     };
@@ -213,7 +208,7 @@ fn no_sources(folder: &Path, plan: &Plan) -> Error {
             )
         }
     };
-    Error::Data { message, hint: Some(hint) }
+    Error::data(message).with_hint(hint)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl JsonSchema for Filter {
 
 fn wrong(message: String) -> Error {
     let hint = "for example: domain=banking and (turns>=6 or meta.channel=phone) and not speaker=\"Ann B\"";
-    Error::Input { message, hint: Some(hint.to_owned()) }
+    Error::input(message).with_hint(hint)
 }
 
 #[derive(Debug)]

@@ -20,8 +20,8 @@ use turnwise_corpus::{
     clean::{Cleaned, Cleaning},
     filter::Filter,
     formats::ReadOptions,
-    rejects::Rejects,
     walk::{Plan, Source},
+    writers::Rejects,
 };
 
 /// Default batch size: number of dialogues that are acknowledged together.

@@ -25,8 +25,8 @@ use turnwise_corpus::{
     Dialogue,
     clean::Cleaned,
     formats::{Problem, ReadOptions},
-    rejects::Rejects,
     walk::Source,
+    writers::Rejects,
 };
 
 /// Maximum size of a batch in bytes. A batch also ends after [`IngestOptions::batch`] dialogues.
