@@ -91,7 +91,7 @@ impl Turn {
     }
 
     /// Returns the dialog act of the turn without its arguments, if all its acts have the same name.
-    pub fn does(&self) -> Option<&str> {
+    pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
         names.all(|name| name == first).then_some(first)

@@ -106,7 +106,7 @@ impl Table {
 
     /// Writes a table. The entries must be sorted by id key, with one entry per id.
     pub fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> Result<Self> {
-        let temporary = files::beside(path);
+        let temporary = files::temporary_path(path);
         let file = File::create(&temporary).at("create", &temporary)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let mut crc = crc32fast::Hasher::new();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use crate::formats::prelude::*;
-use turnwise_core::error::nearest;
+use turnwise_core::error::closest_name;
 
 pub(super) struct Csv;
 
@@ -275,7 +275,7 @@ impl Columns {
             let (field, column) = missing_in(map, widest).unwrap_or_default();
             let message =
                 format!("{name} has no column `{column}` (`{field}` in --map); the columns are {shown}");
-            Error::input(message).with_hint(match nearest(&column, widest.iter().map(String::as_str)) {
+            Error::input(message).with_hint(match closest_name(&column, widest.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!(
                     "give a column by name or by number (from 1), for example: --map {}",

@@ -52,10 +52,8 @@ impl Format for Doc2Dial {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let stem = input.stem();
         let split = split_of(&stem);
-        let (depth, source) = match holds_dialogues(&input.probe(), MULTI_DEPTH) {
-            true => (MULTI_DEPTH, "multidoc2dial"),
-            false => (DEPTH, "doc2dial"),
-        };
+        let is_multi = holds_dialogues(&input.probe(), MULTI_DEPTH);
+        let (depth, source) = if is_multi { (MULTI_DEPTH, "multidoc2dial") } else { (DEPTH, "doc2dial") };
         let mut count = 0;
         Ok(support::from_elements(input, options, depth, move |element| {
             if element.keys.first().map(String::as_str) != Some("dial_data") {

@@ -55,11 +55,10 @@ impl Format for MetaLWoz {
                 has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
             })
         };
-        match dialogue {
-            true => Fit::Yes,
-            false if companion() => Fit::Companion,
-            false => Fit::No,
+        if dialogue {
+            return Fit::Yes;
         }
+        if companion() { Fit::Companion } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {

@@ -172,9 +172,7 @@ impl Table {
             return Err(fail(format!("the row has {} columns, not {wanted}", row.width())));
         }
         let mut dialogue = support::dialogue(id.clone(), "ubuntu-dialogue", Some("en"));
-        if let Some(split) = split {
-            dialogue.note("split", split);
-        }
+        dialogue.note_some("split", split);
         let context = cell(0)?;
         let turns: Vec<&str> = context.split("__eot__").collect();
         // There is an `__eot__` after the last turn too.

@@ -211,9 +211,7 @@ impl Builder<'_> {
         let at = |fail: RecordError| fail.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = support::dialogue(id, "ubuntu-irc", Some("en"));
-        if let Some(split) = self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)) {
-            dialogue.note("split", split);
-        }
+        dialogue.note_some("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));
         let nicks: BTreeSet<&str> = messages.iter().map(|(_, message)| message.nick.as_str()).collect();
         let turn_of: BTreeMap<u64, u64> = messages.iter().map(|(number, _)| *number).zip(1..).collect();
         for (number, message) in &messages {

@@ -140,18 +140,17 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
         return;
     };
     turn.time = Time::from_civil(time);
-    let mut note = |key: &str, value: serde_json::Value| _ = turn.metadata.insert(key.to_owned(), value);
     if edited.is_some() {
-        note("edited", true.into());
+        turn.note("edited", true);
     }
     if content.deleted {
-        note("deleted", true.into());
+        turn.note("deleted", true);
     }
     if let Some(media) = content.media {
-        note("media", media.into());
+        turn.note("media", media);
     }
     if let Some(file) = content.attachment {
-        note("attachment", file.into());
+        turn.note("attachment", file);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random ranker, as a baseline.
 
 use super::{Pool, Progress, Ranker, Scorer};
-use turnwise_core::{error::Result, random::mixed};
+use turnwise_core::{error::Result, random::hash64};
 
 /// Random scores from a seed.
 #[derive(Debug, Clone, Copy)]
@@ -26,10 +26,10 @@ impl Ranker for RandomBaseline {
 
 impl Scorer for RandomBaseline {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
-        let seed = mixed(self.seed, query as u64);
+        let seed = hash64(self.seed, query as u64);
         scores.clear();
         // An f32 represents integers of up to 24 bits exactly.
-        scores.extend(documents.iter().map(|document| (mixed(seed, u64::from(*document)) >> 40) as f32));
+        scores.extend(documents.iter().map(|document| (hash64(seed, u64::from(*document)) >> 40) as f32));
         Ok(())
     }
 }

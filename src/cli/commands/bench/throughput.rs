@@ -46,7 +46,7 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let throughput = match context.settings.engine {
         Some(_) => remote::measured(throughput, plan, &options, args, context)?,
         None => {
-            let root = TemporaryIndex(files::beside(&args.results.join("throughput-index")));
+            let root = TemporaryIndex(files::temporary_path(&args.results.join("throughput-index")));
             files::remove_folder(&root.0)?;
             let model = |_: &Path, _: &Snapshot| model(args, context);
             measured(throughput, &root.0, plan, &options, &model, args.queries, context)?

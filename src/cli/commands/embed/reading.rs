@@ -139,7 +139,7 @@ impl Reading {
             (from, _) => from.map(by_name).transpose()?,
         };
         let plan = walk::plan(&[path.to_owned()], from)?;
-        for path in &plan.unrecognised {
+        for path in &plan.unrecognized {
             context.printer.detail(format!("not recognized: {}", path.display()));
         }
         plan.sources.into_iter().try_for_each(|source| self.add_source(source))

@@ -212,9 +212,8 @@ fn dialogue(
     dialogue.title = Some(channel.title.clone());
     dialogue.time = thread.and_then(Ts::time).or(turns.values().next().and_then(|turn| turn.time));
     dialogue.turns = turns.into_values().collect();
-    for (key, value) in [("channel", channel.folder.as_str()), ("kind", channel.kind)] {
-        dialogue.metadata.insert(key.to_owned(), value.into());
-    }
+    dialogue.note("channel", channel.folder.as_str());
+    dialogue.note("kind", channel.kind);
     dialogue.note("thread", thread.is_some());
     Ok(dialogue)
 }

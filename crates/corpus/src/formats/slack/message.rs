@@ -93,29 +93,28 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
     if turn.text.is_empty() {
         turn.text = files.join(", ");
     }
-    let mut note = |key: &str, value: Value| _ = turn.metadata.insert(key.to_owned(), value);
     if let Some(user) = user {
-        note("user", user.into());
+        turn.note("user", user);
     }
     if raw.get("edited").is_some_and(Value::is_object) {
-        note("edited", true.into());
+        turn.note("edited", true);
     }
     if subtype == "tombstone" {
-        note("deleted", true.into());
+        turn.note("deleted", true);
     }
     if is_bot {
-        note("bot", true.into());
+        turn.note("bot", true);
     }
     if !matches!(subtype, "" | "bot_message" | "file_share" | "tombstone") {
-        note("subtype", subtype.into());
+        turn.note("subtype", subtype);
     }
     if !files.is_empty() {
-        note("files", files.into());
+        turn.note("files", files);
     }
     let reactions = list(raw, "reactions").iter().filter_map(|r| r.get("name").cloned());
     let reactions: Vec<Value> = reactions.filter(Value::is_string).collect();
     if !reactions.is_empty() {
-        note("reactions", reactions.into());
+        turn.note("reactions", reactions);
     }
     turn
 }
