@@ -25,7 +25,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{
     Dialogue,
-    stats::{Spread, Statistics},
+    stats::{Histogram, Statistics},
 };
 use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
@@ -152,7 +152,7 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
     names(out, "intents", &s.intents)
 }
 
-fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
+fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()> {
     let s = spread.summary();
     writeln!(
         out,
