@@ -12,8 +12,8 @@ use turnwise_index::{
 };
 use turnwise_search::Searcher;
 use turnwise_store::{
-    Prepared, Put, Snapshot, Store,
-    ingest::{Control, IngestOptions, Ingested, ingest},
+    Prepared, PutOutcome, Snapshot, Store,
+    ingest::{IngestControl, IngestOptions, Ingested, ingest},
 };
 
 /// Dialogues that are written and flushed to the disk together.
@@ -109,9 +109,9 @@ impl Index {
             for mut dialogue in dialogues {
                 dialogue.check().map_err(|why| Error::data(format!("{}: {why}", dialogue.id)))?;
                 match store.put(&Prepared::new(&dialogue)?)? {
-                    Put::Added => outcome.added += 1,
-                    Put::Replaced => outcome.replaced += 1,
-                    Put::Unchanged => outcome.unchanged += 1,
+                    PutOutcome::Added => outcome.added += 1,
+                    PutOutcome::Replaced => outcome.replaced += 1,
+                    PutOutcome::Unchanged => outcome.unchanged += 1,
                 }
                 if store.pending() >= BATCH {
                     store.commit(None)?;
@@ -131,8 +131,12 @@ impl Index {
         let plan = walk::plan(paths, None)?;
         let mut store = Store::open(&self.root, WRITER)?;
         let never = std::sync::atomic::AtomicBool::new(false);
-        let control =
-            Control { stop: &never, progress: &mut |_| (), acknowledged: &mut |_| (), resumed: &mut |_| () };
+        let control = IngestControl {
+            stop: &never,
+            progress: &mut |_| (),
+            acknowledged: &mut |_| (),
+            resumed: &mut |_| (),
+        };
         let ingested = ingest(&mut store, plan, options, control);
         store.close()?;
         let ingested = ingested?;

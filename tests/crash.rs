@@ -377,5 +377,5 @@ fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
     folders.sort();
     assert_eq!(folders, ["graphs", "lexical", "log", "records", "tables", "vectors"]);
     let snapshot = Snapshot::open(&index).unwrap();
-    assert_eq!(snapshot.weigh(&mut |_| {}).unwrap().dead_frames, 0);
+    assert_eq!(snapshot.log_usage(&mut |_| {}).unwrap().dead_frames, 0);
 }

@@ -284,10 +284,7 @@ pub(crate) enum Command {
 
 /// Parses a value. Appends the hint to the error, because clap shows a single message.
 fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|e: Error| match e.hint() {
-        Some(hint) => format!("{e} ({hint})"),
-        None => e.to_string(),
-    })
+    text.parse().map_err(|e: Error| e.message_and_hint())
 }
 
 #[derive(Debug, Args)]

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::Context;
-use turnwise_core::error::{Error, Result, nearest};
-use turnwise_store::{Manifest, Places, Snapshot};
+use turnwise_core::error::{Error, Result, closest_name};
+use turnwise_store::{IndexPaths, Manifest, Snapshot};
 
 /// Names of the indexes in a folder, sorted.
 pub(crate) fn list(folder: &Path) -> Vec<String> {
@@ -64,13 +64,13 @@ impl Context<'_> {
 }
 
 fn existing(path: PathBuf) -> Result<PathBuf> {
-    if Manifest::exists(&path) || Places::newest(&path).is_some() {
+    if Manifest::exists(&path) || IndexPaths::newest(&path).is_some() {
         return Ok(path);
     }
     let parent = path.parent().unwrap_or(Path::new("."));
     let known = list(parent);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hint = match nearest(&name, known.iter().map(String::as_str)) {
+    let hint = match closest_name(&name, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => "`turnwise ingest -i NAME FILE…` creates one".to_owned(),
         None => format!("available indexes in {}: {}", parent.display(), known.join(", ")),

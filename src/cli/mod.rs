@@ -164,7 +164,7 @@ fn command_line(args: &[OsString]) -> String {
 /// silent.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
-        if turnwise_store::records::panic_is_caught() {
+        if turnwise_core::error::panic_is_caught() {
             return;
         }
         let location = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();

@@ -39,10 +39,10 @@ impl Output {
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(parent).at("create", parent)?;
         }
-        let (file, temporary) = match files::place(path) {
-            files::Place::Stream => (File::options().write(true).open(path).at("open", path)?, None),
-            files::Place::File(path) => {
-                let temporary = files::beside(&path);
+        let (file, temporary) = match files::write_target(path) {
+            files::WriteTarget::Stream => (File::options().write(true).open(path).at("open", path)?, None),
+            files::WriteTarget::File(path) => {
+                let temporary = files::temporary_path(&path);
                 (File::create(&temporary).at("create", &temporary)?, Some((temporary, path)))
             }
         };

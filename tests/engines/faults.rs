@@ -14,7 +14,7 @@ use turnwise::{
     error::Class,
     milvus::{Milvus, MilvusWriter, Target},
     search::{Mode, SearchRequest, Searcher},
-    store::{Prepared, Put, ingest::DialogueSink},
+    store::{Prepared, PutOutcome, ingest::DialogueSink},
 };
 
 use crate::{
@@ -169,7 +169,7 @@ fn a_server_that_dies_in_an_ingest_loses_nothing_that_was_acknowledged() {
     assert!((0..30).all(there));
     // The same again goes on where it stopped.
     let puts = place.ingest(&dialogues);
-    assert!(puts[..30].iter().all(|put| *put == Put::Unchanged));
+    assert!(puts[..30].iter().all(|put| *put == PutOutcome::Unchanged));
     assert!((0..60).all(there));
     let totals = place.searcher().engine().totals();
     assert_eq!(totals.dialogues, 60, "a dialogue is there twice");

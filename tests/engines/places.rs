@@ -12,7 +12,7 @@ use turnwise::{
         vectors::{Mode, VectorWriter, Wanted, fill},
     },
     search::Searcher,
-    store::{Prepared, Put, Snapshot, Store},
+    store::{Prepared, PutOutcome, Snapshot, Store},
 };
 
 use crate::words::Words;
@@ -20,7 +20,7 @@ use crate::words::Words;
 /// Somewhere.
 pub trait Place: Sync {
     fn name(&self) -> String;
-    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put>;
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome>;
     /// How many were there.
     fn delete(&self, ids: &[DialogueId]) -> u64;
     fn delete_fitting(&self, filter: &Filter) -> u64;
@@ -63,7 +63,7 @@ impl Place for Here {
         "an index on this machine".to_owned()
     }
 
-    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put> {
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome> {
         self.change(|store| {
             dialogues.iter().map(|d| store.put(&Prepared::new(d).unwrap()).unwrap()).collect()
         })
@@ -115,7 +115,7 @@ impl Place for Far {
         self.target.to_string()
     }
 
-    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put> {
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome> {
         use turnwise::store::ingest::DialogueSink;
         let mut home = self.home();
         let puts = dialogues.iter().map(|d| home.put(&Prepared::new(d).unwrap()).unwrap()).collect();

@@ -6,7 +6,7 @@ use turnwise::{
     corpus::Dialogue,
     ids::DialogueId,
     search::{By, Fusion, Group, Hit, Method, Mode, Of, Rerank, SearchRequest, Searcher},
-    store::Put,
+    store::PutOutcome,
 };
 
 use crate::{
@@ -270,8 +270,12 @@ pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
     let both: [&dyn Place; 2] = [&here, place];
     let first = life.dialogues(0..MANY, 1);
     for place in both {
-        assert!(place.ingest(&first).iter().all(|put| *put == Put::Added), "{}", place.name());
-        assert!(place.ingest(&first[..30]).iter().all(|put| *put == Put::Unchanged), "{}", place.name());
+        assert!(place.ingest(&first).iter().all(|put| *put == PutOutcome::Added), "{}", place.name());
+        assert!(
+            place.ingest(&first[..30]).iter().all(|put| *put == PutOutcome::Unchanged),
+            "{}",
+            place.name()
+        );
     }
     answer_alike(life, &here, place);
     // Changed, with other numbers of turns; gone; come anew; and gone by a filter.
@@ -281,9 +285,9 @@ pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
         ["d0003", "d0021", "d0090", "nothing"].map(|id| DialogueId::new(id).unwrap()).to_vec();
     let filter = "meta.channel=phone and turns<3".parse().unwrap();
     let by_filter = both.map(|place| {
-        assert!(place.ingest(&second).iter().all(|put| *put == Put::Replaced), "{}", place.name());
+        assert!(place.ingest(&second).iter().all(|put| *put == PutOutcome::Replaced), "{}", place.name());
         assert_eq!(place.delete(&gone), 3, "{}", place.name());
-        assert_eq!(place.ingest(&again), [Put::Added], "{}", place.name());
+        assert_eq!(place.ingest(&again), [PutOutcome::Added], "{}", place.name());
         place.delete_fitting(&filter)
     });
     assert!(by_filter[0] > 3 && by_filter[0] == by_filter[1], "{by_filter:?}");

@@ -12,7 +12,7 @@ use turnwise::{
     ids::DialogueId,
     store::{
         Snapshot, Store, backup,
-        records::{Reached, Records},
+        records::{Records, SyncState},
         repair, verify,
     },
 };
@@ -165,7 +165,7 @@ fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer
     let all = filled(&root);
     let records = Records::open(&root.join("records")).unwrap();
     let everything: Vec<_> = records.iter().map(|record| record.unwrap().0).collect();
-    records.apply(Reached::BeingMade, std::iter::empty(), everything.into_iter().skip(5)).unwrap();
+    records.apply(SyncState::Rebuilding, std::iter::empty(), everything.into_iter().skip(5)).unwrap();
     records.flush().unwrap();
     drop(records);
     let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
@@ -198,7 +198,7 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
     assert_eq!(content(&copy), all);
     // It can be written to, and the same again changes nothing.
     let mut store = Store::open(&copy, "test").unwrap();
-    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::Put::Unchanged);
+    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::PutOutcome::Unchanged);
     drop(store);
 
     assert!(backup::backup(&root, &saved).is_err(), "a backup is never overwritten");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use turnwise::{
     ids::DialogueId,
-    store::{Put, Snapshot, Store, compact::compact},
+    store::{PutOutcome, Snapshot, Store, compact::compact},
 };
 
 use crate::support::{assert_sound, content, content_of, dialogue, put};
@@ -53,9 +53,9 @@ proptest! {
                 Step::Put(id, text) => {
                     let d = dialogue(&format!("d{id}"), &format!("text {text}"));
                     let expected = match gathered.get(d.id.as_str()) {
-                        None => Put::Added,
-                        Some(old) if *old == d => Put::Unchanged,
-                        Some(_) => Put::Replaced,
+                        None => PutOutcome::Added,
+                        Some(old) if *old == d => PutOutcome::Unchanged,
+                        Some(_) => PutOutcome::Replaced,
                     };
                     prop_assert_eq!(put(&mut store, &d), expected);
                     gathered.insert(d.id.to_string(), d);
@@ -88,7 +88,7 @@ proptest! {
                 Step::LoseSled => {
                     drop(store);
                     gathered = committed.clone();
-                    std::fs::remove_dir_all(Snapshot::open(&root).unwrap().places().records()).unwrap();
+                    std::fs::remove_dir_all(Snapshot::open(&root).unwrap().paths().records()).unwrap();
                     store = Store::open(&root, "test").unwrap();
                 }
                 Step::Compact => {
@@ -102,7 +102,7 @@ proptest! {
                     prop_assert_eq!(&content_of(&reader), &committed);
                     let now = Snapshot::open(&root).unwrap();
                     prop_assert_eq!(ids(&now), order);
-                    prop_assert_eq!(now.weigh(&mut |_| {}).unwrap().dead_frames, 0);
+                    prop_assert_eq!(now.log_usage(&mut |_| {}).unwrap().dead_frames, 0);
                     assert_sound(&root);
                     store = Store::open(&root, "test").unwrap();
                     prop_assert!(store.notices().is_empty());
@@ -134,7 +134,7 @@ fn the_same_again_changes_nothing() {
     let manifest = || std::fs::read(dir.path().join("manifest.json")).unwrap();
     let before = (bytes(), manifest());
     let mut store = Store::open(dir.path(), "test").unwrap();
-    assert_eq!(put(&mut store, &dialogue("a", "x")), Put::Unchanged);
+    assert_eq!(put(&mut store, &dialogue("a", "x")), PutOutcome::Unchanged);
     store.commit(None).unwrap();
     store.close().unwrap();
     assert_eq!((bytes(), manifest()), before);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use turnwise::{
     corpus::{Dialogue, Role},
     ids::DialogueId,
-    store::{Prepared, Put, Snapshot, Store},
+    store::{Prepared, PutOutcome, Snapshot, Store},
 };
 
 pub fn dialogue(id: &str, text: &str) -> Dialogue {
@@ -16,7 +16,7 @@ pub fn dialogue(id: &str, text: &str) -> Dialogue {
     dialogue
 }
 
-pub fn put(store: &mut Store, dialogue: &Dialogue) -> Put {
+pub fn put(store: &mut Store, dialogue: &Dialogue) -> PutOutcome {
     store.put(&Prepared::new(dialogue).unwrap()).unwrap()
 }
 

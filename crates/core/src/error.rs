@@ -213,7 +213,7 @@ impl Error {
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
-        let hint = match nearest(name, known.iter().copied()) {
+        let hint = match closest_name(name, known.iter().copied()) {
             Some(near) => Some(format!("did you mean `{near}`?")),
             None if known.is_empty() => None,
             None => Some(format!("known: {}", known.join(", "))),
@@ -245,6 +245,11 @@ impl Error {
             _ => {}
         }
         self
+    }
+
+    /// Returns the message, followed by the hint in parentheses if there is one.
+    pub fn message_and_hint(&self) -> String {
+        self.hint().map_or_else(|| self.to_string(), |hint| format!("{self} ({hint})"))
     }
 
     /// Returns the class of the error.
@@ -353,7 +358,7 @@ impl fmt::Display for Reject {
 }
 
 /// Returns the known name most similar to `name`, if it is similar enough (Jaro-Winkler ≥ 0.8).
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
         .into_iter()

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 
 /// Replaces a file atomically: writes a temporary file, syncs it, renames it over the target and syncs the folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = beside(path);
+    let temporary = temporary_path(path);
     let mut file = File::create(&temporary).at("create", &temporary)?;
     file.write_all(bytes).at("write", &temporary)?;
     file.sync_all().at("flush", &temporary)?;
@@ -19,8 +19,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_parent(path)
 }
 
+/// Replaces a file atomically by a value as indented JSON.
+pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::Internal(e.to_string()))?;
+    text.push(b'\n');
+    replace(path, &text)
+}
+
 /// How to write to a path: by atomic replacement, or directly.
-pub enum Place {
+pub enum WriteTarget {
     /// A regular file or a new one, with symbolic links resolved. It can be replaced atomically.
     File(PathBuf),
     /// A device, a pipe or similar. It is written to directly and never replaced.
@@ -28,18 +35,18 @@ pub enum Place {
 }
 
 /// Returns how a path must be written.
-pub fn place(path: &Path) -> Place {
+pub fn write_target(path: &Path) -> WriteTarget {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
-            Place::File(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+            WriteTarget::File(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
         }
-        Ok(found) if !found.is_dir() => Place::Stream,
-        _ => Place::File(path.to_owned()),
+        Ok(found) if !found.is_dir() => WriteTarget::Stream,
+        _ => WriteTarget::File(path.to_owned()),
     }
 }
 
 /// Returns the path of the temporary file for `path`: the same folder, with `.tmp` appended to the name.
-pub fn beside(path: &Path) -> PathBuf {
+pub fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");
     path.with_file_name(name)

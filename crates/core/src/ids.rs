@@ -106,9 +106,9 @@ impl FromStr for UtteranceId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::Input {
-            message: format!("`{text}` is not an utterance id"),
-            hint: Some("an utterance id is DIALOGUE#TURN, for example deliveries-001#3".to_owned()),
+        let wrong = || {
+            Error::input(format!("`{text}` is not an utterance id"))
+                .with_hint("an utterance id is DIALOGUE#TURN, for example deliveries-001#3")
         };
         let (dialogue, turn) = text.rsplit_once('#').ok_or_else(wrong)?;
         let turn = turn.parse().map_err(|_| wrong())?;

@@ -1,5 +1,21 @@
 //! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
 //! vectors.
+//!
+//! There is one error type, [`Error`], for all crates. Its message states what is wrong and where, its hint states how
+//! to fix it, and its class determines the exit code of the program. A file is replaced as a whole or not at all.
+//! Random numbers depend only on the seed, on every machine.
+//!
+//! ```
+//! use turnwise_core::{error::Class, ids::UtteranceId};
+//!
+//! let id: UtteranceId = "deliveries-001#3".parse()?;
+//! assert_eq!((id.dialogue.as_str(), id.turn.0), ("deliveries-001", 3));
+//!
+//! let error = "deliveries-001".parse::<UtteranceId>().unwrap_err();
+//! assert_eq!(error.class(), Class::Input);
+//! assert!(error.hint().unwrap().starts_with("an utterance id is DIALOGUE#TURN"));
+//! # Ok::<(), turnwise_core::Error>(())
+//! ```
 
 pub mod error;
 pub mod files;

@@ -3,14 +3,14 @@
 /// Hashes a seed and a position to 64 bits (two rounds of the SplitMix64 finalizer).
 ///
 /// There is no state, so threads can compute the numbers in any order.
-pub fn mixed(seed: u64, place: u64) -> u64 {
+pub fn hash64(seed: u64, position: u64) -> u64 {
     let mix = |z: u64| {
         let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    mix(mix(seed) ^ place)
+    mix(mix(seed) ^ position)
 }
 
 /// Pseudo-random number generator.
@@ -23,13 +23,13 @@ pub struct Random {
 impl Random {
     /// Creates a generator. Different streams of one seed give independent sequences.
     pub fn new(seed: u64, stream: u64) -> Self {
-        Random { seed: mixed(seed, stream), drawn: 0 }
+        Random { seed: hash64(seed, stream), drawn: 0 }
     }
 
     /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.drawn += 1;
-        mixed(self.seed, self.drawn)
+        hash64(self.seed, self.drawn)
     }
 
     /// Returns a number in `[0, 1)`.

@@ -85,8 +85,13 @@ impl Turn {
         }
     }
 
+    /// Sets a metadata value.
+    pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
+        self.metadata.insert(key.to_owned(), value.into());
+    }
+
     /// Returns the dialog act of the turn without its arguments, if all its acts have the same name.
-    pub fn does(&self) -> Option<&str> {
+    pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
         names.all(|name| name == first).then_some(first)
@@ -123,6 +128,16 @@ impl Dialogue {
         });
         let last = self.turns.len() - 1;
         &mut self.turns[last]
+    }
+
+    /// Sets a metadata value.
+    pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
+        self.metadata.insert(key.to_owned(), value.into());
+    }
+
+    /// Sets a metadata value, if there is one.
+    pub fn note_some(&mut self, key: &str, value: Option<impl Into<serde_json::Value>>) {
+        value.into_iter().for_each(|value| self.note(key, value));
     }
 
     /// Numbers the turns without a number and validates the dialogue.
@@ -332,6 +347,14 @@ impl JsonSchema for Time {
     }
 }
 
+/// Returns the JSON Schema of one line in a canonical JSONL file.
+pub fn json_schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(Dialogue);
+    schema.insert("title".into(), "turnwise dialogue".into());
+    schema.insert("$id".into(), "turnwise/dialogue/1".into());
+    schema.to_value()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,5 +424,13 @@ mod tests {
     fn unknown_fields_are_named() {
         let e = serde_json::from_str::<Dialogue>(r#"{"id":"d","turns":[{"txt":"x"}]}"#).unwrap_err();
         assert!(e.to_string().contains("unknown field `txt`"), "{e}");
+    }
+
+    #[test]
+    fn the_schema_lists_the_required_fields() {
+        let schema = super::json_schema();
+        assert_eq!(schema["required"], serde_json::json!(["id", "turns"]));
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["properties"]["turns"]["type"], "array");
     }
 }

@@ -89,10 +89,7 @@ impl Input {
         // An error here is ignored: the reader reports it with the line number when it gets there.
         let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
         let whole = head.len() < wanted;
-        let refused = |why: &str, hint: &str| Error::Data {
-            message: format!("{name}: {why}"),
-            hint: Some(hint.to_owned()),
-        };
+        let refused = |why: &str, hint: &str| Error::data(format!("{name}: {why}")).with_hint(hint);
         if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
             return Err(refused(
                 "the text is UTF-16, but turnwise reads UTF-8",
@@ -213,10 +210,8 @@ impl Piped {
         let mut head = Vec::new();
         let mut known = false;
         while head.len() < PROBE_BYTES {
-            let part = match known {
-                true => self.parts.recv_timeout(PROBE_TIMEOUT).ok(),
-                false => self.parts.recv().ok(),
-            };
+            let part =
+                if known { self.parts.recv_timeout(PROBE_TIMEOUT).ok() } else { self.parts.recv().ok() };
             match part {
                 Some(Ok(part)) if !part.is_empty() => head.extend(part),
                 Some(answer) => {

@@ -82,7 +82,7 @@ impl<R: BufRead> Lines<R> {
                 break;
             }
             any = true;
-            let end = memchr_newline(available);
+            let end = memchr::memchr(b'\n', available);
             let take = end.unwrap_or(available.len());
             length += take as u64;
             if length <= self.limit as u64 {
@@ -109,10 +109,6 @@ impl<R: BufRead> Lines<R> {
             Err(e) => Some(Err(LineError::NotUtf8 { number, column: e.valid_up_to() + 1 })),
         }
     }
-}
-
-fn memchr_newline(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr(b'\n', bytes)
 }
 
 #[cfg(test)]

@@ -40,9 +40,8 @@ impl FromStr for Parts {
 
     /// Parses `train=0.8,dev=0.1,test=0.1`.
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = |message: String| Error::Input {
-            message,
-            hint: Some("for example: --parts train=0.8,dev=0.1,test=0.1".to_owned()),
+        let wrong = |message: String| {
+            Error::input(message).with_hint("for example: --parts train=0.8,dev=0.1,test=0.1")
         };
         let mut parts: Vec<(String, f64)> = Vec::new();
         for item in text.split(',') {

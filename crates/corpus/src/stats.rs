@@ -21,11 +21,11 @@ pub struct Statistics {
     /// Number of characters in the texts of turns.
     pub characters: u64,
     /// Distribution of turns per dialogue.
-    pub turns_per_dialogue: Spread,
+    pub turns_per_dialogue: Histogram,
     /// Distribution of words per turn.
-    pub words_per_turn: Spread,
+    pub words_per_turn: Histogram,
     /// Distribution of speakers per dialogue.
-    pub speakers_per_dialogue: Spread,
+    pub speakers_per_dialogue: Histogram,
     /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
     /// Number of dialogues by language; `unknown` if not given.
@@ -47,7 +47,7 @@ pub struct Statistics {
 /// Histogram of small integers.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(into = "Summary")]
-pub struct Spread(BTreeMap<u64, u64>);
+pub struct Histogram(BTreeMap<u64, u64>);
 
 /// Summary of a distribution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -62,18 +62,18 @@ pub struct Summary {
     pub max: u64,
 }
 
-impl From<Spread> for Summary {
-    fn from(spread: Spread) -> Self {
+impl From<Histogram> for Summary {
+    fn from(spread: Histogram) -> Self {
         spread.summary()
     }
 }
 
-impl Spread {
+impl Histogram {
     fn add(&mut self, value: u64) {
         *self.0.entry(value).or_default() += 1;
     }
 
-    fn merge(&mut self, other: Spread) {
+    fn merge(&mut self, other: Histogram) {
         for (value, count) in other.0 {
             *self.0.entry(value).or_default() += count;
         }

@@ -62,13 +62,10 @@ impl TextFormat {
                 && (serde_json::from_str::<Value>(line).is_ok() || line.trim().len() == 1)
         };
         if lines().next().is_some_and(is_json) {
-            return Err(Error::Data {
-                message: format!("{name} looks like JSON, but not in a form that turnwise recognizes"),
-                hint: Some(
-                    "write one {\"id\": …, \"text\": …} per line, or use `--from lines` to read every line as a text"
-                        .to_owned(),
-                ),
-            });
+            let message = format!("{name} looks like JSON, but not in a form that turnwise recognizes");
+            return Err(Error::data(message).with_hint(
+                "write one {\"id\": …, \"text\": …} per line, or use `--from lines` to read every line as a text",
+            ));
         }
         Ok(TextFormat::Lines)
     }

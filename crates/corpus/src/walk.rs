@@ -89,7 +89,7 @@ pub struct Plan {
     /// Files that belong to a corpus format but contain no dialogues.
     pub companions: Vec<PathBuf>,
     /// Files in folders that no format recognizes.
-    pub unrecognised: Vec<PathBuf>,
+    pub unrecognized: Vec<PathBuf>,
 }
 
 /// Finds the sources for the given paths. `-` is standard input; folders are searched recursively.
@@ -123,22 +123,17 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         None => match formats::sniff(&input.probe()) {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
-                return Err(Error::Data {
-                    message: format!(
-                        "{name} belongs to a corpus in the format {}, but contains no dialogues",
-                        format.name()
-                    ),
-                    hint: Some("pass the folder that contains it".to_owned()),
-                });
+                return Err(Error::data(format!(
+                    "{name} belongs to a corpus in the format {}, but contains no dialogues",
+                    format.name()
+                ))
+                .with_hint("pass the folder that contains it"));
             }
             None => {
-                return Err(Error::Data {
-                    message: format!("{name} is not in a format that turnwise recognizes"),
-                    hint: Some(format!(
-                        "set the format with --from ({}); for CSV, add --map",
-                        formats::all().iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
-                    )),
-                });
+                let names: Vec<_> = formats::all().iter().map(|f| f.name()).collect();
+                let hint = format!("set the format with --from ({}); for CSV, add --map", names.join(", "));
+                let message = format!("{name} is not in a format that turnwise recognizes");
+                return Err(Error::data(message).with_hint(hint));
             }
         },
     };
@@ -171,7 +166,7 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
         let hidden = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with('.'));
         // Symbolic links are followed, because a corpus folder is often a link. The system reports link loops.
         let Ok(metadata) = fs::metadata(&path) else {
-            plan.unrecognised.push(path);
+            plan.unrecognized.push(path);
             continue;
         };
         if hidden {
@@ -185,7 +180,7 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
                     plan.sources.push(Source { name, format, location: Location::File(path) });
                 }
                 (Some(_), Fit::Companion) => plan.companions.push(path),
-                _ => plan.unrecognised.push(path),
+                _ => plan.unrecognized.push(path),
             }
         }
     }
@@ -203,17 +198,17 @@ fn detect(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dy
 
 fn no_sources(folder: &Path, plan: &Plan) -> Error {
     let message = format!("{} contains no file with dialogues", folder.display());
-    let hint = match plan.unrecognised.len() {
+    let hint = match plan.unrecognized.len() {
         0 => "the folder is empty".to_owned(),
         n => {
             let files = if n == 1 { "1 file is".to_owned() } else { format!("{n} files are") };
-            let first = plan.unrecognised[0].display();
+            let first = plan.unrecognized[0].display();
             format!(
                 "{files} not in a format that turnwise recognizes, such as {first}; set the format with --from"
             )
         }
     };
-    Error::Data { message, hint: Some(hint) }
+    Error::data(message).with_hint(hint)
 }
 
 #[cfg(test)]
@@ -237,7 +232,7 @@ mod tests {
         let names: Vec<_> =
             plan.sources.iter().map(|s| s.name.rsplit('/').next().unwrap().to_owned()).collect();
         assert_eq!(names, ["a.jsonl", "two.jsonl"]);
-        assert_eq!(plan.unrecognised.len(), 1);
+        assert_eq!(plan.unrecognized.len(), 1);
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! Writers for export formats that other tools read.
+//! Writers for export formats that other tools read, and for the list of rejected records.
 
-use std::io::{self, Write};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    path::PathBuf,
+};
 
 use crate::{Dialogue, Role};
+use turnwise_core::error::{IoContext, Reject, Result};
 
 /// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum Target {
+pub enum ExportFormat {
     /// The canonical format of turnwise, with all data.
     Jsonl,
     /// One turn per row, with labels and times in columns. Metadata is omitted.
@@ -20,13 +25,13 @@ pub enum Target {
 
 /// Writes dialogues in an export format.
 pub struct Writer {
-    target: Target,
+    target: ExportFormat,
     started: bool,
 }
 
 impl Writer {
     /// Creates a writer for one file.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: ExportFormat) -> Self {
         Writer { target, started: false }
     }
 
@@ -34,18 +39,18 @@ impl Writer {
     pub fn write(&mut self, out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
         let first = !std::mem::replace(&mut self.started, true);
         match self.target {
-            Target::Jsonl => {
+            ExportFormat::Jsonl => {
                 serde_json::to_writer(&mut *out, dialogue)?;
                 writeln!(out)
             }
-            Target::Messages => messages(out, dialogue),
-            Target::Csv => {
+            ExportFormat::Messages => messages(out, dialogue),
+            ExportFormat::Csv => {
                 if first {
                     writeln!(out, "id,turn,speaker,role,text,time,intent,acts,domain,title")?;
                 }
                 rows(out, dialogue)
             }
-            Target::Transcript => {
+            ExportFormat::Transcript => {
                 if !first {
                     writeln!(out)?;
                 }
@@ -123,11 +128,52 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     Ok(())
 }
 
+/// Writer of the rejects file.
+pub struct Rejects {
+    file: Option<(PathBuf, BufWriter<File>)>,
+    /// Length of the file in bytes, up to the last record written. A resumed ingest continues there.
+    pub bytes: u64,
+}
+
+impl Rejects {
+    /// Opens the file and truncates it to `keep` bytes, the part from an earlier run of the same ingest.
+    ///
+    /// Without a path, nothing is written.
+    pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
+        let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(&path).at("create", &path)?;
+        let keep = keep.min(file.metadata().at("read", &path)?.len());
+        file.set_len(keep).at("write", &path)?;
+        file.seek(SeekFrom::Start(keep)).at("write", &path)?;
+        Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
+    }
+
+    /// Appends a record.
+    pub fn write(&mut self, reject: &Reject) -> Result<()> {
+        if let Some((path, file)) = &mut self.file {
+            let mut line = serde_json::to_vec(reject).unwrap_or_default();
+            line.push(b'\n');
+            file.write_all(&line).at("write", path)?;
+            self.bytes += line.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the buffered records to the file and returns its length in bytes.
+    pub fn flush(&mut self) -> Result<u64> {
+        if let Some((path, file)) = &mut self.file {
+            file.flush().at("write", path)?;
+        }
+        Ok(self.bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(target: Target) -> String {
+    fn written(target: ExportFormat) -> String {
         let d: Dialogue = serde_json::from_str(
             r#"{"id":"d","domains":["x"],"turns":[{"number":1,"speaker":"Ann","role":"user","text":"say \"hi\",\nplease"},
                 {"number":2,"role":"agent","text":"hi","intent":"greet"}]}"#,
@@ -143,17 +189,17 @@ mod tests {
     #[test]
     fn each_target_writes_its_format() {
         assert_eq!(
-            written(Target::Transcript),
+            written(ExportFormat::Transcript),
             "Ann: say \"hi\", please\nagent: hi\n\nAnn: say \"hi\", please\nagent: hi\n"
         );
-        let csv = written(Target::Csv);
+        let csv = written(ExportFormat::Csv);
         assert!(csv.starts_with("id,turn,") && csv.matches("id,turn").count() == 1);
         assert!(csv.contains("d,1,Ann,user,\"say \"\"hi\"\",\nplease\",,,,x,\n"));
-        let line = written(Target::Messages).lines().next().unwrap().to_owned();
+        let line = written(ExportFormat::Messages).lines().next().unwrap().to_owned();
         assert_eq!(
             line,
             r#"{"id":"d","messages":[{"content":"say \"hi\",\nplease","name":"Ann","role":"user"},{"content":"hi","role":"assistant"}]}"#
         );
-        assert_eq!(written(Target::Jsonl).lines().count(), 2);
+        assert_eq!(written(ExportFormat::Jsonl).lines().count(), 2);
     }
 }

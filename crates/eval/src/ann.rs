@@ -192,7 +192,7 @@ pub fn measure(
     let mut exact = None;
     std::fs::create_dir_all(folder).at("create", folder)?;
     for options in &sweep.graphs {
-        let path = TemporaryFile(files::beside(&folder.join("ann.graph")));
+        let path = TemporaryFile(files::temporary_path(&folder.join("ann.graph")));
         let building = Building { watch, peak: AtomicU64::new(0) };
         let started = Instant::now();
         freeze(&points, options, &path.0, &building)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::recipe::{Paper, Recipe};
-use turnwise_core::error::{Error, IoContext, Result, nearest};
+use turnwise_core::error::{Error, IoContext, Result, closest_name};
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
@@ -123,7 +123,7 @@ pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<
         only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))
     {
         let names = recipes.iter().map(|named| named.name.as_str());
-        let hint = nearest(unknown, names).map_or_else(
+        let hint = closest_name(unknown, names).map_or_else(
             || "`turnwise bench list` shows all recipes".to_owned(),
             |name| format!("did you mean `{name}`?"),
         );

@@ -14,7 +14,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
-use turnwise_store::{Position, frame::Totals};
+use turnwise_store::{Position, Totals};
 use turnwise_text::Analyzer;
 
 /// An engine that searches the dialogues of one index. Can be used from several threads.

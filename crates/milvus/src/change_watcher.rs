@@ -3,7 +3,7 @@
 use super::{connection::Connection, manifest::Manifest, schema::missing, target::Target};
 use turnwise_core::error::Result;
 use turnwise_index::vectors::Kind;
-use turnwise_store::frame::Totals;
+use turnwise_store::Totals;
 
 /// State of a name at one moment: manifest and totals.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use turnwise_index::{
     engine::{Capabilities, Engine, SearchModes, View, Words, unsupported},
     vectors::{Kind, Recipe},
 };
-use turnwise_store::frame::Totals;
+use turnwise_store::Totals;
 use turnwise_text::Analyzer;
 
 /// Dialogues in Milvus, opened for searching.

@@ -7,10 +7,7 @@
 
 use super::names;
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::filter::{
-    Filter,
-    tree::{Comparison, Condition, Known, Tree},
-};
+use turnwise_corpus::filter::{Comparison, Condition, Filter, Tree, TypedValue};
 use turnwise_index::vectors::Kind;
 
 /// Returns the expression for a filter.
@@ -52,15 +49,15 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
 }
 
 /// The value as text. A number or a time in a filter also matches a text field with the same spelling.
-fn written(wanted: &Known<'_>) -> String {
+fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
-        Known::Text(text) => (*text).to_owned(),
-        Known::Number(number) => number.to_string(),
-        Known::Time(time) => time.to_string(),
+        TypedValue::Text(text) => (*text).to_owned(),
+        TypedValue::Number(number) => number.to_string(),
+        TypedValue::Time(time) => time.to_string(),
     }
 }
 
-fn contains(column: &str, wanted: &Known<'_>) -> Result<String> {
+fn contains(column: &str, wanted: &TypedValue<'_>) -> Result<String> {
     let folded = names::folded(&written(wanted));
     if folded.contains(super::rows::BETWEEN) {
         return Err(unsupported("a filter with control characters"));
@@ -68,16 +65,16 @@ fn contains(column: &str, wanted: &Known<'_>) -> Result<String> {
     Ok(format!("{column} like {}", names::quoted(&format!("%{folded}%"))))
 }
 
-fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
+fn same(field: &str, wanted: &TypedValue<'_>) -> Result<String> {
     // The corpus is the partition key. This condition limits the search to one partition.
-    if let ("source", Known::Text(corpus)) = (field, wanted) {
+    if let ("source", TypedValue::Text(corpus)) = (field, wanted) {
         return Ok(format!("corpus == {}", names::quoted(corpus)));
     }
     let mut facts = vec![names::fact(field, 't', &written(wanted))];
     match wanted {
-        Known::Text(_) => {}
-        Known::Number(number) => facts.push(names::fact(field, 'n', &number.to_string())),
-        Known::Time(time) => facts.push(names::fact(field, 'i', &time.to_string())),
+        TypedValue::Text(_) => {}
+        TypedValue::Number(number) => facts.push(names::fact(field, 'n', &number.to_string())),
+        TypedValue::Time(time) => facts.push(names::fact(field, 'i', &time.to_string())),
     }
     if facts.iter().any(|fact| fact.len() > names::LONGEST_FACT) {
         return Err(unsupported(&format!(
@@ -90,7 +87,7 @@ fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
 }
 
 /// At least one value is less if the minimum is less, and greater if the maximum is greater.
-fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
+fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> String {
     let (sign, end) = match comparison {
         Comparison::Less => ("<", "least"),
         Comparison::LessEqual => ("<=", "least"),
@@ -104,9 +101,9 @@ fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
     };
     let text = part('t', names::quoted(&written(wanted)));
     match wanted {
-        Known::Text(_) => text,
-        Known::Number(number) => format!("({} or {text})", part('n', names::number(*number))),
-        Known::Time(time) => format!("({} or {text})", part('i', time.0.as_microsecond().to_string())),
+        TypedValue::Text(_) => text,
+        TypedValue::Number(number) => format!("({} or {text})", part('n', names::number(*number))),
+        TypedValue::Time(time) => format!("({} or {text})", part('i', time.0.as_microsecond().to_string())),
     }
 }
 

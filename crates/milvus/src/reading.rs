@@ -16,7 +16,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::Kind;
-use turnwise_store::frame::Totals;
+use turnwise_store::Totals;
 
 /// Maximum number of rows that Milvus returns for one query.
 pub(super) const DEEPEST: usize = 16_384;

@@ -12,7 +12,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{
     Dialogue, Turn,
-    filter::tree::{Known, values},
+    filter::{TypedValue, visit_values},
 };
 use turnwise_store::Prepared;
 use turnwise_text::Analyzer;
@@ -90,19 +90,19 @@ impl FilterColumns {
         let mut facts = Vec::new();
         let mut bounds: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
         let mut folds: BTreeMap<String, String> = BTreeMap::new();
-        values(dialogue, turn, &mut |field, value| {
+        visit_values(dialogue, turn, &mut |field, value| {
             if field == "text" {
                 return;
             }
             let (kind, written, value) = match value {
-                Known::Text(text) => {
+                TypedValue::Text(text) => {
                     let fold = folds.entry(names::key(field)).or_insert_with(|| BETWEEN.to_string());
                     fold.push_str(&names::folded(text));
                     fold.push(BETWEEN);
                     ('t', text.to_owned(), json!(text))
                 }
-                Known::Number(number) => ('n', number.to_string(), number_value(number)),
-                Known::Time(time) => ('i', time.to_string(), json!(time.0.as_microsecond())),
+                TypedValue::Number(number) => ('n', number.to_string(), number_value(number)),
+                TypedValue::Time(time) => ('i', time.to_string(), json!(time.0.as_microsecond())),
             };
             facts.push(names::fact(field, kind, &written));
             let bound = bounds.entry(names::key(field)).or_default();

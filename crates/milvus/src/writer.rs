@@ -24,7 +24,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_store::{IngestMark, Prepared, Put, frame::Totals, ingest::DialogueSink};
+use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
 /// Maximum number of dialogues whose version is cached. The cache is cleared when it is full.
@@ -237,7 +237,7 @@ impl MilvusWriter {
 
     fn existing(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
         let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
-        self.ahead(&keys)?;
+        self.prefetch(&keys)?;
         Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
     }
 
@@ -304,7 +304,7 @@ impl DialogueSink for MilvusWriter {
         }
     }
 
-    fn ahead(&mut self, ids: &[IdKey]) -> Result<()> {
+    fn prefetch(&mut self, ids: &[IdKey]) -> Result<()> {
         let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
         for some in unknown.chunks(NAMED) {
             let filter = format!("{} and piece == 0", key_in(some));
@@ -322,12 +322,12 @@ impl DialogueSink for MilvusWriter {
         Ok(())
     }
 
-    fn put(&mut self, prepared: &Prepared) -> Result<Put> {
-        self.ahead(&[prepared.id])?;
+    fn put(&mut self, prepared: &Prepared) -> Result<PutOutcome> {
+        self.prefetch(&[prepared.id])?;
         let version = Version::of(prepared.content);
         let known = self.known.get(&prepared.id).copied().flatten();
         if known == Some(version) {
-            return Ok(Put::Unchanged);
+            return Ok(PutOutcome::Unchanged);
         }
         let dialogue: Dialogue =
             serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
@@ -339,9 +339,9 @@ impl DialogueSink for MilvusWriter {
         match known {
             Some(_) => {
                 self.replaced.insert(prepared.id);
-                Ok(Put::Replaced)
+                Ok(PutOutcome::Replaced)
             }
-            None => Ok(Put::Added),
+            None => Ok(PutOutcome::Added),
         }
     }
 
@@ -375,7 +375,7 @@ impl DialogueSink for MilvusWriter {
 
     fn set_rejected(&mut self, _: &str, _: u64) {}
 
-    fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+    fn for_each_text_key(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
         Err(Error::Unsupported {
             message: "removing duplicates (--dedupe) is not supported with Milvus".to_owned(),
             hint: Some("remove them before with `turnwise corpus convert --dedupe`".to_owned()),

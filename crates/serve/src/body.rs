@@ -49,7 +49,7 @@ fn wrong(e: &serde_json::Error) -> Problem {
             let problem = Problem::request(text.clone());
             // For an unknown value, serde does not report the field.
             let problem = if text.starts_with("unknown field") { problem.param(*name) } else { problem };
-            match error::nearest(name, known.iter().copied()) {
+            match error::closest_name(name, known.iter().copied()) {
                 Some(near) => problem.hint(format!("did you mean `{near}`?")),
                 None => problem,
             }

@@ -5,7 +5,7 @@ use std::{fmt, fs, path::Path};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use turnwise_core::error::{Error, IoContext, Result, nearest};
+use turnwise_core::error::{Error, IoContext, Result, closest_name};
 use turnwise_corpus::filter::Filter;
 
 /// All API keys of a server. Only digests of the secrets are stored.
@@ -160,7 +160,7 @@ impl Keys {
                 continue;
             };
             let message = format!("the key `{}` names an index `{wrong}`, which is not served", key.name);
-            let hint = match nearest(wrong, indexes.clone()) {
+            let hint = match closest_name(wrong, indexes.clone()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("served indexes: {}", indexes.collect::<Vec<_>>().join(", ")),
             };

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     frame::Totals,
     lock::WriterLock,
-    manifest::{FORMAT, Manifest},
-    places::Places,
+    manifest::{FORMAT, IndexPaths, Manifest},
     snapshot::Snapshot,
     writer,
 };
@@ -40,12 +39,12 @@ pub struct Backup {
     /// Total counts at that batch.
     pub totals: Totals,
     /// Files of the backup.
-    pub files: Vec<Saved>,
+    pub files: Vec<BackupFile>,
 }
 
 /// A file of a backup.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Saved {
+pub struct BackupFile {
     /// File name in the backup folder.
     pub name: String,
     /// Length in bytes.
@@ -67,7 +66,7 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
         let segment = snapshot.segment(number)?;
         let name = segment.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (bytes, blake3) = copy(&mut segment.bytes(), segment.path(), &target.join(&name))?;
-        saved.push(Saved { name, bytes, blake3 });
+        saved.push(BackupFile { name, bytes, blake3 });
     }
     let backup = Backup {
         format: FORMAT,
@@ -78,9 +77,7 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
         totals: snapshot.totals(),
         files: saved,
     };
-    let mut text = serde_json::to_vec_pretty(&backup).map_err(|e| Error::Internal(e.to_string()))?;
-    text.push(b'\n');
-    files::replace(&target.join(NAME), &text)?;
+    files::replace_json(&target.join(NAME), &backup)?;
     Ok(backup)
 }
 
@@ -89,10 +86,10 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     let path = source.join(NAME);
     let text = match fs::read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(Error::Input {
-                message: format!("{} is not a backup: it contains no {NAME}", source.display()),
-                hint: Some("a backup is the folder that `turnwise backup` wrote".to_owned()),
-            });
+            let message = format!("{} is not a backup: it contains no {NAME}", source.display());
+            return Err(
+                Error::input(message).with_hint("a backup is the folder that `turnwise backup` wrote")
+            );
         }
         other => other.at("read", &path)?,
     };
@@ -105,7 +102,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     check(source, &backup)?;
     fs::create_dir_all(root).at("create", root)?;
     let _lock = WriterLock::acquire(root, command)?;
-    let folder = Places::first(root).log();
+    let folder = IndexPaths::first(root).log();
     fs::create_dir_all(&folder).at("create", &folder)?;
     for saved in &backup.files {
         let from = source.join(&saved.name);
@@ -156,13 +153,9 @@ fn check_empty(folder: &Path) -> Result<()> {
         Err(e) => return Err(e).at("read", folder),
     };
     if taken {
-        return Err(Error::Input {
-            message: format!("{} is not empty", folder.display()),
-            hint: Some(
-                "name a folder that does not exist yet, or remove the files that an interrupted run left in it"
-                    .to_owned(),
-            ),
-        });
+        return Err(Error::input(format!("{} is not empty", folder.display())).with_hint(
+            "name a folder that does not exist yet, or remove the files that an interrupted run left in it",
+        ));
     }
     Ok(())
 }
@@ -175,11 +168,12 @@ fn copy(source: &mut dyn Read, from: &Path, to: &Path) -> Result<(u64, String)> 
     let mut bytes = 0;
     loop {
         let n = match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e).at("read", from),
+            read => read.at("read", from)?,
         };
+        if n == 0 {
+            break;
+        }
         hasher.update(&buffer[..n]);
         out.write_all(&buffer[..n]).at("write", to)?;
         bytes += n as u64;

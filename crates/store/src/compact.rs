@@ -25,8 +25,7 @@ use crate::{
     frame::{self, Commit, Kind},
     lock::WriterLock,
     log::{LogWriter, Position},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
+    manifest::{Checkpoint, IndexPaths, Manifest},
     repair,
     snapshot::{Snapshot, missing_file_is_corrupt},
     tail::entry_of,
@@ -72,7 +71,7 @@ pub fn compact(
     let _lock = WriterLock::acquire(root, command)?;
     repair::refuse_unfinished(root)?;
     let (view, _) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
-    let old = view.places.clone();
+    let old = view.paths.clone();
     old.remove_others();
     // Truncate an incomplete batch at the end: it may contain text that must not stay on disk.
     LogWriter::open(&old.log(), view.state.at)?;
@@ -97,13 +96,13 @@ pub fn compact(
 }
 
 /// Returns the total size of the log, tables and records folders in bytes.
-pub fn bytes_of(places: &Places) -> u64 {
-    [places.log(), places.tables(), places.records()].iter().map(|folder| files::folder_bytes(folder)).sum()
+pub fn bytes_of(paths: &IndexPaths) -> u64 {
+    [paths.log(), paths.tables(), paths.records()].iter().map(|folder| files::folder_bytes(folder)).sum()
 }
 
 struct Compaction<'a> {
     view: &'a Snapshot,
-    new: &'a Places,
+    new: &'a IndexPaths,
     segment_bytes: u64,
     stop: &'a dyn Fn() -> bool,
     progress: &'a mut dyn FnMut(u64),
@@ -119,7 +118,7 @@ impl Compaction<'_> {
         let mut state = Checkpoint::start();
         let mut rejected = self.view.manifest.rejected.clone();
         let (mut totals, mut seq) = (state.totals, state.seq);
-        let mut start = out.place()?;
+        let mut start = out.next_position()?;
         let mut batch = Vec::new();
         let mut walk = self.view.walk(Position::START);
         loop {
@@ -130,8 +129,7 @@ impl Compaction<'_> {
                 let at = Position { offset: start.offset + batch.len() as u64, ..start };
                 frame::write(&mut batch, Kind::Put, seq, &[frame.payload])?;
                 directory.insert(entry_of(&frame, at));
-                totals.dialogues += 1;
-                totals.turns += u64::from(frame.turns());
+                totals.add(frame.turns());
             }
             if !ended && batch.len() < BATCH_BYTES {
                 continue;
@@ -143,10 +141,9 @@ impl Compaction<'_> {
                 ingest: self.view.state.ingest.clone().filter(|_| ended),
                 rejected: std::mem::take(&mut rejected),
             };
-            let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
             // The last commit must cover all assigned sequence numbers, so that none is assigned again.
             seq = if ended { self.view.state.seq } else { seq };
-            frame::write(&mut batch, Kind::Commit, seq, &[&payload])?;
+            frame::write_commit(&mut batch, seq, &commit)?;
             out.append(&batch)?;
             batch.clear();
             state.advance(commit, seq, out.end());
@@ -154,7 +151,7 @@ impl Compaction<'_> {
             if ended {
                 break;
             }
-            start = out.place()?;
+            start = out.next_position()?;
         }
         // Do not replace the log if the parts of the index disagree: that could lose data.
         if totals != self.view.totals() {
@@ -192,12 +189,44 @@ impl Compaction<'_> {
 
     fn step(&mut self, done: u64) -> Result<()> {
         (self.progress)(done);
-        match (self.stop)() {
-            true => Err(Error::Interrupted {
-                hint: Some("nothing was changed; run the same command again".into()),
-            }),
-            false => Ok(()),
+        if (self.stop)() {
+            let hint = Some("nothing was changed; run the same command again".into());
+            return Err(Error::Interrupted { hint });
         }
+        Ok(())
+    }
+}
+
+/// Size of the log's put and delete frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LogUsage {
+    /// Bytes of live dialogues.
+    pub live_bytes: u64,
+    /// Bytes of deleted or replaced dialogues and of the delete frames.
+    pub dead_bytes: u64,
+    /// Number of frames counted in `dead_bytes`.
+    pub dead_frames: u64,
+}
+
+impl Snapshot {
+    /// Measures the live and dead bytes of the log. Reads the whole log. `progress` receives the number of live
+    /// dialogues read so far.
+    pub fn log_usage(&self, progress: &mut dyn FnMut(u64)) -> Result<LogUsage> {
+        let mut usage = LogUsage::default();
+        let mut walk = self.walk(Position::START);
+        let mut live = 0;
+        while let Some(found) = walk.find(|frame| frame.kind != Kind::Commit) {
+            let (frame, ..) = found?;
+            if self.is_live(&frame) {
+                usage.live_bytes += frame.bytes();
+                live += 1;
+                progress(live);
+            } else {
+                usage.dead_bytes += frame.bytes();
+                usage.dead_frames += 1;
+            }
+        }
+        Ok(usage)
     }
 }
 

@@ -131,15 +131,15 @@ fn checksum(header: &[u8], payload: &[u8]) -> u32 {
     crc.finalize()
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-fn key_at(bytes: &[u8], at: usize) -> IdKey {
+pub(crate) fn key_at(bytes: &[u8], at: usize) -> IdKey {
     bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
@@ -158,6 +158,12 @@ pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> R
     let crc = checksum(header, body);
     buffer[start + 12..start + 16].copy_from_slice(&crc.to_le_bytes());
     Ok(())
+}
+
+/// Appends a commit frame to a buffer.
+pub fn write_commit(buffer: &mut Vec<u8>, seq: Seq, commit: &Commit) -> Result<()> {
+    let payload = serde_json::to_vec(commit).map_err(|e| Error::Internal(e.to_string()))?;
+    write(buffer, Kind::Commit, seq, &[&payload])
 }
 
 /// A dialogue that is serialized and hashed for the log. Preparing is expensive, needs no lock, and can run in
@@ -207,6 +213,20 @@ pub struct Totals {
     pub dialogues: u64,
     /// Number of turns in these dialogues.
     pub turns: u64,
+}
+
+impl Totals {
+    /// Counts a dialogue with this number of turns.
+    pub(crate) fn add(&mut self, turns: u32) {
+        self.dialogues += 1;
+        self.turns += u64::from(turns);
+    }
+
+    /// Removes a counted dialogue.
+    pub(crate) fn subtract(&mut self, turns: u32) {
+        self.dialogues -= 1;
+        self.turns -= u64::from(turns);
+    }
 }
 
 /// Payload of a commit frame, which ends a batch.

@@ -1,8 +1,8 @@
 //! Durable storage for dialogues.
 //!
-//! An index is a folder. Its source of truth is an append-only, checksummed log ([`log`]) of all puts and deletes.
-//! Everything else can be rebuilt from the log: the directory tables ([`table`]) that map a dialogue id to its
-//! position, the records in sled ([`records`]), and the search indexes.
+//! An index is a folder. Its source of truth is an append-only, checksummed log of all puts and deletes. Everything
+//! else can be rebuilt from the log: the directory tables, which map a dialogue id to its position in the log, the
+//! copy of the records in sled ([`records`]), and the search indexes.
 //!
 //! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.
 //! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one
@@ -11,32 +11,50 @@
 //! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of
 //!   the log and brings the tables and sled up to date.
 //! * Deleted and replaced records stay in the log until it is compacted ([`compact`]).
+//!
+//! ```
+//! use turnwise_core::ids::DialogueId;
+//! use turnwise_corpus::{Dialogue, Role};
+//! use turnwise_store::{Prepared, Snapshot, Store};
+//!
+//! # fn main() -> turnwise_core::Result<()> {
+//! # let folder = std::env::temp_dir().join(format!("turnwise-store-doc-{}", std::process::id()));
+//! let mut dialogue = Dialogue::new(DialogueId::new("deliveries-001")?);
+//! dialogue.push("Ann", Role::User, "Where is my parcel?");
+//! dialogue.check().map_err(turnwise_core::Error::data)?;
+//!
+//! let mut store = Store::open_or_create(&folder, "the name of this program")?;
+//! store.put(&Prepared::new(&dialogue)?)?;
+//! store.commit(None)?;
+//! store.close()?;
+//!
+//! let snapshot = Snapshot::open(&folder)?;
+//! assert_eq!(snapshot.get(&dialogue.id)?, Some(dialogue));
+//! # std::fs::remove_dir_all(&folder).ok();
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod backup;
 pub mod compact;
-pub mod directory;
-mod find;
-pub mod frame;
+mod directory;
+mod frame;
 pub mod ingest;
 pub mod lock;
-pub mod log;
-pub mod manifest;
-mod places;
+mod log;
+mod manifest;
 pub mod records;
 pub mod repair;
-mod segments;
 mod snapshot;
-pub mod table;
+mod table;
 mod tail;
 pub mod verify;
-mod weight;
 mod writer;
 
-pub use find::find_by;
+pub use compact::LogUsage;
+pub use directory::KeyMap;
 pub use frame::{IngestMark, Prepared, Totals};
 pub use log::Position;
-pub use manifest::Manifest;
-pub use places::Places;
-pub use snapshot::{Change, Changes, Live, Record, Snapshot};
-pub use weight::Weight;
-pub use writer::{Put, Store};
+pub use manifest::{Checkpoint, IndexPaths, Manifest};
+pub use snapshot::{Change, Changes, LiveRecords, Record, Snapshot, find_by};
+pub use writer::{PutOutcome, Store};

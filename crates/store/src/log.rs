@@ -4,9 +4,11 @@
 //! acknowledged. Full segments never change.
 
 use std::{
+    collections::HashMap,
     fs::{self, File, OpenOptions},
-    io::{Read, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use memmap2::{Mmap, MmapOptions};
@@ -165,14 +167,13 @@ impl Segment {
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// Iterates over the frames from an offset, with their offsets. Stops at the end of the segment or after an
-    /// error.
+    /// Iterates over the frames from an offset to the end of the segment, with their offsets. Stops after an error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
-        Frames { segment: self, offset: from, failed: false }
+        Frames { segment: self, next: Some(from), end: self.end(), skips_damage: false }
     }
 
     /// Finds the next frame magic at or after an offset. Used to continue after a damaged frame.
-    pub fn next_frame(&self, offset: u64) -> Option<u64> {
+    fn next_frame(&self, offset: u64) -> Option<u64> {
         let at = offset.saturating_sub(self.base) as usize;
         let rest = self.bytes().get(at..)?;
         memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
@@ -180,43 +181,43 @@ impl Segment {
 
     /// Returns whether there is a readable commit at or after `offset`. Skips damaged frames.
     pub fn has_commit_after(&self, offset: u64) -> bool {
-        let mut at = offset;
-        while let Some(next) = self.next_frame(at) {
-            match self.frame_at(next) {
-                Ok(frame) if frame.kind == Kind::Commit => return true,
-                Ok(frame) => at = next + frame.bytes(),
-                Err(_) => at = next + 1,
-            }
-        }
-        false
+        let mut frames = self.frames(offset).skipping_damage();
+        frames.any(|(_, frame)| frame.is_ok_and(|frame| frame.kind == Kind::Commit))
     }
 }
 
 /// Iterator over the frames of a segment. See [`Segment::frames`].
 pub struct Frames<'a> {
     segment: &'a Segment,
-    offset: u64,
-    failed: bool,
+    next: Option<u64>,
+    end: u64,
+    skips_damage: bool,
+}
+
+impl Frames<'_> {
+    /// Continues after an error at the next readable frame.
+    pub fn skipping_damage(self) -> Self {
+        Frames { skips_damage: true, ..self }
+    }
+
+    /// Expects frames up to `end`, even if the segment is shorter.
+    pub fn up_to(self, end: u64) -> Self {
+        Frames { end, ..self }
+    }
 }
 
 impl<'a> Iterator for Frames<'a> {
-    type Item = Result<(u64, Frame<'a>)>;
+    type Item = (u64, Result<Frame<'a>>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.offset >= self.segment.end() {
-            return None;
-        }
-        let offset = self.offset;
-        Some(match self.segment.frame_at(offset) {
-            Ok(frame) => {
-                self.offset += frame.bytes();
-                Ok((offset, frame))
-            }
-            Err(e) => {
-                self.failed = true;
-                Err(e)
-            }
-        })
+        let offset = self.next.filter(|offset| *offset < self.end)?;
+        let frame = self.segment.frame_at(offset);
+        self.next = match &frame {
+            Ok(frame) => Some(offset + frame.bytes()),
+            Err(_) if self.skips_damage => self.segment.next_frame(offset + 1),
+            Err(_) => None,
+        };
+        Some((offset, frame))
     }
 }
 
@@ -277,7 +278,7 @@ impl LogWriter {
     }
 
     /// Returns the position of the next batch. Starts a new segment if the current one is full.
-    pub fn place(&mut self) -> Result<Position> {
+    pub fn next_position(&mut self) -> Result<Position> {
         if self.is_full() {
             let segment_bytes = self.segment_bytes;
             *self = LogWriter { segment_bytes, ..LogWriter::begin(&self.log, self.end.segment + 1)? };
@@ -312,4 +313,66 @@ impl LogWriter {
     pub fn end(&self) -> Position {
         self.end
     }
+}
+
+/// The segments of a log up to a position. They are mapped when a snapshot is opened, because a compaction may later
+/// remove the files. A mapped file remains readable.
+pub(super) struct Segments {
+    log: PathBuf,
+    mapped: Mutex<HashMap<u32, Arc<Segment>>>,
+    is_complete: bool,
+}
+
+impl Segments {
+    /// Maps all segments up to the committed end. A missing segment is not an error here; [`Segments::get`] reports
+    /// it.
+    pub(super) fn map(log: &Path, end: Position) -> Result<Self> {
+        let mut mapped = HashMap::new();
+        let mut is_complete = true;
+        for number in 1..=end.segment {
+            match open(log, number, end) {
+                Ok(segment) => drop(mapped.insert(number, Arc::new(segment))),
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    is_complete = false
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), is_complete })
+    }
+
+    /// Returns whether all segments existed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns a segment and checks its header. `end` is the committed end of the log.
+    pub(super) fn get(&self, number: u32, end: Position) -> Result<Arc<Segment>> {
+        let known = self.lock().get(&number).cloned();
+        let segment = match known {
+            Some(segment) => segment,
+            None => {
+                let segment = Arc::new(open(&self.log, number, end)?);
+                self.lock().insert(number, segment.clone());
+                segment
+            }
+        };
+        segment.check_header()?;
+        Ok(segment)
+    }
+
+    /// Removes a segment from the cache after a commit to it. The next [`Segments::get`] maps it again.
+    pub(super) fn forget(&self, number: u32) {
+        self.lock().remove(&number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Segment>>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Maps the committed part of a segment. A writer may truncate the bytes after it at any time.
+fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
+    let limit = if number == end.segment { end.offset } else { u64::MAX };
+    Segment::map_up_to(log, number, limit)
 }

@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use turnwise_core::error::{caught, panic_is_caught};
 use turnwise_core::{
-    error::{Error, Result},
+    error::{Error, Result, caught},
     files,
     ids::Seq,
 };
@@ -24,17 +23,17 @@ const CACHE_BYTES: u64 = 64 << 20;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the
 /// records.
-const REACHED_KEY: &[u8] = b"";
+const STATE_KEY: &[u8] = b"";
 /// Value of that key during a rebuild.
-const BEING_MADE: u64 = u64::MAX;
+const REBUILDING: u64 = u64::MAX;
 
 /// State of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
+pub enum SyncState {
     /// The copy contains the records as of this batch.
     Batch(u64),
     /// A rebuild is running or was interrupted. The copy is incomplete.
-    BeingMade,
+    Rebuilding,
 }
 
 /// The records in sled.
@@ -80,18 +79,18 @@ impl Records {
     }
 
     /// Returns the state of the copy.
-    pub fn reached(&self) -> Result<Reached> {
-        let value = call_sled(&self.path, || self.db.get(REACHED_KEY))?;
+    pub fn sync_state(&self) -> Result<SyncState> {
+        let value = call_sled(&self.path, || self.db.get(STATE_KEY))?;
         Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {
-            BEING_MADE => Reached::BeingMade,
-            batch => Reached::Batch(batch),
+            REBUILDING => SyncState::Rebuilding,
+            batch => SyncState::Batch(batch),
         })
     }
 
-    /// Atomically inserts and removes records and sets the state to `reached`.
+    /// Atomically inserts and removes records and sets the state to `state`.
     pub fn apply<'a>(
         &self,
-        reached: Reached,
+        state: SyncState,
         puts: impl Iterator<Item = (Seq, &'a [u8])>,
         removed: impl Iterator<Item = Seq>,
     ) -> Result<()> {
@@ -102,11 +101,11 @@ impl Records {
         for seq in removed {
             change.remove(&seq.0.to_be_bytes());
         }
-        let reached = match reached {
-            Reached::Batch(batch) => batch,
-            Reached::BeingMade => BEING_MADE,
+        let state = match state {
+            SyncState::Batch(batch) => batch,
+            SyncState::Rebuilding => REBUILDING,
         };
-        change.insert(REACHED_KEY, &reached.to_le_bytes());
+        change.insert(STATE_KEY, &state.to_le_bytes());
         call_sled(&self.path, || self.db.apply_batch(change))
     }
 
@@ -168,13 +167,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         {
             let records = Records::open(dir.path()).unwrap();
-            assert_eq!(records.reached().unwrap(), Reached::Batch(0));
+            assert_eq!(records.sync_state().unwrap(), SyncState::Batch(0));
             let puts = [(Seq(1), &b"one"[..]), (Seq(2), b"two")];
-            records.apply(Reached::Batch(7), puts.into_iter(), std::iter::empty()).unwrap();
-            records.apply(Reached::Batch(8), std::iter::empty(), std::iter::once(Seq(1))).unwrap();
+            records.apply(SyncState::Batch(7), puts.into_iter(), std::iter::empty()).unwrap();
+            records.apply(SyncState::Batch(8), std::iter::empty(), std::iter::once(Seq(1))).unwrap();
         }
         let records = Records::open(dir.path()).unwrap();
-        assert_eq!(records.reached().unwrap(), Reached::Batch(8));
+        assert_eq!(records.sync_state().unwrap(), SyncState::Batch(8));
         let all: Vec<_> = records.iter().map(Result::unwrap).collect();
         assert_eq!(all, [(Seq(2), b"two".to_vec())]);
         assert_eq!(records.get(Seq(1)).unwrap(), None);
@@ -202,7 +201,7 @@ mod tests {
                 let value = [batch as u8; 3000];
                 records
                     .apply(
-                        Reached::Batch(batch),
+                        SyncState::Batch(batch),
                         std::iter::once((Seq(batch), &value[..])),
                         std::iter::empty(),
                     )
@@ -220,7 +219,7 @@ mod tests {
                 .and_then(|r| r.iter().collect::<Result<Vec<_>>>().map(|all| (r, all)))
             {
                 Ok((records, all)) => {
-                    records.reached().unwrap();
+                    records.sync_state().unwrap();
                     assert!(all.len() <= 49);
                 }
                 Err(e) => assert!(matches!(e, Error::Corrupt { .. } | Error::Io { .. }), "{e}"),

@@ -16,15 +16,14 @@ use crate::{
     frame::{self, Commit, Frame, Kind, Prepared, Totals},
     lock::WriterLock,
     log::{self, LogWriter, Position, Segment},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
-    records::{Reached, Records},
+    manifest::{Checkpoint, IndexPaths, Manifest},
+    records::{Records, SyncState},
     writer,
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
-    ids::{IdKey, Seq},
+    ids::Seq,
 };
 use turnwise_corpus::Dialogue;
 
@@ -52,7 +51,7 @@ pub struct Repaired {
 /// then, the old log and sled are not changed.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
     let new_log = repaired_log(root);
-    if Places::newest(root).is_none() && !new_log.is_dir() {
+    if IndexPaths::newest(root).is_none() && !new_log.is_dir() {
         return Err(Error::NoIndex { path: root.to_owned(), hint: None });
     }
     let _lock = WriterLock::acquire(root, command)?;
@@ -60,7 +59,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         Ok(manifest) => manifest,
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
         Err(_) => {
-            let compacted = Places::newest(root).map_or(0, |places| places.number());
+            let compacted = IndexPaths::newest(root).map_or(0, |paths| paths.number());
             Manifest { compacted, ..Manifest::new() }
         }
     };
@@ -72,7 +71,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         repaired.kept = swap_logs(root, manifest.clone())?;
     }
     let view = writer::rebuild_derived(root, manifest)?;
-    view.places.remove_others();
+    view.paths.remove_others();
     repaired.dialogues = view.totals().dialogues;
     repaired.turns = view.totals().turns;
     Ok(repaired)
@@ -85,11 +84,11 @@ fn repaired_log(root: &Path) -> PathBuf {
 /// Returns an error if a repair is unfinished. Without this check, finishing it later would replace a log that has changed
 /// in the meantime.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
-    match repaired_log(root).is_dir() {
-        true => Err(Error::corrupt(root, "a repair was started but not finished")
-            .with_hint("`turnwise repair` finishes it")),
-        false => Ok(()),
+    if repaired_log(root).is_dir() {
+        return Err(Error::corrupt(root, "a repair was started but not finished")
+            .with_hint("`turnwise repair` finishes it"));
     }
+    Ok(())
 }
 
 /// Returns the folders of damaged logs that repairs have kept.
@@ -105,13 +104,13 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
 
 /// Reads all readable frames. If anything is damaged, writes them to a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
-    let places = Places::of(root, manifest);
-    let mut salvage = Salvage::read(&places.log(), &manifest.checkpoint)?;
+    let paths = IndexPaths::of(root, manifest);
+    let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint)?;
     if salvage.damaged.is_empty() {
         return Ok(());
     }
     repaired.damaged_places.clone_from(&salvage.damaged);
-    fill_from_sled(&places, &mut salvage, repaired)?;
+    fill_from_sled(&paths, &mut salvage, repaired)?;
     let unfinished = root.join("log.new");
     files::remove_folder(&unfinished)?;
     write_log(&unfinished, &salvage)?;
@@ -123,18 +122,14 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
 /// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived
 /// from the old log, because it must never be used with the new log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
-    let places = Places::of(root, &manifest);
+    let paths = IndexPaths::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
-    files::remove_folder(&places.records())?;
-    let (old, new) = (places.log(), repaired_log(root));
-    let kept = match old.is_dir() {
-        true => {
-            let kept = free_name(root)?;
-            fs::rename(&old, &kept).at("rename", &old)?;
-            Some(kept)
-        }
-        false => None,
-    };
+    files::remove_folder(&paths.records())?;
+    let (old, new) = (paths.log(), repaired_log(root));
+    let mut kept = None;
+    if old.is_dir() {
+        fs::rename(&old, kept.insert(free_name(root)?)).at("rename", &old)?;
+    }
     fs::rename(&new, &old).at("rename", &new)?;
     files::sync_folder(root)?;
     Ok(kept)
@@ -232,38 +227,27 @@ impl Salvage {
             }
             Err(e) => return Err(e),
         };
-        let mut at = log::SEGMENT_HEADER_BYTES;
-        while at < segment.end() {
-            match segment.frame_at(at) {
-                Ok(frame) => {
-                    self.note_sequence(frame.seq);
-                    match frame.kind {
-                        Kind::Put | Kind::Delete => {
-                            self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
-                        }
-                        Kind::Commit => {
-                            committed = committed.max(frame.seq);
-                            if let Ok(commit) = frame.commit() {
-                                self.rejected.extend(commit.rejected);
-                                self.batch = self.batch.max(commit.batch);
-                            }
-                        }
-                    }
-                    at += frame.bytes();
-                }
+        for (offset, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).skipping_damage() {
+            let here = Position { segment: number, offset };
+            let frame = match frame {
+                Ok(frame) => frame,
+                // An incomplete batch at the end is not damage: opening the index truncates it.
+                Err(_) if last && here >= self.known_end && !segment.has_commit_after(offset) => break,
                 Err(e) => {
-                    // An incomplete batch at the end is not damage: opening the index truncates it.
-                    let here = Position { segment: number, offset: at };
-                    if last && here >= self.known_end && !segment.has_commit_after(at) {
-                        break;
-                    }
                     self.damaged.push(e.to_string());
                     self.last = None;
-                    match segment.next_frame(at + 1) {
-                        Some(next) => at = next,
-                        None => break,
-                    }
+                    continue;
                 }
+            };
+            self.note_sequence(frame.seq);
+            if frame.kind != Kind::Commit {
+                self.frames.insert(frame.seq, Ok(here));
+                continue;
+            }
+            committed = committed.max(frame.seq);
+            if let Ok(commit) = frame.commit() {
+                self.rejected.extend(commit.rejected);
+                self.batch = self.batch.max(commit.batch);
             }
         }
         Ok(committed)
@@ -271,8 +255,8 @@ impl Salvage {
 }
 
 /// Restores lost records from sled. Drops records whose delete was lost, if sled shows that they were deleted.
-fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
-    let Ok(records) = Records::open(&places.records()) else {
+fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
+    let Ok(records) = Records::open(&paths.records()) else {
         repaired.missing = salvage.missing.len() as u64;
         return Ok(());
     };
@@ -292,7 +276,7 @@ fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaire
     }
     repaired.missing = still_missing.len() as u64;
     salvage.missing = still_missing;
-    if records.reached().is_ok_and(|reached| reached == Reached::Batch(salvage.batch))
+    if records.sync_state().is_ok_and(|state| state == SyncState::Batch(salvage.batch))
         && !salvage.missing.is_empty()
     {
         drop_deleted(&records, salvage)?;
@@ -322,10 +306,9 @@ fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
 fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
     let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
     for_each_frame(salvage, |frame, _| {
-        let id: IdKey = frame.id_key();
         match frame.kind {
-            Kind::Put => live.insert(id, (frame.seq, frame.turns())),
-            _ => live.remove(&id),
+            Kind::Put => live.insert(frame.id_key(), (frame.seq, frame.turns())),
+            _ => live.remove(&frame.id_key()),
         };
         Ok(())
     })?;
@@ -363,11 +346,10 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     let mut commit = Commit { rejected: salvage.rejected.clone(), ..Commit::default() };
     let mut last = Seq(0);
     let mut flush = |buffer: &mut Vec<u8>, totals: Totals, last: Seq| -> Result<()> {
-        out.place()?;
+        out.next_position()?;
         commit.batch += 1;
         commit.totals = totals;
-        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
-        frame::write(buffer, Kind::Commit, last, &[&payload])?;
+        frame::write_commit(buffer, last, &commit)?;
         out.append(buffer)?;
         buffer.clear();
         commit.rejected.clear();
@@ -377,15 +359,13 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     for_each_frame(salvage, |frame, bytes| {
         let replaced = match frame.kind {
             Kind::Put => {
-                totals.dialogues += 1;
-                totals.turns += u64::from(frame.turns());
+                totals.add(frame.turns());
                 live.insert(frame.id_key(), (frame.seq, frame.turns()))
             }
             _ => live.remove(&frame.id_key()),
         };
         if let Some((_, turns)) = replaced {
-            totals.dialogues -= 1;
-            totals.turns -= u64::from(turns);
+            totals.subtract(turns);
         }
         buffer.extend_from_slice(bytes);
         last = frame.seq;
@@ -414,7 +394,7 @@ mod tests {
             }
         }
         store.close().unwrap();
-        let path = log::segment_path(&Places::first(root).log(), 1);
+        let path = log::segment_path(&IndexPaths::first(root).log(), 1);
         let mut bytes = fs::read(&path).unwrap();
         bytes[700] ^= 1;
         fs::write(&path, bytes).unwrap();
@@ -434,10 +414,10 @@ mod tests {
                 writer::forget_derived(root, manifest.clone()).unwrap();
             }
             if steps >= 3 {
-                files::remove_folder(&Places::first(root).records()).unwrap();
+                files::remove_folder(&IndexPaths::first(root).records()).unwrap();
             }
             if steps >= 4 {
-                fs::rename(Places::first(root).log(), root.join("log.damaged-1")).unwrap();
+                fs::rename(IndexPaths::first(root).log(), root.join("log.damaged-1")).unwrap();
             }
             // Verify must report damage in every intermediate state.
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");

@@ -11,22 +11,20 @@ use std::{
 use crate::{
     directory::Directory,
     frame::{Frame, Kind, Totals},
-    log::{self, Position, Segment},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
-    segments::Segments,
+    log::{self, Position, Segment, Segments},
+    manifest::{Checkpoint, IndexPaths, Manifest},
     tail::{Tail, TailReader},
 };
 use turnwise_core::{
     error::{Error, Result},
-    ids::{DialogueId, IdKey, Seq},
+    ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId},
 };
 use turnwise_corpus::Dialogue;
 
 /// Read-only view of an index as of one batch. Any number of snapshots can be open, in any number of processes.
 pub struct Snapshot {
     pub(super) root: PathBuf,
-    pub(super) places: Places,
+    pub(super) paths: IndexPaths,
     pub(super) segments: Segments,
     pub(super) manifest: Manifest,
     pub(super) directory: Directory,
@@ -52,9 +50,9 @@ impl Snapshot {
 
     pub(super) fn load(root: &Path) -> Result<(Self, Tail)> {
         let manifest = Manifest::read(root)?;
-        let places = Places::of(root, &manifest);
-        let directory = Directory::open(&places.tables(), &manifest.tables)?;
-        let (read, tail) = TailReader::new(manifest, directory).read(&places.log())?;
+        let paths = IndexPaths::of(root, &manifest);
+        let directory = Directory::open(&paths.tables(), &manifest.tables)?;
+        let (read, tail) = TailReader::new(manifest, directory).read(&paths.log())?;
         Ok((Snapshot::assemble(root, read.manifest, read.directory, read.state)?, tail))
     }
 
@@ -65,9 +63,17 @@ impl Snapshot {
         directory: Directory,
         state: Checkpoint,
     ) -> Result<Self> {
-        let places = Places::of(root, &manifest);
-        let segments = Segments::map(&places.log(), state.at)?;
-        Ok(Snapshot { root: root.to_owned(), places, segments, manifest, directory, state })
+        let paths = IndexPaths::of(root, &manifest);
+        let segments = Segments::map(&paths.log(), state.at)?;
+        Ok(Snapshot { root: root.to_owned(), paths, segments, manifest, directory, state })
+    }
+
+    /// Writes the tables and the manifest, so that they contain the state of this snapshot.
+    pub(super) fn write_checkpoint(&mut self) -> Result<()> {
+        self.directory.write_delta(&self.paths.tables(), self.state.batch)?;
+        self.manifest.tables = self.directory.table_names();
+        self.manifest.checkpoint = self.state.clone();
+        self.manifest.write(&self.root)
     }
 
     /// Returns whether the index has switched to a different log since this snapshot was opened.
@@ -81,8 +87,8 @@ impl Snapshot {
     }
 
     /// Returns the paths of the log, tables and records folders.
-    pub fn places(&self) -> &Places {
-        &self.places
+    pub fn paths(&self) -> &IndexPaths {
+        &self.paths
     }
 
     /// Returns the folder of the index.
@@ -149,17 +155,17 @@ impl Snapshot {
     }
 
     /// Returns the live records in the order of ingestion.
-    pub fn records(&self) -> Live<'_> {
-        Live { walk: self.walk(Position::START) }
+    pub fn records(&self) -> LiveRecords<'_> {
+        LiveRecords { walk: self.walk(Position::START) }
     }
 
-    /// Returns the live records from a position that [`Live::position`] or [`Snapshot::behind`] returned.
-    pub fn records_from(&self, from: Position) -> Live<'_> {
-        Live { walk: self.walk(from) }
+    /// Returns the live records from a position that [`LiveRecords::position`] or [`Snapshot::position_after`] returned.
+    pub fn records_from(&self, from: Position) -> LiveRecords<'_> {
+        LiveRecords { walk: self.walk(from) }
     }
 
     /// Returns the log position after a dialogue, or `None` if the dialogue does not exist.
-    pub fn behind(&self, id: &DialogueId) -> Result<Option<Position>> {
+    pub fn position_after(&self, id: &DialogueId) -> Result<Option<Position>> {
         let Some(entry) = self.directory.get(IdKey::of(id.as_str())) else { return Ok(None) };
         let mut live = self.records_from(entry.at);
         live.next_record().transpose()?;
@@ -185,8 +191,8 @@ impl Snapshot {
         Ok(count)
     }
 
-    pub(super) fn walk(&self, from: Position) -> Walk<'_> {
-        Walk { snapshot: self, at: from, segment: None }
+    pub(super) fn walk(&self, from: Position) -> FrameCursor<'_> {
+        FrameCursor { snapshot: self, at: from, segment: None }
     }
 
     pub(super) fn is_live(&self, frame: &Frame<'_>) -> bool {
@@ -221,11 +227,11 @@ impl Record<'_> {
 }
 
 /// Cursor over the live records in the log. It is not an [`Iterator`], because records borrow the mapped bytes.
-pub struct Live<'a> {
-    walk: Walk<'a>,
+pub struct LiveRecords<'a> {
+    walk: FrameCursor<'a>,
 }
 
-impl Live<'_> {
+impl LiveRecords<'_> {
     /// Returns the position after the last returned record. Pass it to [`Snapshot::records_from`] to continue later.
     pub fn position(&self) -> Position {
         self.walk.at
@@ -245,12 +251,8 @@ impl Live<'_> {
     /// Returns the next record, or `None` at the end of the snapshot.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
         let snapshot = self.walk.snapshot;
-        match self.walk.find(|frame| snapshot.is_live(frame))? {
-            Ok((frame, path, offset)) => {
-                Some(Ok(Record { seq: frame.seq, json: frame.json(), path, offset }))
-            }
-            Err(e) => Some(Err(e)),
-        }
+        let found = self.walk.find(|frame| snapshot.is_live(frame))?;
+        Some(found.map(|(frame, path, offset)| Record { seq: frame.seq, json: frame.json(), path, offset }))
     }
 }
 
@@ -270,7 +272,7 @@ pub enum Change<'a> {
 
 /// Cursor over the changes in the log.
 pub struct Changes<'a> {
-    walk: Walk<'a>,
+    walk: FrameCursor<'a>,
 }
 
 impl Changes<'_> {
@@ -298,13 +300,13 @@ impl Changes<'_> {
 }
 
 /// Cursor over the committed frames from a position.
-pub(super) struct Walk<'a> {
+pub(super) struct FrameCursor<'a> {
     snapshot: &'a Snapshot,
     at: Position,
     segment: Option<Arc<Segment>>,
 }
 
-impl Walk<'_> {
+impl FrameCursor<'_> {
     /// Returns the next frame for which `wanted` is true, with its file and offset.
     pub(super) fn find(
         &mut self,
@@ -358,4 +360,37 @@ pub(super) fn missing_file_is_corrupt(e: Error) -> Error {
         }
         other => other,
     }
+}
+
+impl Snapshot {
+    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
+    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
+    /// found.
+    pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+        find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| {
+            Error::input(format!("{} holds no dialogue `{id}`", self.root().display()))
+                .with_hint("`turnwise search` finds ids; `turnwise corpus export` lists all dialogues")
+        })
+    }
+}
+
+/// Same as [`Snapshot::find`] for any source of dialogues: `get` loads a dialogue. Returns `None` if there is no such
+/// dialogue, and an error if the dialogue has no such turn.
+pub fn find_by(
+    id: &str,
+    get: impl Fn(&DialogueId) -> Result<Option<Dialogue>>,
+) -> Result<Option<(Dialogue, Option<TurnNo>)>> {
+    if let Some(dialogue) = get(&DialogueId::new(id)?)? {
+        return Ok(Some((dialogue, None)));
+    }
+    let Ok(utterance) = id.parse::<UtteranceId>() else { return Ok(None) };
+    let Some(dialogue) = get(&utterance.dialogue)? else { return Ok(None) };
+    if dialogue.turns.iter().any(|turn| turn.number == utterance.turn) {
+        return Ok(Some((dialogue, Some(utterance.turn))));
+    }
+    let last = dialogue.turns.last().map_or(0, |turn| turn.number.0);
+    Err(Error::input(format!(
+        "{} has no turn {}; its last turn is {last}",
+        utterance.dialogue, utterance.turn
+    )))
 }

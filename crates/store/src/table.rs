@@ -16,7 +16,10 @@ use std::{
 
 use memmap2::Mmap;
 
-use crate::log::Position;
+use crate::{
+    frame::{key_at, u32_at, u64_at},
+    log::Position,
+};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
@@ -61,16 +64,13 @@ impl Entry {
     }
 
     fn read(b: &[u8]) -> Self {
-        let key = |at: usize| b[at..at + 16].try_into().map(IdKey).unwrap_or_default();
-        let u64_at = |at: usize| b[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-        let u32_at = |at: usize| b[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
         Entry {
-            id: key(0),
-            text: key(16),
-            content: key(32),
-            seq: Seq(u64_at(48)),
-            at: Position { segment: u32_at(64), offset: u64_at(56) },
-            turns: u32_at(68),
+            id: key_at(b, 0),
+            text: key_at(b, 16),
+            content: key_at(b, 32),
+            seq: Seq(u64_at(b, 48)),
+            at: Position { segment: u32_at(b, 64), offset: u64_at(b, 56) },
+            turns: u32_at(b, 68),
             deleted: b[72] != 0,
         }
     }
@@ -96,8 +96,9 @@ impl Table {
             return damaged("the table's header is damaged");
         }
         let table = Table { path: path.to_owned(), map };
-        let count = table.map[8..16].try_into().map_or(0, u64::from_le_bytes);
-        if count.checked_mul(ENTRY_BYTES as u64) != Some((table.map.len() - HEADER_BYTES) as u64) {
+        if u64_at(&table.map, 8).checked_mul(ENTRY_BYTES as u64)
+            != Some((table.map.len() - HEADER_BYTES) as u64)
+        {
             return damaged("the table's length does not match its header");
         }
         Ok(table)
@@ -105,7 +106,7 @@ impl Table {
 
     /// Writes a table. The entries must be sorted by id key, with one entry per id.
     pub fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> Result<Self> {
-        let temporary = files::beside(path);
+        let temporary = files::temporary_path(path);
         let file = File::create(&temporary).at("create", &temporary)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let mut crc = crc32fast::Hasher::new();
@@ -142,11 +143,6 @@ impl Table {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
-    }
-
-    /// Returns whether the table has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     fn slot(&self, n: usize) -> &[u8] {

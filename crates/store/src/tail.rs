@@ -76,37 +76,26 @@ impl TailReader {
     /// Reads a segment. Returns the offset of the first unreadable frame, if there is one.
     fn read_segment(&mut self, segment: &Segment, from: u64) -> Result<Option<u64>> {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut end = from;
-        for item in segment.frames(from) {
-            let Ok((offset, frame)) = item else { return Ok(Some(end)) };
-            end = offset + frame.bytes();
-            match frame.kind {
-                Kind::Put | Kind::Delete => {
-                    entries.push(entry_of(&frame, Position { segment: segment.number(), offset }));
-                }
-                Kind::Commit => {
-                    let commit = frame.commit().map_err(|e| {
-                        Error::corrupt(
-                            segment.path(),
-                            format!("at byte {offset}: the commit is unreadable: {e}"),
-                        )
-                    })?;
-                    let mut batch = TailBatch { number: commit.batch, ..TailBatch::default() };
-                    for entry in entries.drain(..) {
-                        batch.removed.extend(self.directory.insert(entry).map(|old| old.seq));
-                        if !entry.deleted {
-                            batch.puts.push((entry.seq, entry.at));
-                        }
-                    }
-                    self.tail.batches.push(batch);
-                    self.manifest.rejected.extend(commit.rejected.clone());
-                    self.state.advance(
-                        commit,
-                        frame.seq,
-                        Position { segment: segment.number(), offset: end },
-                    );
+        for (offset, frame) in segment.frames(from) {
+            let Ok(frame) = frame else { return Ok(Some(offset)) };
+            let at = Position { segment: segment.number(), offset };
+            if frame.kind != Kind::Commit {
+                entries.push(entry_of(&frame, at));
+                continue;
+            }
+            let commit = frame.commit().map_err(|e| {
+                Error::corrupt(segment.path(), format!("at byte {offset}: the commit is unreadable: {e}"))
+            })?;
+            let mut batch = TailBatch { number: commit.batch, ..TailBatch::default() };
+            for entry in entries.drain(..) {
+                batch.removed.extend(self.directory.insert(entry).map(|old| old.seq));
+                if !entry.deleted {
+                    batch.puts.push((entry.seq, entry.at));
                 }
             }
+            self.tail.batches.push(batch);
+            self.manifest.rejected.extend(commit.rejected.clone());
+            self.state.advance(commit, frame.seq, Position { offset: offset + frame.bytes(), ..at });
         }
         Ok(None)
     }
@@ -124,14 +113,10 @@ fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
 
 /// Returns the directory entry for a put or delete.
 pub(super) fn entry_of(frame: &Frame<'_>, at: Position) -> Entry {
-    let deleted = frame.kind == Kind::Delete;
-    Entry {
-        id: frame.id_key(),
-        text: if deleted { IdKey::default() } else { frame.text_key() },
-        content: if deleted { IdKey::default() } else { frame.content_key() },
-        seq: frame.seq,
-        at,
-        turns: if deleted { 0 } else { frame.turns() },
-        deleted,
+    let (id, seq, none) = (frame.id_key(), frame.seq, IdKey::default());
+    if frame.kind == Kind::Delete {
+        return Entry { id, text: none, content: none, seq, at, turns: 0, deleted: true };
     }
+    let (text, content, turns) = (frame.text_key(), frame.content_key(), frame.turns());
+    Entry { id, text, content, seq, at, turns, deleted: false }
 }

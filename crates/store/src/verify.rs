@@ -9,7 +9,7 @@ use crate::{
     frame::{Frame, Kind, Totals},
     lock::WriterLock,
     log::{self, Position},
-    records::{Reached, Records},
+    records::{Records, SyncState},
     snapshot::Snapshot,
 };
 use turnwise_core::{
@@ -130,7 +130,7 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
 
 /// State of a dialogue according to the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct LiveRecord {
     seq: Seq,
     at: Position,
     content: IdKey,
@@ -142,9 +142,9 @@ fn check_log(
     snapshot: &Snapshot,
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
-) -> Result<KeyMap<Known>> {
+) -> Result<KeyMap<LiveRecord>> {
     let end = snapshot.state.at;
-    let mut live = KeyMap::<Known>::default();
+    let mut live = KeyMap::<LiveRecord>::default();
     let mut seq = Seq(0);
     let mut batch = 0;
     let mut totals = Totals::default();
@@ -162,17 +162,11 @@ fn check_log(
         };
         report.segments += 1;
         let stop = if number == end.segment { end.offset } else { segment.end() };
-        let mut at = log::SEGMENT_HEADER_BYTES;
-        while at < stop {
-            let frame = match segment.frame_at(at) {
+        for (at, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).up_to(stop).skipping_damage() {
+            let frame = match frame {
                 Ok(frame) => frame,
                 Err(e) => {
                     report.add_error(e)?;
-                    // Continue after the damage to report all of it.
-                    match segment.next_frame(at + 1) {
-                        Some(next) => at = next,
-                        None => break,
-                    }
                     continue;
                 }
             };
@@ -197,19 +191,17 @@ fn check_log(
                         wrong(report, &format!("sequence number {} follows {seq}", frame.seq));
                     }
                     seq = frame.seq;
-                    let known = Known {
+                    let known = LiveRecord {
                         seq,
                         at: Position { segment: number, offset: at },
                         content: IdKey::default(),
                         turns: 0,
                     };
-                    match replay(&frame, known, &mut live, &mut totals) {
-                        Ok(()) => {}
-                        Err(what) => wrong(report, &what),
+                    if let Err(what) = replay(&frame, known, &mut live, &mut totals) {
+                        wrong(report, &what);
                     }
                 }
             }
-            at += frame.bytes();
         }
         report.bytes += stop;
         progress(stop);
@@ -228,8 +220,8 @@ fn check_log(
 
 fn replay(
     frame: &Frame<'_>,
-    known: Known,
-    live: &mut KeyMap<Known>,
+    known: LiveRecord,
+    live: &mut KeyMap<LiveRecord>,
     totals: &mut Totals,
 ) -> Result<(), String> {
     let replaced = if frame.kind == Kind::Put {
@@ -241,15 +233,16 @@ fn replay(
         if dialogue.turns.len() != frame.turns() as usize {
             return Err("the record does not have the number of turns in its frame".into());
         }
-        totals.dialogues += 1;
-        totals.turns += u64::from(frame.turns());
-        live.insert(frame.id_key(), Known { content: frame.content_key(), turns: frame.turns(), ..known })
+        totals.add(frame.turns());
+        live.insert(
+            frame.id_key(),
+            LiveRecord { content: frame.content_key(), turns: frame.turns(), ..known },
+        )
     } else {
         live.remove(&frame.id_key())
     };
     if let Some(replaced) = replaced {
-        totals.dialogues -= 1;
-        totals.turns -= u64::from(replaced.turns);
+        totals.subtract(replaced.turns);
     }
     Ok(())
 }
@@ -264,8 +257,8 @@ fn check_tables(snapshot: &Snapshot, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn check_directory(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report) {
-    let folder = snapshot.places().tables();
+fn check_directory(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut Report) {
+    let folder = snapshot.paths().tables();
     let mut count = 0;
     for entry in snapshot.directory.live() {
         count += 1;
@@ -284,23 +277,23 @@ fn check_directory(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Repor
     }
 }
 
-fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report) -> Result<()> {
-    let folder = snapshot.places().records();
+fn check_records(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut Report) -> Result<()> {
+    let folder = snapshot.paths().records();
     let records = match Records::open(&folder) {
         Ok(records) => records,
         Err(e) => return report.add_error(e),
     };
-    match records.reached() {
+    match records.sync_state() {
         // After a crash, sled may lack the last batches. The next writer applies them.
-        Ok(Reached::Batch(at)) if at < snapshot.batch() && at >= snapshot.manifest.checkpoint.batch => {
+        Ok(SyncState::Batch(at)) if at < snapshot.batch() && at >= snapshot.manifest.checkpoint.batch => {
             report.records = RecordsChecked::Behind { at, of: snapshot.batch() };
             return Ok(());
         }
-        Ok(Reached::BeingMade) => {
+        Ok(SyncState::Rebuilding) => {
             report.records = RecordsChecked::BeingMade;
             return Ok(());
         }
-        Ok(Reached::Batch(at)) if at != snapshot.batch() => {
+        Ok(SyncState::Batch(at)) if at != snapshot.batch() => {
             report
                 .add(&folder, format!("sled is at batch {at}, but the log is at batch {}", snapshot.batch()));
         }

@@ -6,9 +6,8 @@ use crate::{
     frame::{self, Commit, IngestMark, Kind, Prepared, Totals},
     lock::WriterLock,
     log::{self, LogWriter, Position, Segment},
-    manifest::{Checkpoint, Manifest},
-    places::Places,
-    records::{Reached, Records},
+    manifest::{Checkpoint, IndexPaths, Manifest},
+    records::{Records, SyncState},
     repair,
     snapshot::{Snapshot, missing_file_is_corrupt},
     table::Entry,
@@ -22,7 +21,7 @@ use turnwise_core::{
 
 /// Result of putting a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The id is new.
     Added,
     /// The id existed with different content, which is replaced.
@@ -37,7 +36,7 @@ pub struct Store {
     records: Records,
     log: LogWriter,
     view: Snapshot,
-    pending: Pending,
+    pending: PendingBatch,
     notices: Vec<String>,
     broken: bool,
     _lock: WriterLock,
@@ -45,7 +44,7 @@ pub struct Store {
 
 /// The batch that is not committed yet.
 #[derive(Default)]
-struct Pending {
+struct PendingBatch {
     start: Option<Position>,
     frames: Vec<u8>,
     puts: Vec<(Seq, Range<usize>)>,
@@ -80,8 +79,8 @@ impl Store {
     pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
         repair::refuse_unfinished(root)?;
         let (view, tail) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
-        view.places.remove_others();
-        let log = LogWriter::open(&view.places.log(), view.state.at)?;
+        view.paths.remove_others();
+        let log = LogWriter::open(&view.paths.log(), view.state.at)?;
         let mut notices = Vec::new();
         let records = match open_records(&view, &tail) {
             Ok(records) => records,
@@ -91,7 +90,15 @@ impl Store {
             }
             Err(e) => return Err(e),
         };
-        Ok(Store { records, log, view, pending: Pending::default(), notices, broken: false, _lock: lock })
+        Ok(Store {
+            records,
+            log,
+            view,
+            pending: PendingBatch::default(),
+            notices,
+            broken: false,
+            _lock: lock,
+        })
     }
 
     /// Returns messages about repairs that opening the index made.
@@ -125,10 +132,10 @@ impl Store {
     }
 
     /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
-    pub fn put(&mut self, prepared: &Prepared) -> Result<Put> {
+    pub fn put(&mut self, prepared: &Prepared) -> Result<PutOutcome> {
         let old = self.view.directory.get(prepared.id);
         if old.is_some_and(|entry| entry.content == prepared.content) {
-            return Ok(Put::Unchanged);
+            return Ok(PutOutcome::Unchanged);
         }
         let (seq, at) = self.next_position()?;
         let from = self.pending.frames.len();
@@ -144,7 +151,7 @@ impl Store {
             turns: prepared.turns,
             deleted: false,
         });
-        Ok(if old.is_some() { Put::Replaced } else { Put::Added })
+        Ok(if old.is_some() { PutOutcome::Replaced } else { PutOutcome::Added })
     }
 
     /// Deletes a dialogue and returns whether it existed. Takes effect with the next commit.
@@ -157,28 +164,31 @@ impl Store {
     }
 
     fn next_position(&mut self) -> Result<(Seq, Position)> {
-        if self.broken {
-            return Err(Error::Internal("the store was used after a write had failed".into()));
-        }
-        let start = match self.pending.start {
-            Some(start) => start,
-            None => *self.pending.start.insert(self.log.place()?),
-        };
+        let start = self.start_batch()?;
         let seq = self.pending.seq.unwrap_or(self.view.state.seq).next();
         self.pending.seq = Some(seq);
         Ok((seq, Position { offset: start.offset + self.pending.frames.len() as u64, ..start }))
+    }
+
+    /// Returns the position of the current batch in the log.
+    fn start_batch(&mut self) -> Result<Position> {
+        if self.broken {
+            return Err(Error::Internal("the store was used after a write had failed".into()));
+        }
+        match self.pending.start {
+            Some(start) => Ok(start),
+            None => Ok(*self.pending.start.insert(self.log.next_position()?)),
+        }
     }
 
     fn insert_entry(&mut self, entry: Entry) {
         let mut totals = self.pending.totals.unwrap_or(self.view.state.totals);
         if let Some(old) = self.view.directory.insert(entry) {
             self.pending.removed.push(old.seq);
-            totals.dialogues -= 1;
-            totals.turns -= u64::from(old.turns);
+            totals.subtract(old.turns);
         }
         if !entry.deleted {
-            totals.dialogues += 1;
-            totals.turns += u64::from(entry.turns);
+            totals.add(entry.turns);
         }
         self.pending.totals = Some(totals);
     }
@@ -198,12 +208,7 @@ impl Store {
         if !changed && !ends_ingest {
             return Ok(());
         }
-        if self.broken {
-            return Err(Error::Internal("the store was used after a write had failed".into()));
-        }
-        if self.pending.start.is_none() {
-            self.pending.start = Some(self.log.place()?);
-        }
+        self.start_batch()?;
         let commit = Commit {
             batch: self.view.state.batch + 1,
             totals: self.pending.totals.unwrap_or(self.view.state.totals),
@@ -211,8 +216,7 @@ impl Store {
             rejected: std::mem::take(&mut self.pending.rejected),
         };
         let seq = self.pending.seq.unwrap_or(self.view.state.seq);
-        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
-        frame::write(&mut self.pending.frames, Kind::Commit, seq, &[&payload])?;
+        frame::write_commit(&mut self.pending.frames, seq, &commit)?;
         if let Err(e) = self.log.append(&self.pending.frames) {
             // The directory already has entries that the log lacks. Only reopening the index fixes that.
             self.broken = true;
@@ -221,7 +225,7 @@ impl Store {
         // The batch is acknowledged. Everything below can be rebuilt from the log.
         let pending = std::mem::take(&mut self.pending);
         let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
-        self.records.apply(Reached::Batch(commit.batch), puts, pending.removed.iter().copied())?;
+        self.records.apply(SyncState::Batch(commit.batch), puts, pending.removed.iter().copied())?;
         self.view.manifest.rejected.extend(commit.rejected.clone());
         self.view.state.advance(commit, seq, self.log.end());
         self.view.segments.forget(self.log.end().segment);
@@ -241,12 +245,8 @@ impl Store {
             return Ok(());
         }
         self.records.flush()?;
-        let tables = self.view.places.tables();
-        self.view.directory.write_delta(&tables, self.view.state.batch)?;
-        self.view.manifest.tables = self.view.directory.table_names();
-        self.view.manifest.checkpoint = self.view.state.clone();
-        self.view.manifest.write(&self.view.root)?;
-        self.view.directory.remove_unused(&tables);
+        self.view.write_checkpoint()?;
+        self.view.directory.remove_unused(&self.view.paths.tables());
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl Store {
 
 /// Returns an error if the folder contains anything else, or an index without a manifest.
 fn check_no_foreign_files(root: &Path) -> Result<()> {
-    let first_segment = Places::newest(root).map(|places| log::segment_path(&places.log(), 1));
+    let first_segment = IndexPaths::newest(root).map(|paths| log::segment_path(&paths.log(), 1));
     if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {
         return Err(Error::corrupt(root, "the index has a log but no manifest"));
     }
@@ -267,13 +267,11 @@ fn check_no_foreign_files(root: &Path) -> Result<()> {
         Ok(mut entries) => {
             let other = entries.find_map(|e| e.ok()?.file_name().into_string().ok().filter(|n| foreign(n)));
             match other {
-                Some(name) => Err(Error::Input {
-                    message: format!(
-                        "{} is not an index and is not empty (it contains {name})",
-                        root.display()
-                    ),
-                    hint: Some("choose another name with -i".to_owned()),
-                }),
+                Some(name) => Err(Error::input(format!(
+                    "{} is not an index and is not empty (it contains {name})",
+                    root.display()
+                ))
+                .with_hint("choose another name with -i")),
                 None => Ok(()),
             }
         }
@@ -284,26 +282,26 @@ fn check_no_foreign_files(root: &Path) -> Result<()> {
 
 /// Creates an empty index. Writes the manifest last, because an index exists only with a manifest.
 pub(super) fn create_empty(root: &Path) -> Result<()> {
-    let places = Places::first(root);
-    let tables = places.tables();
+    let paths = IndexPaths::first(root);
+    let tables = paths.tables();
     fs::create_dir_all(&tables).at("create", &tables)?;
-    LogWriter::create(&places.log())?;
+    LogWriter::create(&paths.log())?;
     Manifest::new().write(root)?;
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
 /// Opens sled and applies the batches that it lacks.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
-    let folder = view.places.records();
+    let folder = view.paths.records();
     let records = Records::open(&folder)?;
     let known = view.manifest.checkpoint.batch..=view.state.batch;
-    let applied = match records.reached()? {
-        Reached::Batch(batch) if known.contains(&batch) => batch,
-        Reached::Batch(batch) => {
+    let applied = match records.sync_state()? {
+        SyncState::Batch(batch) if known.contains(&batch) => batch,
+        SyncState::Batch(batch) => {
             let what = format!("it is at batch {batch}, but the log is at batch {}", view.state.batch);
             return Err(Error::corrupt(folder, what));
         }
-        Reached::BeingMade => return Err(Error::corrupt(folder, "an earlier rebuild was interrupted")),
+        SyncState::Rebuilding => return Err(Error::corrupt(folder, "an earlier rebuild was interrupted")),
     };
     let mut segment: Option<Arc<Segment>> = None;
     for batch in tail.batches.iter().filter(|b| b.number > applied) {
@@ -317,7 +315,7 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
             puts.extend(json.map(|json| (seq, json)));
         }
         let puts = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
-        records.apply(Reached::Batch(batch.number), puts, batch.removed.iter().copied())?;
+        records.apply(SyncState::Batch(batch.number), puts, batch.removed.iter().copied())?;
     }
     Ok(records)
 }
@@ -329,25 +327,21 @@ pub(super) fn rebuild_records(
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Records> {
     const BATCH: usize = 1000;
-    let folder = view.places.records();
+    let folder = view.paths.records();
     files::remove_folder(&folder)?;
     let records = Records::open(&folder)?;
     let mut live = view.records();
     let mut puts: Vec<(Seq, Vec<u8>)> = Vec::with_capacity(BATCH);
     let mut done = 0;
     loop {
-        let ended = match live.next_record().transpose()? {
-            Some(record) => {
-                puts.push((record.seq, record.json.to_vec()));
-                false
-            }
-            None => true,
-        };
+        let next = live.next_record().transpose()?;
+        let ended = next.is_none();
+        puts.extend(next.map(|record| (record.seq, record.json.to_vec())));
         if ended || puts.len() == BATCH {
             // Only the last step may mark the rebuild as complete.
-            let reached = if ended { Reached::Batch(view.state.batch) } else { Reached::BeingMade };
+            let state = if ended { SyncState::Batch(view.state.batch) } else { SyncState::Rebuilding };
             let borrowed = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
-            records.apply(reached, borrowed, std::iter::empty())?;
+            records.apply(state, borrowed, std::iter::empty())?;
             done += puts.len() as u64;
             puts.clear();
             progress(done)?;
@@ -367,7 +361,7 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
     manifest.rejected.clear();
     manifest.log = Manifest::new_log_id();
     manifest.write(root)?;
-    let tables = Places::of(root, &manifest).tables();
+    let tables = IndexPaths::of(root, &manifest).tables();
     files::remove_folder(&tables)?;
     fs::create_dir_all(&tables).at("create", &tables)
 }
@@ -377,9 +371,6 @@ pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapsho
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;
     drop(rebuild_records(&view, &mut |_| Ok(()))?);
-    view.directory.write_delta(&view.places.tables(), view.state.batch)?;
-    view.manifest.tables = view.directory.table_names();
-    view.manifest.checkpoint = view.state.clone();
-    view.manifest.write(root)?;
+    view.write_checkpoint()?;
     Ok(view)
 }

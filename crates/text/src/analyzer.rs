@@ -86,10 +86,10 @@ impl FromStr for Segmentation {
             #[cfg(feature = "jieba")]
             JIEBA => Ok(Segmentation::Dictionary),
             #[cfg(not(feature = "jieba"))]
-            JIEBA => Err(Error::Unavailable {
-                message: format!("this turnwise was built without the dictionary of `{JIEBA}`"),
-                hint: Some("build it with `--features jieba`".to_owned()),
-            }),
+            JIEBA => {
+                let message = format!("this turnwise was built without the dictionary of `{JIEBA}`");
+                Err(Error::unavailable(message).with_hint("build it with `--features jieba`"))
+            }
             other => Err(Error::unknown_name("analyzer", other, [ANALYZER, JIEBA])),
         }
     }

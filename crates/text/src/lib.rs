@@ -6,7 +6,15 @@
 //! * Text with spaces gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
 //! * Han, Kana and Hangul text has no spaces between words here. It gives overlapping character bigrams.
 //!
-//! An [`Analyzer`] is this or a different analysis. The index stores its name.
+//! An [`Analyzer`] is this or a different analysis. An index stores its name.
+//!
+//! ```
+//! use turnwise_text::Analyzer;
+//!
+//! let analyzer: Analyzer = "mixed-1+stem-en".parse()?;
+//! assert_eq!(analyzer.terms("Deliveries aren't late: 退款"), ["arent", "deliveri", "late", "退款"]);
+//! # Ok::<(), turnwise_core::Error>(())
+//! ```
 
 mod analyzer;
 #[cfg(feature = "jieba")]
@@ -91,7 +99,7 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
 
 /// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in
 /// benchmarks.
-pub fn units(text: &str) -> Vec<Token> {
+pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);
         (0..letters.len()).for_each(|n| push(text, letters[n]..border(n + 1), tokens));

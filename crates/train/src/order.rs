@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::objectives::Location;
-use turnwise_core::random::{Random, mixed};
+use turnwise_core::random::{Random, hash64};
 
 /// Shuffled examples of a run.
 pub struct Order {
@@ -35,7 +35,7 @@ impl Order {
     /// Makes every batch of `batch` examples come from one corpus.
     ///
     /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If
-    /// no corpus has enough examples for a batch, the corpora are mixed.
+    /// no corpus has enough examples for a batch, the corpora are hash64.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some(CorpusBatches { batch, corpora }), ..self };
@@ -61,14 +61,14 @@ impl Order {
             self.shuffle(epoch);
         }
         let number = self.shuffled[(index % count) as usize];
-        (self.examples[number as usize], Random::new(mixed(self.seed, epoch), u64::from(number)))
+        (self.examples[number as usize], Random::new(hash64(self.seed, epoch), u64::from(number)))
     }
 
     fn shuffle(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shuffled = (0..self.examples.len() as u32).collect();
         // No example uses this stream.
-        let mut random = Random::new(mixed(self.seed, epoch), u64::MAX);
+        let mut random = Random::new(hash64(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
         if let Some(by_corpus) = &self.by_corpus {
             let batches = by_corpus.batches(&self.shuffled, &mut random);
@@ -139,7 +139,7 @@ mod tests {
             left_over.push((0..103).filter(|n| !seen.contains(n)).collect::<Vec<u32>>());
         }
         assert!(left_over[0] != left_over[1]);
-        // No corpus has 80 examples: the order uses all examples, mixed.
+        // No corpus has 80 examples: the order uses all examples, hash64.
         assert_eq!(Order::new(examples, 3).by_corpus(80, corpus).len(), 103);
     }
 }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::parse_value;
-use turnwise_corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
+use turnwise_corpus::{
+    clean::NormalForm, filter::Filter, formats::ColumnMap, split::Parts, writers::ExportFormat,
+};
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ReadArgs {
@@ -120,7 +122,7 @@ pub(crate) struct CleanArgs {
     pub(crate) min_turns: usize,
     /// Normalize texts to a Unicode normalization form
     #[arg(long, value_enum, value_name = "FORM")]
-    pub(crate) normalize: Option<Form>,
+    pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     #[arg(long)]
     pub(crate) dedupe: bool,
@@ -192,7 +194,7 @@ pub(crate) struct WriteArgs {
     pub(crate) output: PathBuf,
     /// Output format
     #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
-    pub(crate) to: Target,
+    pub(crate) to: ExportFormat,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>=6'
     ///
     /// `turnwise search --help` describes filters at its end.

@@ -81,8 +81,8 @@ pub(super) fn each_dialogue(
     f: &mut dyn FnMut(Dialogue) -> Result<()>,
 ) -> Result<Problems> {
     let (plan, options) = commands::plan(paths, read, context)?;
-    if !plan.unrecognised.is_empty() {
-        let files = counted(plan.unrecognised.len() as u64, "file");
+    if !plan.unrecognized.is_empty() {
+        let files = counted(plan.unrecognized.len() as u64, "file");
         context.printer.warn(format!("{files} not recognized and skipped (-v lists them)"));
     }
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);

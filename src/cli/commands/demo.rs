@@ -31,7 +31,7 @@ use turnwise_corpus::{
 use turnwise_search::{Response, SearchRequest, Searcher};
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{Control, IngestOptions, ingest},
+    ingest::{IngestControl, IngestOptions, ingest},
 };
 
 /// Sample query for a hybrid search. The samples express it in different words.
@@ -93,7 +93,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
     let started = Instant::now();
     let stop: &AtomicBool = signals::stop();
-    let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control =
+        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     let outcome = ingest(&mut store, plan, &IngestOptions::default(), control);
     let totals = store.view().totals();
     store.close()?;

@@ -30,7 +30,7 @@ use crate::cli::{
     signals,
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::{Dialogue, formats::Problem, rejects::Rejects};
+use turnwise_corpus::{Dialogue, formats::Problem, writers::Rejects};
 use turnwise_encoder::{
     Encoded, Encoder, Spent,
     ahead::{self, Chunk, Inputs, Stream},

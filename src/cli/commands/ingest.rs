@@ -29,7 +29,7 @@ use turnwise_corpus::walk::Plan;
 use turnwise_index::dense;
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest},
+    ingest::{DialogueSink, IngestControl, IngestOptions, Ingested, ingest},
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
@@ -120,7 +120,7 @@ pub(super) fn read_into(
         sink,
         plan,
         options,
-        Control {
+        IngestControl {
             stop: signals::stop(),
             progress: &mut |tally| {
                 progress_cell.borrow_mut().set(bytes_read.load(Ordering::Relaxed), tally.records);

@@ -123,7 +123,7 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
         (from, _) => from,
     };
     let plan = walk::plan(paths, from)?;
-    for path in &plan.unrecognised {
+    for path in &plan.unrecognized {
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
     Ok((plan, read_options(args, context)))

@@ -10,7 +10,7 @@ use turnwise_core::error::Result;
 use turnwise_corpus::{
     Dialogue,
     split::Parts,
-    writers::{Target, Writer},
+    writers::{ExportFormat, Writer},
 };
 
 struct Part {
@@ -36,7 +36,7 @@ pub(super) fn run(
     let mut give = |dialogue: Dialogue| {
         let part = &mut outputs[parts.part_of(&dialogue.id, seed)];
         part.count += 1;
-        part.out.with(|out| Writer::new(Target::Jsonl).write(out, &dialogue))
+        part.out.with(|out| Writer::new(ExportFormat::Jsonl).write(out, &dialogue))
     };
     let problems = if paths.is_empty() {
         context.snapshot()?.dialogues().try_for_each(|d| give(d?))?;

@@ -25,7 +25,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{
     Dialogue,
-    stats::{Spread, Statistics},
+    stats::{Histogram, Statistics},
 };
 use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
@@ -69,9 +69,9 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         batch: snapshot.batch(),
         created: snapshot.created().to_string(),
         bytes: Bytes {
-            log: files::folder_bytes(&snapshot.places().log()),
-            records: files::folder_bytes(&snapshot.places().records()),
-            tables: files::folder_bytes(&snapshot.places().tables()),
+            log: files::folder_bytes(&snapshot.paths().log()),
+            records: files::folder_bytes(&snapshot.paths().records()),
+            tables: files::folder_bytes(&snapshot.paths().tables()),
             lexical: of("lexical"),
             vectors: of("vectors"),
             total: files::folder_bytes(root),
@@ -152,7 +152,7 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
     names(out, "intents", &s.intents)
 }
 
-fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
+fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()> {
     let s = spread.summary();
     writeln!(
         out,

@@ -29,7 +29,7 @@ impl Files {
         Files {
             read: plan.sources.len(),
             without_dialogues: plan.companions.len(),
-            not_recognised: plan.unrecognised.iter().map(|p| p.display().to_string()).collect(),
+            not_recognised: plan.unrecognized.iter().map(|p| p.display().to_string()).collect(),
             formats: formats.into_iter().collect(),
         }
     }

@@ -44,7 +44,7 @@ struct Verified {
 pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     // Errors are ignored here: the verification itself reports them.
-    let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
+    let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.paths().log()));
     let mut progress = ProgressBar::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;
     let mut report = check::verify(&root, context.command_line, &mut |bytes| {

@@ -124,13 +124,13 @@ impl Temporary {
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(parent).at("create", parent)?;
         }
-        let files::Place::File(path) = files::place(path) else {
+        let files::WriteTarget::File(path) = files::write_target(path) else {
             return Err(Error::Input {
                 message: format!("{} is a device or a pipe, not a file", path.display()),
                 hint: Some("use a file; only JSONL can be written to a pipe, with --to jsonl".to_owned()),
             });
         };
-        let temporary = files::beside(&path);
+        let temporary = files::temporary_path(&path);
         let file = File::options()
             .read(true)
             .write(true)

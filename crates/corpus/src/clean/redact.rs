@@ -74,16 +74,9 @@ fn replace<'t>(
     if found == 0 { text } else { Cow::Owned(replaced.into_owned()) }
 }
 
-fn digits(text: &str) -> usize {
-    text.bytes().filter(|b| b.is_ascii_digit() || *b == b'*').count()
-}
-
 fn is_phone(found: &Captures<'_>) -> bool {
-    let n = digits(&found[0]);
-    if found.name("local").is_some() {
-        return true;
-    }
-    (7..=15).contains(&n)
+    let digits = found[0].bytes().filter(|b| b.is_ascii_digit() || *b == b'*').count();
+    found.name("local").is_some() || (7..=15).contains(&digits)
 }
 
 /// Returns whether a number has the length and the Luhn check digit of a payment card.

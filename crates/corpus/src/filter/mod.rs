@@ -7,13 +7,12 @@
 //! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. It also has the
 //! intents and metadata of its dialogue.
 
-mod facts;
 mod parse;
-pub mod tree;
+mod pushdown;
 
 use std::{borrow::Cow, cmp::Ordering};
 
-pub use facts::{FactNames, Facts, MAX_FACT_BYTES};
+pub use pushdown::{Comparison, Condition, FactNames, Facts, MAX_FACT_BYTES, Tree, TypedValue, visit_values};
 
 use crate::{Dialogue, Role, Time, Turn};
 use turnwise_core::error::Result;

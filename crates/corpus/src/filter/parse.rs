@@ -40,10 +40,7 @@ impl Serialize for Filter {
 impl<'de> Deserialize<'de> for Filter {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|e: Error| match e.hint() {
-            Some(hint) => serde::de::Error::custom(format!("{e} ({hint})")),
-            None => serde::de::Error::custom(e),
-        })
+        text.parse().map_err(|e: Error| serde::de::Error::custom(e.message_and_hint()))
     }
 }
 
@@ -62,7 +59,7 @@ impl JsonSchema for Filter {
 
 fn wrong(message: String) -> Error {
     let hint = "for example: domain=banking and (turns>=6 or meta.channel=phone) and not speaker=\"Ann B\"";
-    Error::Input { message, hint: Some(hint.to_owned()) }
+    Error::input(message).with_hint(hint)
 }
 
 #[derive(Debug)]

@@ -4,16 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    Dialogue,
-    dialogue::{Role, Turn},
-    formats::{
-        Dialogues, Fit, Format, ReadOptions, support,
-        task_oriented::{any_element, push_unique, record, role_of, split_of},
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct BiTod;
 
@@ -76,17 +67,14 @@ impl Format for BiTod {
             let read: Record = record(element, None)?;
             // The keys start from the same number in every file.
             let key = element.keys.last().map_or("", String::as_str);
-            let mut dialogue = Dialogue::new(DialogueId::new(format!("{stem}-{key}"))?);
-            dialogue.source = "bitod".to_owned();
+            let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
             dialogue.domains = domains(&read.scenario);
-            dialogue.metadata.insert("original_id".to_owned(), key.into());
-            if let Some(split) = &split {
-                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
-            }
+            dialogue.note("original_id", key);
+            dialogue.note_some("split", split.as_deref());
             if let Some(task) =
                 read.scenario.get("UserTask").and_then(Value::as_str).filter(|t| !t.is_empty())
             {
-                dialogue.metadata.insert("goal".to_owned(), task.into());
+                dialogue.note("goal", task);
             }
             add_events(&mut dialogue, read.events);
             dialogue.language = Some(language(&stem, &dialogue).to_owned());
@@ -112,7 +100,7 @@ fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
             }
         }
         if turn.role == Some(Role::Agent) && !queried.is_empty() {
-            turn.metadata.insert("api".to_owned(), std::mem::take(&mut queried).into());
+            turn.note("api", std::mem::take(&mut queried));
         }
         dialogue.turns.push(turn);
     }

@@ -1,14 +1,6 @@
 //! The canonical format of turnwise: one JSON dialogue per line (see `turnwise corpus schema`).
 
-use crate::{
-    Dialogue,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::error::Result;
+use crate::formats::prelude::*;
 
 pub(super) struct Canonical;
 
@@ -33,16 +25,11 @@ impl Format for Canonical {
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(support::from_lines(input, options, |line| {
-            if line.text.trim().is_empty() {
-                return Ok(None);
-            }
-            match serde_json::from_str(line.text) {
-                Ok(dialogue) => Ok(Some(dialogue)),
-                Err(e) => with_one_domain(line.text)
-                    .map(Some)
-                    .ok_or_else(|| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text))),
-            }
+        Ok(support::from_lines(input, options, |line| match serde_json::from_str(line.text) {
+            Ok(dialogue) => Ok(Some(dialogue)),
+            Err(e) => with_one_domain(line.text)
+                .map(Some)
+                .ok_or_else(|| RecordError::from(e).with_id(support::id_in(line.text.as_bytes(), "id"))),
         }))
     }
 }
@@ -56,12 +43,6 @@ fn with_one_domain(text: &str) -> Option<Dialogue> {
         dialogue.domains.push(domain);
     }
     Some(dialogue)
-}
-
-/// Returns the id of a record that does not match the schema, if it is valid JSON.
-fn id_of(text: &str) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    value.get("id")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -6,16 +6,7 @@ use std::io::{Cursor, Read};
 
 use serde_json::{Map, Value};
 
-use crate::{
-    Dialogue, Metadata, Role, Time,
-    formats::{
-        Dialogues, ReadOptions,
-        support::{self, RecordError},
-    },
-    input::{Input, Probe},
-    json_elements::Elements,
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 /// One JSON object.
 pub(super) type Record = Map<String, Value>;
@@ -65,9 +56,6 @@ where
     let input = match shape(&input.probe()) {
         Shape::Lines => {
             return Ok(support::from_lines(input, options, move |line| {
-                if line.text.trim().is_empty() {
-                    return Ok(None);
-                }
                 parse(record(line.text.as_bytes())?, &stem, line.number).map(Some)
             }));
         }
@@ -79,8 +67,7 @@ where
         }
     };
     Ok(support::from_elements(input, options, 1, move |element| {
-        let position = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
-        parse(record(&element.json)?, &stem, position).map(Some)
+        parse(record(&element.json)?, &stem, position(element)).map(Some)
     }))
 }
 

@@ -3,16 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{
-    Dialogue, Role, Turn,
-    formats::{
-        Dialogues, Problem, ReadOptions,
-        support::{self, RecordError},
-    },
-    input::Input,
-    lines::{Line, LineError, Lines},
-};
-use turnwise_core::error::Result;
+use crate::formats::prelude::*;
 
 /// Output queue of a [`LineReader`].
 pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;

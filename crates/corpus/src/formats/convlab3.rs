@@ -5,16 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    Dialogue, Metadata, Role,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-        tables,
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct ConvLab3;
 
@@ -93,7 +84,8 @@ impl Format for ConvLab3 {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         Ok(support::from_elements(input, options, 1, |element| {
             let record = serde_json::from_slice::<Record>(&element.json);
-            let record = record.map_err(|e| RecordError::from(e).with_id(id_of(&element.json)))?;
+            let record = record
+                .map_err(|e| RecordError::from(e).with_id(support::id_in(&element.json, "dialogue_id")))?;
             let id = record.dialogue_id.clone();
             dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
         }))
@@ -124,7 +116,7 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     dialogue.source = record.dataset;
     dialogue.domains = record.domains;
     dialogue.metadata = scalars(record.rest);
-    dialogue.metadata.insert("split".into(), record.data_split.into());
+    dialogue.note("split", record.data_split);
     let goal = record.goal.map(|goal| goal.description).filter(|goal| !goal.is_empty());
     dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
     for utterance in record.turns {
@@ -156,12 +148,6 @@ fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
     rest.into_iter().filter(|(_, value)| scalar(value) && !empty(value)).collect()
-}
-
-/// Returns the id of a record that does not match the format, if it is valid JSON.
-fn id_of(json: &[u8]) -> Option<String> {
-    let value: Value = serde_json::from_slice(json).ok()?;
-    value.get("dialogue_id")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

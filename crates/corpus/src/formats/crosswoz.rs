@@ -3,16 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    Dialogue, Role,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-    },
-    input::{Input, Probe},
-    json_elements::Element,
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct CrossWoz;
 
@@ -67,13 +58,9 @@ impl Format for CrossWoz {
 
 fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, RecordError> {
     let record: Record = serde_json::from_slice(&element.json)?;
-    let mut dialogue = Dialogue::new(DialogueId::new(id)?);
-    dialogue.source = "crosswoz".into();
-    dialogue.language = Some("zh".into());
+    let mut dialogue = support::dialogue(DialogueId::new(id)?, "crosswoz", Some("zh"));
     for domain in record.goal.iter().filter_map(|part| part.get(1)?.as_str()) {
-        if !dialogue.domains.iter().any(|known| known == domain) {
-            dialogue.domains.push(domain.to_owned());
-        }
+        push_unique(&mut dialogue.domains, domain);
     }
     let metadata = &mut dialogue.metadata;
     metadata.insert("split".into(), split.into());

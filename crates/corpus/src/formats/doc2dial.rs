@@ -3,16 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    Dialogue,
-    dialogue::Turn,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions, support,
-        task_oriented::{any_element, push_unique, record, role_of, split_of},
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct Doc2Dial;
 
@@ -61,10 +52,8 @@ impl Format for Doc2Dial {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let stem = input.stem();
         let split = split_of(&stem);
-        let (depth, source) = match holds_dialogues(&input.probe(), MULTI_DEPTH) {
-            true => (MULTI_DEPTH, "multidoc2dial"),
-            false => (DEPTH, "doc2dial"),
-        };
+        let is_multi = holds_dialogues(&input.probe(), MULTI_DEPTH);
+        let (depth, source) = if is_multi { (MULTI_DEPTH, "multidoc2dial") } else { (DEPTH, "doc2dial") };
         let mut count = 0;
         Ok(support::from_elements(input, options, depth, move |element| {
             if element.keys.first().map(String::as_str) != Some("dial_data") {
@@ -84,11 +73,9 @@ impl Format for Doc2Dial {
                 // A document id is the title with a suffix: `How to renew#3_0`.
                 let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
                 dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
-                dialogue.metadata.insert("doc_id".to_owned(), document.as_str().into());
+                dialogue.note("doc_id", document.as_str());
             }
-            if let Some(split) = &split {
-                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
-            }
+            dialogue.note_some("split", split.as_deref());
             for record in read.turns {
                 let spans = spans(&record.references);
                 let mut turn =
@@ -96,7 +83,7 @@ impl Format for Doc2Dial {
                 turn.speaker = record.role;
                 turn.acts.extend(record.da.filter(|act| !act.is_empty()));
                 if !spans.is_empty() {
-                    turn.metadata.insert("references".to_owned(), spans.into());
+                    turn.note("references", spans);
                 }
                 dialogue.turns.push(turn);
             }

@@ -1,17 +1,7 @@
 //! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`), one turn per row, dialog acts in the last
 //! columns.
 
-use crate::{
-    Dialogue, Role, Time, Turn,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::RecordError,
-        tables::{self, TurnRows},
-    },
-    input::{Input, Probe},
-    rows::{Dialect, Row},
-};
-use turnwise_core::error::Result;
+use crate::formats::prelude::*;
 
 pub(super) struct Mdc;
 
@@ -70,7 +60,7 @@ impl TurnRows for Messages {
         let time = cell(2)?;
         turn.time = read_time(time);
         if turn.time.is_none() && !time.is_empty() {
-            turn.metadata.insert("time".into(), time.into());
+            turn.note("time", time);
         }
         for at in COLUMNS.len()..row.width() {
             let act = cell(at)?;

@@ -11,16 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{
-    Dialogue, Role,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        chat_json::{self, Content, Record},
-        support::RecordError,
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::error::Result;
+use crate::formats::chat_json::{self, Content, Record};
+use crate::formats::prelude::*;
 
 pub(super) struct Messages;
 

@@ -5,17 +5,7 @@ use std::{collections::HashMap, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    Dialogue,
-    dialogue::Role,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-        task_oriented::{act_names, any_json_line},
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct MetaLWoz;
 
@@ -65,35 +55,29 @@ impl Format for MetaLWoz {
                 has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
             })
         };
-        match dialogue {
-            true => Fit::Yes,
-            false if companion() => Fit::Companion,
-            false => Fit::No,
+        if dialogue {
+            return Fit::Yes;
         }
+        if companion() { Fit::Companion } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let stem = input.stem();
         let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
         Ok(support::from_lines(input, options, move |line| {
-            if line.text.trim().is_empty() {
-                return Ok(None);
-            }
             let read: Record = serde_json::from_str(line.text)
-                .map_err(|e| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
+                .map_err(|e| RecordError::from(e).with_id(support::id_in(line.text.as_bytes(), "id")))?;
             let id = match read.id.filter(|id| !id.is_empty()) {
                 Some(id) => DialogueId::new(id)?,
                 None => support::generated_id(&stem, line.number)?,
             };
-            let mut dialogue = Dialogue::new(id);
-            dialogue.source = "metalwoz".to_owned();
-            dialogue.language = Some("en".to_owned());
+            let mut dialogue = support::dialogue(id, "metalwoz", Some("en"));
             dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
             if let Some(task) = read.task_id {
                 if let Some(goal) = tasks.get(&task) {
-                    dialogue.metadata.insert("goal".to_owned(), goal.as_str().into());
+                    dialogue.note("goal", goal.as_str());
                 }
-                dialogue.metadata.insert("task_id".to_owned(), task.into());
+                dialogue.note("task_id", task);
             }
             let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
             let user = read.user_id.unwrap_or_else(|| "user".to_owned());
@@ -105,11 +89,6 @@ impl Format for MetaLWoz {
             Ok(Some(dialogue))
         }))
     }
-}
-
-fn id_of(text: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    value.get("id")?.as_str().map(str::to_owned)
 }
 
 /// Returns the user instructions of each task. The list is in the folder of the dialogues, or in its parent folder.

@@ -14,7 +14,6 @@ mod csv;
 mod dial2vec;
 mod dialoguecse;
 mod doc2dial;
-mod irc_links;
 mod irc_log;
 mod mdc;
 mod messages;
@@ -22,7 +21,6 @@ mod metalwoz;
 mod multiwoz;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod path_info;
 mod response_tsv;
 mod self_dialogue;
 mod sgd;
@@ -47,8 +45,32 @@ use crate::{
 };
 use turnwise_core::error::{Error, Reject, Result};
 
-pub use support::ColumnMap;
+pub use csv::ColumnMap;
 pub(crate) use support::{json_reason, line_problem};
+
+/// The types and helpers that most formats use.
+mod prelude {
+    pub(super) use super::{
+        Dialogues, Fit, Format, Problem, ReadOptions,
+        support::{self, PathInfo, RecordError},
+        tables::{self, TurnRows},
+        task_oriented::{
+            FramedTurn, act_names, add_framed_turns, any_element, any_json_line, is_schema, position,
+            push_unique, record, role_of, split_of,
+        },
+    };
+    pub(super) use crate::{
+        Dialogue, MAX_TURNS, Metadata, Role, Time, Turn,
+        input::{Input, Probe},
+        json_elements::{Element, ElementError, Elements},
+        lines::{Line, LineError, Lines},
+        rows::{Dialect, Row, RowError, Rows},
+    };
+    pub(super) use turnwise_core::{
+        error::{Error, IoContext, Reject, Result},
+        ids::{DialogueId, TurnNo},
+    };
+}
 
 /// How well a file matches a format, based on its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

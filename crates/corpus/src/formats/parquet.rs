@@ -21,11 +21,9 @@ use ::parquet::{
 };
 use serde_json::{Map, Value};
 
-use crate::{
-    formats::{self, Dialogues, Fit, Format, ReadOptions, csv},
-    input::{Input, Probe},
-};
-use turnwise_core::error::{Error, IoContext, Result, caught};
+use crate::formats::prelude::*;
+use crate::formats::{self, csv};
+use turnwise_core::error::caught;
 
 /// Message for a damaged file that makes the Parquet library panic.
 const INCONSISTENT: &str = "its parts are inconsistent";
@@ -50,9 +48,9 @@ impl Format for Parquet {
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let name = input.name;
-        let path = input.path.ok_or_else(|| Error::Input {
-            message: format!("{name}: Parquet cannot be read from a stream"),
-            hint: Some("save it to a file and pass its path".to_owned()),
+        let path = input.path.ok_or_else(|| {
+            Error::input(format!("{name}: Parquet cannot be read from a stream"))
+                .with_hint("save it to a file and pass its path")
         })?;
         let file = File::open(&path).at("open", &path)?;
         let bytes = file.metadata().at("read", &path)?.len();

@@ -6,17 +6,8 @@
 //! followed by one line (in training data) or nine lines (in test data) with random responses. Each line is a
 //! separate dialogue. To index only the real dialogues, keep those with label 1.
 
-use crate::{
-    Dialogue,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        path_info::PathInfo,
-        support::{self, RecordError},
-        ubuntu_dialogue::speakers,
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::error::Result;
+use crate::formats::prelude::*;
+use crate::formats::ubuntu_dialogue::speakers;
 
 pub(super) struct ResponseTsv;
 
@@ -50,9 +41,6 @@ impl Format for ResponseTsv {
         let (prefix, source) = (path_info.prefix(), path_info.source());
         let mut samples = 0;
         Ok(support::from_lines(input, options, move |line| {
-            if line.text.trim().is_empty() {
-                return Ok(None);
-            }
             samples += 1;
             let id = support::generated_id(&prefix, samples)?;
             let fail = |reason| RecordError::new(reason).with_id(Some(id.as_str()));
@@ -76,10 +64,8 @@ impl Format for ResponseTsv {
             }
             let mut dialogue = Dialogue::new(id.clone());
             dialogue.source.clone_from(&source);
-            dialogue.metadata.insert("label".into(), label.into());
-            if let Some(split) = &path_info.split {
-                dialogue.metadata.insert("split".into(), split.as_str().into());
-            }
+            dialogue.note("label", label);
+            dialogue.note_some("split", path_info.split.as_deref());
             for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {
                 if !turn.trim().is_empty() {
                     dialogue.push(speaker, role, turn.trim());

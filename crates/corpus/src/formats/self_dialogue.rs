@@ -8,20 +8,7 @@ use std::{
 
 use jiff::{civil::DateTime, tz};
 
-use crate::{
-    Dialogue, Role, Time,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-        tables,
-    },
-    input::{Input, Probe},
-    rows::{Dialect, Row},
-};
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{DialogueId, TurnNo},
-};
+use crate::formats::prelude::*;
 
 pub(super) struct SelfDialogue;
 
@@ -121,13 +108,11 @@ impl Columns {
                     self.width
                 )));
             }
-            let mut dialogue = Dialogue::new(DialogueId::new(id)?);
-            dialogue.source = "self-dialogue".into();
-            dialogue.language = Some("en".into());
+            let mut dialogue = support::dialogue(DialogueId::new(id)?, "self-dialogue", Some("en"));
             dialogue.domains.extend(topic.map(str::to_owned));
             let worker = cell(self.worker)?;
             if blocked.contains(worker) {
-                dialogue.metadata.insert("blocked_worker".into(), true.into());
+                dialogue.note("blocked_worker", true);
             }
             let kept = [("task", self.task), ("status", self.status), ("reject", self.reject)];
             for (key, at) in kept.into_iter().chain([("worker", Some(self.worker))]) {
@@ -139,7 +124,7 @@ impl Columns {
             let started = self.started.map_or(Ok(""), cell)?;
             dialogue.time = read_time(started);
             if dialogue.time.is_none() && !started.is_empty() {
-                dialogue.metadata.insert("time".into(), started.into());
+                dialogue.note("time", started);
             }
             for (number, at) in (1u32..).zip(&self.sentences) {
                 let text = cell(*at)?;

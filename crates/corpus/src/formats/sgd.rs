@@ -3,17 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    Dialogue,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions, support,
-        task_oriented::{
-            FramedTurn, add_framed_turns, any_element, is_schema, position, push_unique, record, split_of,
-        },
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::{error::Result, ids::DialogueId};
+use crate::formats::prelude::*;
 
 pub(super) struct Sgd;
 
@@ -57,13 +47,9 @@ impl Format for Sgd {
                 (Some(id), None) => DialogueId::new(id)?,
                 (None, _) => support::generated_id(&stem, position(element))?,
             };
-            let mut dialogue = Dialogue::new(id);
-            dialogue.source = "sgd".to_owned();
-            dialogue.language = Some("en".to_owned());
+            let mut dialogue = support::dialogue(id, "sgd", Some("en"));
             read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));
-            if let Some(split) = &split {
-                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
-            }
+            dialogue.note_some("split", split.as_deref());
             add_framed_turns(&mut dialogue, read.turns);
             Ok(Some(dialogue))
         }))

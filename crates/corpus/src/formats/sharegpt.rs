@@ -6,16 +6,8 @@
 
 use serde_json::Value;
 
-use crate::{
-    Dialogue, Role,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        chat_json::{self, Content, Record},
-        support::RecordError,
-    },
-    input::{Input, Probe},
-};
-use turnwise_core::error::Result;
+use crate::formats::chat_json::{self, Content, Record};
+use crate::formats::prelude::*;
 
 pub(super) struct ShareGpt;
 
@@ -108,7 +100,7 @@ fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static s
     added.time = chat_json::take_time(&mut turn);
     added.metadata = chat_json::rest(turn);
     if !content.other.is_empty() {
-        added.metadata.insert("parts".to_owned(), content.other.into());
+        added.note("parts", content.other);
     }
     Ok(())
 }

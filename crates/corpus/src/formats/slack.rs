@@ -19,7 +19,6 @@
 mod channel;
 mod message;
 mod names;
-mod text;
 
 use std::{
     collections::VecDeque,
@@ -30,12 +29,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
-    formats::{Dialogues, Fit, Format, ReadOptions, support::RecordError},
-    input::{Input, Probe},
-};
-use turnwise_core::error::{IoContext, Result};
-
+use crate::formats::prelude::*;
 use channel::{ChannelDays, Day, days, for_each_message};
 use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};

@@ -1,18 +1,12 @@
 //! Shared code of the readers: converts lines and JSON elements to dialogues and problems.
 
-use std::{borrow::Cow, collections::BTreeMap, io::BufRead, str::FromStr};
+use std::{
+    borrow::Cow,
+    io::BufRead,
+    path::{Path, absolute},
+};
 
-use crate::{
-    Dialogue,
-    formats::{Dialogues, Problem, ReadOptions},
-    input::Input,
-    json_elements::{Element, ElementError, Elements},
-    lines::{Line, LineError, Lines},
-};
-use turnwise_core::{
-    error::{Error, Reject, Result},
-    ids::DialogueId,
-};
+use crate::formats::prelude::*;
 
 /// Reason why a record is rejected. The caller of the parser adds file and line.
 #[derive(Debug)]
@@ -87,6 +81,20 @@ pub(crate) fn generated_id(stem: &str, position: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{position:06}"))
 }
 
+/// Creates a dialogue of a corpus.
+pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> Dialogue {
+    let mut dialogue = Dialogue::new(id);
+    dialogue.source = source.to_owned();
+    dialogue.language = language.map(str::to_owned);
+    dialogue
+}
+
+/// Returns the id of a JSON record that does not match its format, if it is valid JSON.
+pub(crate) fn id_in(json: &[u8], field: &str) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_slice(json).ok()?;
+    record.get(field)?.as_str().map(str::to_owned)
+}
+
 /// Formats a dialog act: `inform(hotel-area=north)`. All parts except the intent may be empty.
 pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
     let target = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
@@ -141,7 +149,8 @@ pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
     }
 }
 
-/// Reads dialogues from a file with one record per line. `parse` returns `None` to skip a line.
+/// Reads dialogues from a file with one record per line. Blank lines are skipped. `parse` returns `None` to skip a
+/// line.
 pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
 where
     F: FnMut(Line<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
@@ -152,6 +161,7 @@ where
         loop {
             return Some(match lines.next_line()? {
                 Err(e) => Err(line_problem(&path, e)),
+                Ok(line) if line.text.trim().is_empty() => continue,
                 Ok(line) => {
                     let number = line.number;
                     match parse(line).and_then(|d| d.map(checked).transpose()) {
@@ -186,58 +196,6 @@ where
             });
         }
     }))
-}
-
-/// Mapping from fields to columns of a CSV or TSV file: `id=session,text=message,speaker=from`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ColumnMap {
-    fields: BTreeMap<String, String>,
-}
-
-/// Fields that can be mapped to a column. `meta.NAME` is metadata of the turn.
-pub const COLUMN_FIELDS: [&str; 10] =
-    ["id", "turn", "speaker", "role", "text", "time", "intent", "acts", "domain", "title"];
-
-impl ColumnMap {
-    /// Returns the column of a field: a name, or a number counted from 1.
-    pub fn column(&self, field: &str) -> Option<&str> {
-        self.fields.get(field).map(String::as_str)
-    }
-
-    /// Returns the metadata names and their columns.
-    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
-    }
-}
-
-impl FromStr for ColumnMap {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let mut fields = BTreeMap::new();
-        for pair in text.split(',').filter(|p| !p.trim().is_empty()) {
-            let Some((field, column)) = pair.split_once('=') else {
-                return Err(Error::Input {
-                    message: format!("`{pair}` in --map is not FIELD=COLUMN"),
-                    hint: Some("for example: --map id=session,speaker=from,text=message".to_owned()),
-                });
-            };
-            let field = field.trim();
-            if !COLUMN_FIELDS.contains(&field) && !field.starts_with("meta.") {
-                return Err(Error::unknown_name("field in --map", field, COLUMN_FIELDS));
-            }
-            if fields.insert(field.to_owned(), column.trim().to_owned()).is_some() {
-                return Err(Error::input(format!("`{field}` is mapped twice in --map")));
-            }
-        }
-        if !fields.contains_key("text") {
-            return Err(Error::Input {
-                message: "--map has no column for `text`".to_owned(),
-                hint: Some("for example: --map id=session,speaker=from,text=message".to_owned()),
-            });
-        }
-        Ok(ColumnMap { fields })
-    }
 }
 
 /// Reads a small companion file completely.
@@ -296,17 +254,76 @@ pub(crate) mod testing {
     }
 }
 
+/// Names of corpus splits.
+const SPLITS: [&str; 7] = ["train", "training", "dev", "valid", "validation", "val", "test"];
+
+/// Corpus, split and name of a file, inferred from its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PathInfo {
+    /// Name of the nearest folder that is not a split.
+    pub(super) corpus: Option<String>,
+    /// The split, if the file or one of its folders is named after one.
+    pub(super) split: Option<String>,
+    stem: String,
+}
+
+impl PathInfo {
+    /// Reads the path of a file. It is made absolute, so that ids do not depend on the current folder.
+    pub(super) fn of(input: &Input) -> Self {
+        let stem = input.stem().trim_end_matches(".txt").trim_end_matches(".tsv").to_owned();
+        let path = input.path.as_deref().and_then(|path| absolute(path).ok()).unwrap_or_default();
+        let folders = path.ancestors().skip(1).filter_map(|f: &Path| f.file_name()?.to_str());
+        let mut split = Some(stem.clone()).filter(|stem| is_split(stem));
+        let mut corpus = None;
+        for folder in folders {
+            if !is_split(folder) {
+                corpus = Some(folder.to_owned());
+                break;
+            }
+            split.get_or_insert_with(|| folder.to_owned());
+        }
+        PathInfo { corpus, split, stem }
+    }
+
+    /// Returns a prefix for ids, unique for each file: corpus, split and file name, each once.
+    pub(super) fn prefix(&self) -> String {
+        let stem = Some(&self.stem).filter(|stem| self.split.as_ref() != Some(stem));
+        let parts: Vec<&str> = [self.corpus.as_ref(), self.split.as_ref(), stem]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        parts.join("-")
+    }
+
+    /// Returns the name of the corpus: the name of its folder, or of the file.
+    pub(super) fn source(&self) -> String {
+        self.corpus.as_ref().unwrap_or(&self.stem).clone()
+    }
+}
+
+fn is_split(name: &str) -> bool {
+    SPLITS.contains(&name.to_ascii_lowercase().as_str())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
     #[test]
-    fn a_column_map_is_checked() {
-        let map: ColumnMap = "id=session, text=message,meta.lang=3".parse().unwrap();
-        assert_eq!(map.column("id"), Some("session"));
-        assert_eq!(map.metadata().collect::<Vec<_>>(), [("lang", "3")]);
-        assert_eq!("txt=a".parse::<ColumnMap>().unwrap_err().hint().as_deref(), Some("did you mean `text`?"));
-        assert!("id=a".parse::<ColumnMap>().is_err());
-        assert!("text=a,text=b".parse::<ColumnMap>().is_err());
+    fn prefixes_have_corpus_split_and_file_once() {
+        let place = |path: &str| {
+            let stream = Box::new(Cursor::new(Vec::new()));
+            PathInfo::of(&Input::from_stream(path.into(), Some(path.into()), stream).unwrap())
+        };
+        assert_eq!(place("/x/edc/dev/select.txt").prefix(), "edc-dev-select");
+        assert_eq!(place("/x/edc/train/train_data.txt.sample").prefix(), "edc-train-train_data");
+        assert_eq!(place("/x/douban/train.txt").prefix(), "douban-train");
+        assert_eq!(place("/x/mwoz/train.tsv.1").prefix(), "mwoz-train");
+        assert_eq!(place("/x/sets/mdc.sr.dev.tsv").prefix(), "sets-mdc.sr.dev");
+        assert_eq!(place("/x/douban/train.txt").source(), "douban");
+        assert_eq!(place("/train.txt").source(), "train");
     }
 }

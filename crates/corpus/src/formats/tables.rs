@@ -5,19 +5,7 @@ use std::{
     io::BufRead,
 };
 
-use crate::{
-    Dialogue, Role,
-    formats::{
-        Dialogues, Problem, ReadOptions,
-        support::{self, RecordError},
-    },
-    input::Input,
-    rows::{Dialect, Row, RowError, Rows},
-};
-use turnwise_core::{
-    error::Reject,
-    ids::{DialogueId, TurnNo},
-};
+use crate::formats::prelude::*;
 
 /// Returns a cell as text. A missing cell is empty.
 pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError> {

@@ -6,13 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{
-    Dialogue,
-    dialogue::{Role, Turn},
-    formats::support::{self, RecordError},
-    input::Probe,
-    json_elements::{Element, Elements},
-};
+use crate::formats::prelude::*;
 
 /// Number of records to check for format detection. The first record alone may be damaged.
 const SNIFFED_RECORDS: usize = 5;
@@ -50,11 +44,9 @@ pub(super) fn record<T: DeserializeOwned>(
     serde_json::from_slice(&element.json).map_err(|e| {
         let id = match id_field {
             None => element.keys.last().cloned(),
-            Some(field) => serde_json::from_slice::<Value>(&element.json)
-                .ok()
-                .and_then(|value| Some(value.get(field)?.as_str()?.to_owned())),
+            Some(field) => support::id_in(&element.json, field),
         };
-        RecordError::new(support::json_reason(&e)).with_id(id)
+        RecordError::from(e).with_id(id)
     })
 }
 
@@ -172,7 +164,7 @@ pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) 
         for frame in framed.frames {
             frame.actions.iter().for_each(|action| push_unique(&mut turn.acts, &action.act));
             if let Some(call) = frame.service_call {
-                turn.metadata.insert("service_call".to_owned(), call.method.into());
+                turn.note("service_call", call.method);
             }
             let intent = frame.state.map(|s| s.active_intent).filter(|i| !i.is_empty() && i != "NONE");
             if let Some(intent) = intent {
@@ -188,7 +180,7 @@ pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) 
         }
         turn.intent = turn.intent.or(repeated);
         if services.len() > 1 {
-            turn.metadata.insert("services".to_owned(), services.into());
+            turn.note("services", services);
         }
         dialogue.turns.push(turn);
     }

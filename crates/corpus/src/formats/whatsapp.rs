@@ -15,25 +15,13 @@
 //! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
 //!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
 
-mod content;
 mod line;
 
 use jiff::{SignedDuration, civil::DateTime};
 
-use crate::{
-    Dialogue, Role, Time,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        chat_text::{self, Draft, LineReader, Out},
-        support::RecordError,
-    },
-    input::{Input, Probe},
-    lines::Line,
-};
-use turnwise_core::{error::Result, ids::DialogueId};
-
-use content::{Content, without_edited};
-use line::{Header, Order, clean, order};
+use crate::formats::chat_text::{self, Draft, LineReader, Out};
+use crate::formats::prelude::*;
+use line::{Content, Header, Order, clean, order, without_edited};
 
 pub(super) struct WhatsApp;
 
@@ -152,18 +140,17 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
         return;
     };
     turn.time = Time::from_civil(time);
-    let mut note = |key: &str, value: serde_json::Value| _ = turn.metadata.insert(key.to_owned(), value);
     if edited.is_some() {
-        note("edited", true.into());
+        turn.note("edited", true);
     }
     if content.deleted {
-        note("deleted", true.into());
+        turn.note("deleted", true);
     }
     if let Some(media) = content.media {
-        note("media", media.into());
+        turn.note("media", media);
     }
     if let Some(file) = content.attachment {
-        note("attachment", file.into());
+        turn.note("attachment", file);
     }
 }
 
@@ -172,7 +159,7 @@ fn continue_message(draft: &mut Draft, line: &str) {
     let edited = without_edited(&line);
     draft.append(edited.unwrap_or(&line));
     if let (Some(_), Some(turn)) = (edited, draft.dialogue.turns.last_mut()) {
-        turn.metadata.insert("edited".to_owned(), true.into());
+        turn.note("edited", true);
     }
 }
 
@@ -181,13 +168,12 @@ impl Reader {
         let format = if header.has_seconds() { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M" };
         match DialogueId::new(format!("{}-{}", self.stem, time.strftime(format))) {
             Ok(id) => {
-                let mut dialogue = Dialogue::new(id);
-                dialogue.source = "whatsapp".to_owned();
+                let mut dialogue = support::dialogue(id, "whatsapp", None);
                 dialogue.title = Some(self.title.clone());
                 dialogue.time = Time::from_civil(time);
                 if self.assumed {
                     let order = format!("{} (assumed)", self.order.name());
-                    dialogue.metadata.insert("date_order".to_owned(), order.into());
+                    dialogue.note("date_order", order);
                 }
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }

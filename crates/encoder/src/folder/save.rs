@@ -48,7 +48,7 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     let files = save_config::texts(model)?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).at("create", parent)?;
-    let temporary = TemporaryFolder(files::beside(path));
+    let temporary = TemporaryFolder(files::temporary_path(path));
     files::remove_folder(&temporary.0)?;
     fs::create_dir(&temporary.0).at("create", &temporary.0)?;
     for (name, text) in files {
@@ -139,7 +139,7 @@ fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     // safetensors writes to a private file and renames it. The permissions are changed to those of a normal new
     // file.
-    let temporary = files::beside(path);
+    let temporary = files::temporary_path(path);
     serialize_to_file(tensors, Some(metadata), &temporary).map_err(|e| match e {
         SafeTensorError::IoError(source) => Error::Io { action: "write", path: path.to_owned(), source },
         other => Error::Internal(format!("{} cannot be written: {other}", path.display())),

@@ -14,7 +14,7 @@ use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
 
 use super::json;
-use turnwise_core::error::{Error, IoContext, Result, nearest};
+use turnwise_core::error::{Error, IoContext, Result, closest_name};
 
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
@@ -148,7 +148,7 @@ impl Weights {
 
     fn missing(&self, name: &str) -> Error {
         let path = self.files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-        let hint = match nearest(name, self.names()) {
+        let hint = match closest_name(name, self.names()) {
             Some(near) => format!("the most similar name in the file is `{near}`"),
             None => "the tensor names are those of a different architecture".to_owned(),
         };

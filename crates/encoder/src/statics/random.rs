@@ -1,12 +1,12 @@
 //! Random numbers that depend only on a seed and an index, so threads can draw them in any order.
 
-use turnwise_core::random::mixed;
+use turnwise_core::random::hash64;
 
 /// Returns the standard normal random number at an index (Box–Muller transform).
 pub(super) fn normal(seed: u64, place: u64) -> f64 {
     // 53 bits, and never 0, whose logarithm is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (unit(mixed(seed, 2 * place)), unit(mixed(seed, 2 * place + 1)));
+    let (a, b) = (unit(hash64(seed, 2 * place)), unit(hash64(seed, 2 * place + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 

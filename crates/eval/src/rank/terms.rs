@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::error::{Error, Result};
-use turnwise_text::{Analyzer, units};
+use turnwise_text::{Analyzer, words_and_letters};
 
 /// How a text is split into terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,11 @@ impl Terms {
 
     /// Splits a text into terms.
     pub fn of(self, text: &str) -> Vec<String> {
-        let units: Vec<String> = match self {
+        let words_and_letters: Vec<String> = match self {
             Terms::Analyzed(analyzer) => {
                 return analyzer.analyze(text).into_iter().map(|token| token.term).collect();
             }
-            Terms::Pairs => units(text).into_iter().map(|token| token.term).collect(),
+            Terms::Pairs => words_and_letters(text).into_iter().map(|token| token.term).collect(),
             Terms::Letters => text
                 .nfkc()
                 .flat_map(char::to_lowercase)
@@ -57,8 +57,8 @@ impl Terms {
             }
         };
         let between = if self == Terms::Scikit { " " } else { "" };
-        let pairs: Vec<String> = units.windows(2).map(|pair| pair.join(between)).collect();
-        units.into_iter().chain(pairs).collect()
+        let pairs: Vec<String> = words_and_letters.windows(2).map(|pair| pair.join(between)).collect();
+        words_and_letters.into_iter().chain(pairs).collect()
     }
 }
 

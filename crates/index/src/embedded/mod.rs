@@ -17,7 +17,7 @@ use super::{
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_store::{Snapshot, frame::Totals};
+use turnwise_store::{Snapshot, Totals};
 use turnwise_text::Analyzer;
 
 /// Number of utterances outside the lexical index above which a note is shown to the user.

@@ -158,6 +158,6 @@ impl View for EmbeddedView<'_> {
     }
 
     fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
-        Ok(self.engine.snapshot.behind(id)?.map(Bookmark::At))
+        Ok(self.engine.snapshot.position_after(id)?.map(Bookmark::At))
     }
 }

@@ -9,10 +9,9 @@ use tantivy::{
 use super::{Lexical, LexicalQuery, side};
 use crate::vectors::Kind;
 use turnwise_core::{
-    error::Result,
+    error::{Result, caught},
     ids::{DialogueId, TurnNo},
 };
-use turnwise_store::records::caught;
 
 /// A term is common if it is in more than 1/`COMMON` of the documents.
 const COMMON: u64 = 4;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use tantivy::SegmentReader;
 
 use super::{Lexical, Selected, select, side};
-use turnwise_core::error::Result;
+use turnwise_core::error::{Result, caught};
 use turnwise_corpus::filter::FactNames;
-use turnwise_store::{Snapshot, records::caught};
+use turnwise_store::Snapshot;
 
 /// For each field, its values and the number of dialogues with each value.
 pub type Counts = Vec<HashMap<String, u64>>;

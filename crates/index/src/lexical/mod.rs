@@ -34,11 +34,11 @@ use crate::vectors::Kind;
 use side::Side;
 use top::Found;
 use turnwise_core::{
-    error::{Class, Error, Result},
+    error::{Class, Error, Result, caught},
     files,
     ids::{DialogueId, Seq, TurnNo},
 };
-use turnwise_store::{Snapshot, records::caught};
+use turnwise_store::Snapshot;
 use turnwise_text::Analyzer;
 
 /// The lexical index of an index folder.

@@ -7,7 +7,7 @@ use tantivy::{
 };
 
 use super::{Lexical, top};
-use turnwise_store::records::caught;
+use turnwise_core::error::caught;
 
 /// A query for both indexes of the [`Lexical`] that created it.
 pub struct LexicalQuery {

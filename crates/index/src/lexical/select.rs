@@ -15,11 +15,11 @@ use crate::{
     vectors::Kind,
 };
 use turnwise_core::{
-    error::Result,
+    error::{Result, caught},
     ids::{DialogueId, Seq, TurnNo},
 };
 use turnwise_corpus::{Dialogue, filter::Filter};
-use turnwise_store::{Change, Position, Snapshot, records::caught};
+use turnwise_store::{Change, Position, Snapshot};
 
 /// Result of a filter, as documents of the index and as records.
 pub struct Selected {

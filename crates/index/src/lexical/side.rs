@@ -17,10 +17,10 @@ use tantivy::{
 
 use super::{overlay::Overlay, tokenizer::Analyzed, top::Columns};
 use turnwise_core::{
-    error::{Error, IoContext, Result},
+    error::{Error, IoContext, Result, caught},
     ids::Seq,
 };
-use turnwise_store::{Position, records::caught};
+use turnwise_store::Position;
 use turnwise_text::Analyzer;
 
 /// Memory per writer thread.

@@ -7,8 +7,8 @@ use super::{
     side::{Progress, Side},
     update,
 };
-use turnwise_core::error::Result;
-use turnwise_store::{Snapshot, records::caught};
+use turnwise_core::error::{Result, caught};
+use turnwise_store::Snapshot;
 
 impl Lexical {
     /// Opens the index, and indexes newer records of the snapshot in memory. The results are the same as after an

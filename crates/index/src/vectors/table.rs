@@ -31,7 +31,7 @@ use turnwise_core::{
     files,
     ids::IdKey,
 };
-use turnwise_store::directory::KeyMap;
+use turnwise_store::KeyMap;
 
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
@@ -205,7 +205,7 @@ fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
 
 /// Rebuilds the table of a kind from the committed keys.
 pub(super) fn write(path: &Path, column: &Column) -> Result<()> {
-    let temporary = files::beside(path);
+    let temporary = files::temporary_path(path);
     let slots = slots_for(column.count())?;
     let mut file = OpenOptions::new()
         .read(true)

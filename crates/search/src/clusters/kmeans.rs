@@ -9,7 +9,7 @@ use turnwise_nearest::products;
 use super::Stop;
 use turnwise_core::{
     error::Result,
-    random::{Random, mixed},
+    random::{Random, hash64},
     vectors::normalize,
 };
 
@@ -133,7 +133,7 @@ pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize
     if count <= limit {
         return (0..count).collect();
     }
-    let mut places: Vec<(u64, usize)> = (0..count).map(|n| (mixed(seed, n as u64), n)).collect();
+    let mut places: Vec<(u64, usize)> = (0..count).map(|n| (hash64(seed, n as u64), n)).collect();
     places.select_nth_unstable(limit);
     let mut drawn: Vec<usize> = places[..limit].iter().map(|(_, n)| *n).collect();
     drawn.sort_unstable();

@@ -206,7 +206,7 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
     let plan = Plan {
         sources: vec![Source::opened(input, formats::by_name("jsonl")?)],
         companions: Vec::new(),
-        unrecognised: Vec::new(),
+        unrecognized: Vec::new(),
     };
     let taken = hosted.source.take_in(plan, options, opened.as_ref());
     hosted.changed()?;

@@ -134,7 +134,7 @@ fn only_known_parameters(request: &Request) -> Outcome<()> {
     let unknown = names.filter(|name| !name.is_empty()).find(|name| !known.contains(name));
     let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
     let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
-    Err(match turnwise_core::error::nearest(name, known.iter().copied()) {
+    Err(match turnwise_core::error::closest_name(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
         None => problem.hint(format!("known parameters: {}", known.join(", "))),
     })
@@ -162,7 +162,7 @@ pub(super) fn router(app: App) -> Router {
             let path = request.uri().path().to_owned();
             let known = ROUTES.iter().map(|route| route.path);
             let problem = Problem::not_found(format!("no route {path}"));
-            match turnwise_core::error::nearest(&path, known) {
+            match turnwise_core::error::closest_name(&path, known) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
                 None => problem.hint("GET /openapi.json lists all routes"),
             }

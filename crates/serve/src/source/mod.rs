@@ -17,7 +17,7 @@ use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]
 use turnwise_milvus::Target;
 use turnwise_search::Searcher;
-use turnwise_store::ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest};
+use turnwise_store::ingest::{DialogueSink, IngestControl, IngestOptions, Ingested, ingest};
 
 /// Location of dialogues to serve.
 pub enum Place {
@@ -86,7 +86,11 @@ pub(super) trait Source: Send + Sync {
 /// Ingests a plan into a sink, without progress reports.
 fn filled(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
     let never = AtomicBool::new(false);
-    let control =
-        Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control = IngestControl {
+        stop: &never,
+        progress: &mut |_| {},
+        acknowledged: &mut |_| {},
+        resumed: &mut |_| {},
+    };
     ingest(sink, plan, options, control)
 }

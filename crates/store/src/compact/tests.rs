@@ -99,7 +99,7 @@ fn compaction_removes_deleted_bytes_and_keeps_the_rest() {
     let done = compact(root, 2_000, "test", &|| false, &mut |n| steps.push(n)).unwrap();
     // 20 deletes, the 20 deleted records, and the 20 replaced records.
     assert_eq!((done.dropped, done.dialogues, done.left), (60, 40, false));
-    assert!(done.bytes < done.bytes_before && done.bytes == bytes_of(Snapshot::open(root).unwrap().places()));
+    assert!(done.bytes < done.bytes_before && done.bytes == bytes_of(Snapshot::open(root).unwrap().paths()));
     assert!(steps.is_sorted() && steps.last() == Some(&80), "{steps:?}");
     assert!(
         !holds_bytes(root, "first 3\"") && !holds_bytes(root, "\"d3\"") && !holds_bytes(root, "first 4\"")
@@ -161,7 +161,7 @@ fn a_compaction_can_be_killed_between_any_two_steps() {
         let all = filled(root);
         {
             let view = Snapshot::open(root).unwrap();
-            let (old, new) = (view.places.clone(), view.places.next());
+            let (old, new) = (view.paths.clone(), view.paths.next());
             let (stop, progress) = (&|| false, &mut |_| {});
             let mut work = Compaction { view: &view, new: &new, segment_bytes: 2_000, stop, progress };
             if steps == 1 {

@@ -4,25 +4,25 @@
 //! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues
 //! after the last acknowledged record.
 
-mod reading;
 mod run;
-mod sink;
-mod tally;
 
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Instant};
 
-use crate::{directory::KeyMap, ingest::run::Run};
-use turnwise_core::error::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::{IngestMark, Prepared, PutOutcome, Store, directory::KeyMap, ingest::run::Run};
+use turnwise_core::{
+    error::{Reject, Result},
+    ids::{DialogueId, IdKey},
+};
 use turnwise_corpus::{
-    clean::Cleaning,
+    Dialogue,
+    clean::{Cleaned, Cleaning},
     filter::Filter,
     formats::ReadOptions,
-    rejects::Rejects,
     walk::{Plan, Source},
+    writers::Rejects,
 };
-
-pub use sink::DialogueSink;
-pub use tally::{Ingested, Tally};
 
 /// Default batch size: number of dialogues that are acknowledged together.
 pub const BATCH_DIALOGUES: usize = 1000;
@@ -67,7 +67,7 @@ impl Default for IngestOptions {
 }
 
 /// Callbacks to monitor an ingest, and a flag to stop it.
-pub struct Control<'a> {
+pub struct IngestControl<'a> {
     /// Stop flag. A signal handler or another thread sets it.
     pub stop: &'a AtomicBool,
     /// Called with the tally after each chunk.
@@ -78,12 +78,59 @@ pub struct Control<'a> {
     pub resumed: &'a mut dyn FnMut(u64),
 }
 
+/// Number of records by outcome. `records` is the sum of the seven fields that follow it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// Records read from the inputs.
+    pub records: u64,
+    /// New dialogues.
+    pub added: u64,
+    /// Replaced a dialogue with the same id and different content.
+    pub replaced: u64,
+    /// Already stored with the same content.
+    pub unchanged: u64,
+    /// Already read in this ingest with the same content.
+    pub repeated: u64,
+    /// Skipped: fewer turns than required.
+    pub too_short: u64,
+    /// Skipped: same turns as another dialogue.
+    pub duplicates: u64,
+    /// Rejected as unusable.
+    pub rejected: u64,
+    /// Files that could not be read completely.
+    pub damaged_files: u64,
+    /// Turns of the added or replaced dialogues.
+    pub turns: u64,
+    /// Counts of the changes made by cleaning.
+    pub cleaned: Cleaned,
+}
+
+impl Tally {
+    /// Returns whether the counts of the outcomes add up to `records`.
+    pub fn adds_up(&self) -> bool {
+        let sum = self.added + self.replaced + self.unchanged + self.repeated;
+        self.records == sum + self.too_short + self.duplicates + self.rejected
+    }
+}
+
+/// Result of an ingest.
+#[derive(Debug, Clone, Default)]
+pub struct Ingested {
+    /// Number of records by outcome.
+    pub tally: Tally,
+    /// Number of records that an earlier, interrupted run had processed.
+    pub resumed: u64,
+    /// The first rejects, at most 5.
+    pub first_rejects: Vec<Reject>,
+}
+
 /// Reads all sources of a plan into a store or another sink.
 pub fn ingest(
     store: &mut dyn DialogueSink,
     plan: Plan,
     options: &IngestOptions,
-    control: Control<'_>,
+    control: IngestControl<'_>,
 ) -> Result<Ingested> {
     let fingerprint = fingerprint(&plan.sources, options);
     let mark = store.unfinished().filter(|m| fingerprint.as_ref() == Some(&m.fingerprint));
@@ -108,7 +155,7 @@ pub fn ingest(
     }
     if options.cleaning.dedupe {
         let texts = &mut run.texts;
-        run.store.texts(&mut |text, id| {
+        run.store.for_each_text_key(&mut |text, id| {
             texts.insert(text, id);
         })?;
     }
@@ -139,4 +186,71 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     );
     hasher.update(how.as_bytes());
     Some(hasher.finalize().to_hex()[..32].to_owned())
+}
+
+/// Destination of the dialogues of an ingest.
+pub trait DialogueSink {
+    /// Returns a dialogue. Includes uncommitted puts.
+    fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
+
+    /// Announces the ids of the next dialogues. A remote sink can look them up in one request.
+    fn prefetch(&mut self, _ids: &[IdKey]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Puts a dialogue. Takes effect with the next commit.
+    fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome>;
+
+    /// Returns the number of uncommitted changes.
+    fn pending(&self) -> usize;
+
+    /// Returns the size of the uncommitted changes in bytes.
+    fn pending_bytes(&self) -> usize;
+
+    /// Commits the uncommitted changes atomically. An interrupted ingest resumes from `mark`.
+    fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
+
+    /// Returns the mark of an interrupted ingest.
+    fn unfinished(&self) -> Option<IngestMark>;
+
+    /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.
+    fn set_rejected(&mut self, ingest: &str, rejected: u64);
+
+    /// Calls `see` with the text key and id key of each dialogue.
+    fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
+}
+
+impl DialogueSink for Store {
+    fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
+        self.view().get(id)
+    }
+
+    fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome> {
+        Store::put(self, dialogue)
+    }
+
+    fn pending(&self) -> usize {
+        Store::pending(self)
+    }
+
+    fn pending_bytes(&self) -> usize {
+        Store::pending_bytes(self)
+    }
+
+    fn commit(&mut self, mark: Option<IngestMark>) -> Result<()> {
+        Store::commit(self, mark).map(drop)
+    }
+
+    fn unfinished(&self) -> Option<IngestMark> {
+        self.unfinished_ingest().cloned()
+    }
+
+    fn set_rejected(&mut self, ingest: &str, rejected: u64) {
+        Store::set_rejected(self, ingest, rejected);
+    }
+
+    fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+        self.view().text_keys().for_each(|(text, id)| see(text, id));
+        Ok(())
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::Ordering,
         mpsc::{self, RecvTimeoutError},
     },
@@ -13,18 +13,21 @@ use std::{
 use rayon::prelude::*;
 
 use crate::{
-    IngestMark, Put,
+    IngestMark, Prepared, PutOutcome,
     directory::KeyMap,
-    ingest::{
-        Control, DialogueSink, IngestOptions, Ingested,
-        reading::{Chunk, NOT_ALLOWED, PreparedRecord, lock, prepare_record, read_sources},
-    },
+    ingest::{DialogueSink, IngestControl, IngestOptions, Ingested},
 };
 use turnwise_core::{
     error::{Error, Reject, Result},
-    ids::IdKey,
+    ids::{DialogueId, IdKey},
 };
-use turnwise_corpus::{clean::Cleaned, formats::Problem, rejects::Rejects, walk::Source};
+use turnwise_corpus::{
+    Dialogue,
+    clean::Cleaned,
+    formats::{Problem, ReadOptions},
+    walk::Source,
+    writers::Rejects,
+};
 
 /// Maximum size of a batch in bytes. A batch also ends after [`IngestOptions::batch`] dialogues.
 const BATCH_BYTES: usize = 8 << 20;
@@ -34,7 +37,7 @@ const BATCH_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Run<'a, 'c> {
     pub(super) store: &'a mut dyn DialogueSink,
     pub(super) options: &'a IngestOptions,
-    pub(super) control: Control<'c>,
+    pub(super) control: IngestControl<'c>,
     pub(super) fingerprint: String,
     pub(super) rejects: Rejects,
     /// Ids read by this ingest, with the content key and the source number.
@@ -112,7 +115,7 @@ impl Run<'_, '_> {
                 _ => None,
             })
             .collect();
-        self.store.ahead(&next_ids)?;
+        self.store.prefetch(&next_ids)?;
         for (item, cleaned) in ready {
             let before = self.outcome.tally;
             add(&mut self.outcome.tally.cleaned, cleaned);
@@ -142,9 +145,7 @@ impl Run<'_, '_> {
         if let Some(only) = &self.options.only
             && self.store.get(&id)?.is_some_and(|existing| !only.matches(&existing))
         {
-            let path = self.names.get(source).cloned().unwrap_or_default();
-            let id = Some(id.to_string());
-            return self.reject(Reject { path, line: None, id, reason: NOT_ALLOWED.to_owned() });
+            return self.reject_dialogue(&id, source, NOT_ALLOWED.to_owned());
         }
         match self.seen.get(&prepared.id) {
             Some((content, _)) if *content == prepared.content => {
@@ -152,16 +153,12 @@ impl Run<'_, '_> {
                 return Ok(());
             }
             Some((_, earlier)) => {
-                let earlier = self.names.get(*earlier as usize).cloned().unwrap_or_default();
-                return self.reject(Reject {
-                    path: self.names.get(source).cloned().unwrap_or_default(),
-                    line: None,
-                    id: Some(id.to_string()),
-                    reason: format!(
-                        "another dialogue with this id was already read from {earlier}; \
-                         use --id-prefix to make the ids of each file unique"
-                    ),
-                });
+                let earlier = self.name(*earlier as usize);
+                let reason = format!(
+                    "another dialogue with this id was already read from {earlier}; \
+                     use --id-prefix to make the ids of each file unique"
+                );
+                return self.reject_dialogue(&id, source, reason);
             }
             None => self.seen.insert(prepared.id, (prepared.content, source as u32)),
         };
@@ -177,20 +174,17 @@ impl Run<'_, '_> {
         }
         let put = match self.store.put(&prepared) {
             // A sink may reject dialogues that other sinks accept.
-            Err(Error::Data { message, .. }) => {
-                let path = self.names.get(source).cloned().unwrap_or_default();
-                return self.reject(Reject { path, line: None, id: Some(id.to_string()), reason: message });
-            }
+            Err(Error::Data { message, .. }) => return self.reject_dialogue(&id, source, message),
             put => put?,
         };
         let tally = &mut self.outcome.tally;
         let stored = match put {
-            Put::Unchanged => {
+            PutOutcome::Unchanged => {
                 tally.unchanged += 1;
                 return Ok(());
             }
-            Put::Added => &mut tally.added,
-            Put::Replaced => &mut tally.replaced,
+            PutOutcome::Added => &mut tally.added,
+            PutOutcome::Replaced => &mut tally.replaced,
         };
         *stored += 1;
         tally.turns += u64::from(prepared.turns);
@@ -206,9 +200,17 @@ impl Run<'_, '_> {
             }
         };
         if reject.path.is_empty() {
-            reject.path = self.names.get(source).cloned().unwrap_or_default();
+            reject.path = self.name(source);
         }
         self.reject(reject)
+    }
+
+    fn reject_dialogue(&mut self, id: &DialogueId, source: usize, reason: String) -> Result<()> {
+        self.reject(Reject { path: self.name(source), line: None, id: Some(id.to_string()), reason })
+    }
+
+    fn name(&self, source: usize) -> String {
+        self.names.get(source).cloned().unwrap_or_default()
     }
 
     fn reject(&mut self, reject: Reject) -> Result<()> {
@@ -253,11 +255,9 @@ impl Run<'_, '_> {
                 self.store.set_rejected(key, self.outcome.tally.rejected);
                 self.store.commit(None)?;
                 (self.control.acknowledged)(&self.outcome.tally);
-                if !self.outcome.tally.adds_up() {
-                    return Err(Error::Internal(format!(
-                        "the tally does not add up: {:?}",
-                        self.outcome.tally
-                    )));
+                let tally = &self.outcome.tally;
+                if !tally.adds_up() {
+                    return Err(Error::Internal(format!("the tally does not add up: {tally:?}")));
                 }
                 Ok(self.outcome)
             }
@@ -267,13 +267,11 @@ impl Run<'_, '_> {
                 self.commit()?;
                 let records = self.outcome.tally.records;
                 Err(match e {
-                    Error::Interrupted { .. } if self.fingerprint.is_empty() => e.with_hint(format!(
-                        "{records} records are stored; run the same command again, \
-                         and it skips them"
-                    )),
-                    Error::Interrupted { .. } => {
-                        e.with_hint(format!("run the same command again to continue after record {records}"))
-                    }
+                    Error::Interrupted { .. } => e.with_hint(if self.fingerprint.is_empty() {
+                        format!("{records} records are stored; run the same command again, and it skips them")
+                    } else {
+                        format!("run the same command again to continue after record {records}")
+                    }),
                     other => other,
                 })
             }
@@ -287,4 +285,96 @@ fn add(sum: &mut Cleaned, more: Cleaned) {
     sum.emails += more.emails;
     sum.phones += more.phones;
     sum.cards += more.cards;
+}
+
+/// Maximum number of records in a chunk.
+const CHUNK: usize = 250;
+
+/// Records of one source that the reader thread sends together.
+#[derive(Default)]
+struct Chunk {
+    source: usize,
+    items: Vec<Result<Dialogue, Problem>>,
+}
+
+/// A record after cleaning and preparation.
+enum PreparedRecord {
+    Dialogue(Box<Prepared>, DialogueId),
+    TooShort,
+    Problem(Problem),
+}
+
+/// Body of the reader thread.
+fn read_sources(
+    sources: Vec<Source>,
+    options: &ReadOptions,
+    gathering: &Mutex<Chunk>,
+    sender: &mpsc::SyncSender<Chunk>,
+) {
+    for (number, source) in sources.into_iter().enumerate() {
+        let name = source.name.clone();
+        let dialogues = source.read(options).unwrap_or_else(|e| {
+            let reason = e.message_and_hint();
+            let problem = Problem::File(Reject { path: name, line: None, id: None, reason });
+            Box::new(std::iter::once(Err(problem)))
+        });
+        for item in dialogues {
+            let full = {
+                let mut chunk = lock(gathering);
+                chunk.source = number;
+                chunk.items.push(item);
+                (chunk.items.len() >= CHUNK).then(|| std::mem::take(&mut *chunk))
+            };
+            if full.is_some_and(|chunk| sender.send(chunk).is_err()) {
+                return;
+            }
+        }
+        let rest = std::mem::take(&mut *lock(gathering));
+        if !rest.items.is_empty() && sender.send(rest).is_err() {
+            return;
+        }
+    }
+}
+
+/// Locks a chunk. Ignores poisoning: after a panic, the chunk still contains only complete records.
+fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
+    chunk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reason for rejecting a dialogue because of [`IngestOptions::only`].
+const NOT_ALLOWED: &str = "the filter of this ingest does not allow this dialogue";
+
+/// Cleans and prepares a record. Called in parallel.
+fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (PreparedRecord, Cleaned) {
+    let mut cleaned = Cleaned::default();
+    let mut dialogue = match item {
+        Ok(dialogue) => dialogue,
+        Err(problem) => return (PreparedRecord::Problem(problem), cleaned),
+    };
+    let failed = |id: &DialogueId, e: &Error| {
+        let (id, reason) = (Some(id.to_string()), e.to_string());
+        PreparedRecord::Problem(Problem::Record(Reject { path: String::new(), line: None, id, reason }))
+    };
+    if !options.id_prefix.is_empty() {
+        match DialogueId::new(format!("{}{}", options.id_prefix, dialogue.id)) {
+            Ok(id) => dialogue.id = id,
+            Err(e) => return (failed(&dialogue.id, &e), cleaned),
+        }
+    }
+    if let Some(source) = &options.source {
+        dialogue.source.clone_from(source);
+    }
+    if dialogue.language.is_none() {
+        dialogue.language.clone_from(&options.language);
+    }
+    if options.only.as_ref().is_some_and(|only| !only.matches(&dialogue)) {
+        return (failed(&dialogue.id, &Error::data(NOT_ALLOWED)), cleaned);
+    }
+    if !options.cleaning.apply(&mut dialogue, &mut cleaned) {
+        return (PreparedRecord::TooShort, cleaned);
+    }
+    match Prepared::new(&dialogue) {
+        Ok(prepared) => (PreparedRecord::Dialogue(Box::new(prepared), dialogue.id), cleaned),
+        Err(e) => (failed(&dialogue.id, &e), cleaned),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ops::Dropout;
-use turnwise_core::random::mixed;
+use turnwise_core::random::hash64;
 use turnwise_encoder::{Part, Sequence};
 
 /// Batch of sequences whose tokens are concatenated, without padding.
@@ -75,7 +75,7 @@ impl DropoutConfig {
             Site::Attention => self.attention,
             Site::Context | Site::Feed => self.hidden,
         };
-        let key = mixed(self.key, (layer * 4 + site as usize) as u64);
+        let key = hash64(self.key, (layer * 4 + site as usize) as u64);
         (probability > 0.0).then(|| Dropout::new(probability, key))
     }
 }

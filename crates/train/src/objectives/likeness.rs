@@ -9,7 +9,7 @@ use crate::{
     model::{Packed, Parameter, Trainable},
     ops::{Segments, pool},
 };
-use turnwise_core::{error, random::mixed};
+use turnwise_core::{error, random::hash64};
 use turnwise_encoder::{Sequence, Vectors};
 
 /// Mean-pools the tokens of each sequence.
@@ -61,7 +61,7 @@ pub(super) fn layer(
 /// Initial weights of a linear layer, uniform in ±1/√inputs.
 pub(super) fn random_weights(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f32> {
     let bound = 1.0 / (shape[1] as f64).sqrt();
-    let unit = |i| (mixed(mixed(seed, stream), i) >> 11) as f64 / (1u64 << 53) as f64;
+    let unit = |i| (hash64(hash64(seed, stream), i) >> 11) as f64 / (1u64 << 53) as f64;
     (0..(shape[0] * shape[1]) as u64).map(|i| ((2.0 * unit(i) - 1.0) * bound) as f32).collect()
 }
 

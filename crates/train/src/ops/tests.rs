@@ -11,14 +11,14 @@ use super::{
     dropout::{self, drop_of},
     linear, norm, pool, values_of,
 };
-use turnwise_core::random::mixed;
+use turnwise_core::random::hash64;
 use turnwise_encoder::Part;
 
 /// Pseudorandom values from -1 to 1.
 pub(crate) fn numbers(shape: (usize, usize), seed: u64) -> Tensor {
     let n = shape.0 * shape.1;
     let data: Vec<f32> =
-        (0..n as u64).map(|i| (mixed(seed, i) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();
+        (0..n as u64).map(|i| (hash64(seed, i) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();
     Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
 }
 

@@ -43,7 +43,7 @@ pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
 pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     let step = trainer.optimizer().steps();
     let target = folder.join(name);
-    let temporary = files::beside(&target);
+    let temporary = files::temporary_path(&target);
     files::remove_folder(&temporary)?;
     fs::create_dir_all(&temporary).at("create", &temporary)?;
     let state = trainer.optimizer().state()?;

@@ -17,7 +17,7 @@ use crate::{
 };
 use turnwise_core::{
     error::{Error, Result},
-    random::mixed,
+    random::hash64,
 };
 
 /// Copies of the encoder on several devices.
@@ -91,7 +91,7 @@ impl Devices<'_> {
             rows: packed.starts[range.start]..packed.starts[range.end],
             dropout: dropout.map(|c| match range.start {
                 0 => *c,
-                first => DropoutConfig { key: mixed(c.key, first as u64), ..*c },
+                first => DropoutConfig { key: hash64(c.key, first as u64), ..*c },
             }),
             packed: match range.len() == packed.sequences.len() {
                 true => Cow::Borrowed(packed),

@@ -18,7 +18,7 @@ use devices::Devices;
 
 use turnwise_core::{
     error::{Error, Result},
-    random::mixed,
+    random::hash64,
 };
 
 /// Settings of the training loop.
@@ -137,7 +137,7 @@ impl<'a> Trainer<'a> {
         self.devices.synchronize()?;
         let Plan { batch, parts, rate, .. } = self.plan;
         let parts = parts.clamp(1, batch.max(1));
-        let key = mixed(self.plan.seed, step);
+        let key = hash64(self.plan.seed, step);
         let (loss, tokens, gradients) = match parts > 1 && self.objective.in_batch() {
             true => self.cached(step, parts, key)?,
             false => self.accumulated(step, parts, key)?,
@@ -184,7 +184,7 @@ impl<'a> Trainer<'a> {
             tokens += prepared.packed().tokens();
             // Weight of the micro-batch in the mean over the step.
             let share = prepared.count() as f64 / batch as f64;
-            let dropout = self.dropout(mixed(key, part as u64));
+            let dropout = self.dropout(hash64(key, part as u64));
             let (part_loss, own) =
                 self.devices.backward(prepared.packed(), dropout.as_ref(), &self.parameters, |states| {
                     prepared.loss(states)? * share
@@ -219,7 +219,7 @@ impl<'a> Trainer<'a> {
             .map(|part| Packed::new(sequences[count * part / parts..count * (part + 1) / parts].to_vec()))
             .filter(|packed| !packed.sequences.is_empty())
             .collect();
-        let dropout = |part: usize| self.dropout(mixed(key, part as u64));
+        let dropout = |part: usize| self.dropout(hash64(key, part as u64));
         let embeddings = micro_batches.iter().enumerate().map(|(part, packed)| {
             let states = self.devices.states(packed, dropout(part).as_ref())?;
             Ok(means(&states, packed).map_err(device::error)?.detach())

@@ -76,14 +76,14 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
         let dialogues = all(std::slice::from_ref(&args.path), &args.read, context)?;
         let turns = || dialogues.iter().flat_map(|d| &d.turns).filter(|turn| !turn.text.trim().is_empty());
         let label = |turn: &Turn| match by_act {
-            true => turn.does().map(str::to_owned),
+            true => turn.single_act().map(str::to_owned),
             false => turn.intent.clone(),
         };
         let made: Vec<_> =
             turns().map(|turn| Sentence { text: turn.text.clone(), intent: label(turn) }).collect();
         let other = match by_act {
             true => turns().any(|turn| turn.intent.is_some()).then_some("intents: --label intent"),
-            false => turns().any(|turn| turn.does().is_some()).then_some("dialogue acts: --label act"),
+            false => turns().any(|turn| turn.single_act().is_some()).then_some("dialogue acts: --label act"),
         };
         if let Some(other) = other.filter(|_| made.iter().all(|sentence| sentence.intent.is_none())) {
             let without = if by_act { "its own dialogue act" } else { "an intent" };

@@ -33,7 +33,7 @@ use turnwise_index::engine::{Bookmark, Engine};
 use turnwise_search::{Mode, SearchRequest, Searcher};
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{Control, DialogueSink, IngestOptions, ingest},
+    ingest::{DialogueSink, IngestControl, IngestOptions, ingest},
 };
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let throughput = match context.settings.engine {
         Some(_) => remote::measured(throughput, plan, &options, args, context)?,
         None => {
-            let root = TemporaryIndex(files::beside(&args.results.join("throughput-index")));
+            let root = TemporaryIndex(files::temporary_path(&args.results.join("throughput-index")));
             files::remove_folder(&root.0)?;
             let model = |_: &Path, _: &Snapshot| model(args, context);
             measured(throughput, &root.0, plan, &options, &model, args.queries, context)?
@@ -112,7 +112,8 @@ pub(super) fn measured(
 
 fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
     let stop: &AtomicBool = signals::stop();
-    let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control =
+        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     ingest(sink, plan, options, control).map(drop)
 }
 

@@ -139,7 +139,7 @@ impl Reading {
             (from, _) => from.map(by_name).transpose()?,
         };
         let plan = walk::plan(&[path.to_owned()], from)?;
-        for path in &plan.unrecognised {
+        for path in &plan.unrecognized {
             context.printer.detail(format!("not recognized: {}", path.display()));
         }
         plan.sources.into_iter().try_for_each(|source| self.add_source(source))
@@ -236,9 +236,6 @@ fn by_name(name: &str) -> Result<&'static dyn Format> {
 }
 
 fn cannot_open(name: String, e: &Error) -> Item {
-    let reason = match e.hint() {
-        Some(hint) => format!("{e} ({hint})"),
-        None => e.to_string(),
-    };
+    let reason = e.message_and_hint();
     Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason }))
 }

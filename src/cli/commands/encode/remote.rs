@@ -41,7 +41,7 @@ mod again {
     use turnwise_encoder::Encoder;
     use turnwise_index::vectors::Recipe;
     use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
-    use turnwise_store::{Prepared, Put, ingest::DialogueSink};
+    use turnwise_store::{Prepared, PutOutcome, ingest::DialogueSink};
 
     /// Largest number of passes over all dialogues. Dialogues added after the last pass are left to the
     /// next run.
@@ -178,9 +178,9 @@ mod again {
             let prepared: Vec<Prepared> =
                 part.iter().map(|moved| Prepared::new(&moved.dialogue)).collect::<Result<_>>()?;
             let keys: Vec<IdKey> = prepared.iter().map(|prepared| prepared.id).collect();
-            sink.ahead(&keys)?;
+            sink.prefetch(&keys)?;
             for prepared in &prepared {
-                new += u64::from(sink.put(prepared)? != Put::Unchanged);
+                new += u64::from(sink.put(prepared)? != PutOutcome::Unchanged);
             }
             sink.commit(None)?;
             seen.extend(keys);
@@ -210,7 +210,7 @@ mod again {
             encoder: &dyn Encoder,
             recipe: &Recipe,
             (encoded, seconds): (u64, f64),
-            totals: turnwise_store::frame::Totals,
+            totals: turnwise_store::Totals,
         ) -> Self {
             Encoded {
                 schema: "turnwise/encode-engine/1",

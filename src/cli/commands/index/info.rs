@@ -23,7 +23,7 @@ use turnwise_index::{
     vectors::{Coverage, Kind, Reached, VectorReader},
 };
 use turnwise_search::Tuning;
-use turnwise_store::{Snapshot, Weight};
+use turnwise_store::{LogUsage, Snapshot};
 
 mod write;
 
@@ -65,7 +65,7 @@ struct Bytes {
 struct Log {
     segments: u64,
     #[serde(flatten)]
-    weight: Weight,
+    weight: LogUsage,
 }
 
 #[derive(Serialize)]
@@ -115,7 +115,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     };
     let graphs = graphs(&root, &snapshot, reader.is_some(), &mut behind)?;
     let tuning = tuning(&root, &mut behind)?;
-    let places = snapshot.places();
+    let places = snapshot.paths();
     let of = |name: &str| files::folder_bytes(&root.join(name));
     let info = Info {
         schema: "turnwise/index-info/1",
@@ -150,10 +150,10 @@ fn dialogues(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", counted(n, "dialogue"), if n == 1 { one } else { many })
 }
 
-fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
+fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<LogUsage> {
     let total = snapshot.totals().dialogues;
     let mut progress = ProgressBar::new(context.printer, "weighing", "dialogues", Some(total));
-    snapshot.weigh(&mut |live| progress.set(live, live))
+    snapshot.log_usage(&mut |live| progress.set(live, live))
 }
 
 /// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.

@@ -15,7 +15,7 @@ use turnwise_core::{
 use turnwise_index::{engine::Engine, vectors::VectorReader};
 use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
 use turnwise_search::{Searcher, Tuning};
-use turnwise_store::{Prepared, Put, Snapshot, ingest::DialogueSink};
+use turnwise_store::{Prepared, PutOutcome, Snapshot, ingest::DialogueSink};
 
 /// Maximum number of dialogues per batch.
 const BATCH: usize = 1_000;
@@ -112,9 +112,9 @@ fn fill(sink: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<
             return Ok(already_there);
         }
         let keys: Vec<_> = batch.iter().map(|prepared| prepared.id).collect();
-        sink.ahead(&keys)?;
+        sink.prefetch(&keys)?;
         for prepared in &batch {
-            already_there += u64::from(sink.put(prepared)? == Put::Unchanged);
+            already_there += u64::from(sink.put(prepared)? == PutOutcome::Unchanged);
         }
         sink.commit(None)?;
         done += batch.len() as u64;

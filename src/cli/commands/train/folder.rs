@@ -288,7 +288,7 @@ impl RunFolder {
         card: &Card,
     ) -> Result<()> {
         // Write to a temporary folder and rename it, so that a killed process leaves the old or the new model.
-        let temporary = files::beside(&self.model());
+        let temporary = files::temporary_path(&self.model());
         files::remove_folder(&temporary)?;
         let saved = SavedModel {
             network,

@@ -14,18 +14,7 @@ use super::{
     message::{Raw, Ts, is_left_out, timestamps, turn},
     names::{Channel, Names, open},
 };
-use crate::{
-    Dialogue, Role, Turn,
-    formats::{
-        Problem,
-        support::{self, RecordError},
-    },
-    json_elements::Elements,
-};
-use turnwise_core::{
-    error::{IoContext, Result},
-    ids::DialogueId,
-};
+use crate::formats::prelude::*;
 
 /// Returns the day files in the folder of a channel, sorted by day.
 pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
@@ -199,10 +188,10 @@ impl Day {
             let has_root = thread.is_none_or(|root| turns.contains_key(&root));
             let made = dialogue(channel, day, thread, turns).and_then(|mut dialogue| {
                 if thread.is_none() && self.left_out > 0 {
-                    dialogue.metadata.insert("left_out".to_owned(), self.left_out.into());
+                    dialogue.note("left_out", self.left_out);
                 }
                 if !has_root {
-                    dialogue.metadata.insert("without_root".to_owned(), true.into());
+                    dialogue.note("without_root", true);
                 }
                 support::checked(dialogue)
             });
@@ -219,14 +208,12 @@ fn dialogue(
     turns: BTreeMap<Ts, Turn>,
 ) -> Result<Dialogue, RecordError> {
     let suffix = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
-    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{suffix}", channel.id))?);
-    dialogue.source = "slack".to_owned();
+    let mut dialogue = support::dialogue(DialogueId::new(format!("{}-{suffix}", channel.id))?, "slack", None);
     dialogue.title = Some(channel.title.clone());
     dialogue.time = thread.and_then(Ts::time).or(turns.values().next().and_then(|turn| turn.time));
     dialogue.turns = turns.into_values().collect();
-    for (key, value) in [("channel", channel.folder.as_str()), ("kind", channel.kind)] {
-        dialogue.metadata.insert(key.to_owned(), value.into());
-    }
-    dialogue.metadata.insert("thread".to_owned(), thread.is_some().into());
+    dialogue.note("channel", channel.folder.as_str());
+    dialogue.note("kind", channel.kind);
+    dialogue.note("thread", thread.is_some());
     Ok(dialogue)
 }

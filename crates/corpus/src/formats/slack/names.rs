@@ -8,12 +8,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{
-    formats::{Problem, support},
-    input::Input,
-    json_elements::Elements,
-};
-use turnwise_core::error::Reject;
+use crate::formats::prelude::*;
 
 /// Channel lists, with the kind of their channels.
 pub(super) const LISTS: [(&str, &str); 4] = [

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Client, FetchError, Progress, Spec};
 use crate::hub::{KNOWN, cache::is_commit, files};
-use turnwise_core::error::{Error, Result, nearest};
+use turnwise_core::error::{Error, Result, closest_name};
 
 /// A revision, with the files that an encoder reads.
 pub(super) struct Listing {
@@ -95,8 +95,8 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
 
 fn refusal(spec: &Spec, status: u16, code: &str, has_token: bool) -> Error {
     let repository = &spec.repository;
-    let near =
-        nearest(repository, KNOWN.iter().map(|known| known.repository)).filter(|near| near != repository);
+    let near = closest_name(repository, KNOWN.iter().map(|known| known.repository))
+        .filter(|near| near != repository);
     let meant = near.map(|near| format!("did you mean `{near}`?"));
     let (message, hint) = match (status, code) {
         (_, "RevisionNotFound") => (

@@ -15,7 +15,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, walk::Plan};
 use turnwise_index::vectors::{Kind, VectorReader};
 use turnwise_store::{
-    IngestMark, Prepared, Put,
+    IngestMark, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestOptions},
 };
 
@@ -61,7 +61,7 @@ impl DialogueSink for VectorCheck<'_> {
         Ok(None)
     }
 
-    fn put(&mut self, prepared: &Prepared) -> Result<Put> {
+    fn put(&mut self, prepared: &Prepared) -> Result<PutOutcome> {
         let dialogue: Dialogue =
             serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
         for kind in Kind::ALL {
@@ -77,7 +77,7 @@ impl DialogueSink for VectorCheck<'_> {
                 });
             }
         }
-        Ok(Put::Added)
+        Ok(PutOutcome::Added)
     }
 
     fn pending(&self) -> usize {
@@ -98,7 +98,7 @@ impl DialogueSink for VectorCheck<'_> {
 
     fn set_rejected(&mut self, _: &str, _: u64) {}
 
-    fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+    fn for_each_text_key(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
-//! Filter facts: field values encoded as short terms that an index can store with its documents.
+//! Interface for engines that evaluate filters themselves: facts for an index, or the syntax tree for an engine with
+//! its own query language.
 //!
-//! A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates
+//! Facts are field values, encoded as short terms that an index can store with its documents. A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates
 //! a filter without reading records: it finds the facts that match, and then the documents that have them.
 //!
 //! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read
 //! if the result depends on one of these.
 
-use super::{Field, FieldValue, Filter, parse};
+use super::{Field, FieldValue, Filter, Node, Op, Test, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
@@ -66,7 +67,7 @@ impl Facts {
 }
 
 /// Returns all fields, including the metadata fields with the given keys.
-pub(super) fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
+fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     use Field::{
         Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Time, Title, Turn, Turns,
     };
@@ -76,7 +77,7 @@ pub(super) fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl It
 }
 
 /// Returns whether a dialogue has facts for the values of its turns. Some fields have too many values.
-pub(super) fn indexes_turn_values(field: &Field) -> bool {
+fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 
@@ -123,10 +124,7 @@ impl Filter {
     /// With `whole`, the filter is evaluated on dialogues, and the facts from their turns are included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
-        match whole {
-            true => vec![format!("{OF_TURNS}{name}"), name],
-            false => vec![name],
-        }
+        if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
     /// Returns whether a condition cannot be evaluated from facts alone.
@@ -172,6 +170,133 @@ impl Filter {
             };
             any.map(|any| self.tests[n].op.is_negated() != any)
         })
+    }
+}
+
+/// Syntax tree of a filter.
+#[derive(Debug)]
+pub enum Tree<'a> {
+    /// All children hold.
+    And(Vec<Tree<'a>>),
+    /// At least one child holds.
+    Or(Vec<Tree<'a>>),
+    /// The child does not hold.
+    Not(Box<Tree<'a>>),
+    /// A condition.
+    Condition(Condition<'a>),
+}
+
+/// Condition: at least one value of the field satisfies the comparison. `!=` is represented by [`Tree::Not`] and `=`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition<'a> {
+    /// The field, such as `role` or `meta.channel`.
+    pub field: String,
+    /// The comparison operator.
+    pub comparison: Comparison,
+    /// The value to compare with.
+    pub wanted: TypedValue<'a>,
+}
+
+/// Comparison operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal.
+    Equal,
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessEqual,
+    /// Greater.
+    Greater,
+    /// Greater or equal.
+    GreaterEqual,
+    /// The text contains the value, ignoring case.
+    Contains,
+}
+
+/// Typed value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TypedValue<'a> {
+    /// A text. If a field has a text and the condition a number or a time, they are compared as text.
+    Text(&'a str),
+    /// A number.
+    Number(f64),
+    /// A point in time.
+    Time(Time),
+}
+
+impl Filter {
+    /// Returns the syntax tree.
+    pub fn tree(&self) -> Tree<'_> {
+        self.tree_of(&self.node)
+    }
+
+    fn tree_of(&self, node: &Node) -> Tree<'_> {
+        let all = |nodes: &[Node]| nodes.iter().map(|node| self.tree_of(node)).collect();
+        match node {
+            Node::And(nodes) => Tree::And(all(nodes)),
+            Node::Or(nodes) => Tree::Or(all(nodes)),
+            Node::Not(node) => Tree::Not(Box::new(self.tree_of(node))),
+            Node::Test(n) => self.tests[*n].tree(),
+        }
+    }
+}
+
+impl Test {
+    fn tree(&self) -> Tree<'_> {
+        let comparison = match self.op {
+            Op::Equal | Op::NotEqual => Comparison::Equal,
+            Op::Less => Comparison::Less,
+            Op::LessEqual => Comparison::LessEqual,
+            Op::Greater => Comparison::Greater,
+            Op::GreaterEqual => Comparison::GreaterEqual,
+            Op::Contains => Comparison::Contains,
+        };
+        let wanted = match &self.value {
+            Value::Text(text) => TypedValue::Text(text),
+            Value::Number(number) => TypedValue::Number(*number),
+            Value::Time(time) => TypedValue::Time(*time),
+        };
+        let condition = Tree::Condition(Condition { field: full_name(&self.field), comparison, wanted });
+        if self.op.is_negated() { Tree::Not(Box::new(condition)) } else { condition }
+    }
+}
+
+fn full_name(field: &Field) -> String {
+    match field {
+        Field::Meta(key) => format!("meta.{key}"),
+        field => field.name().to_owned(),
+    }
+}
+
+/// Visits all field values that filters can match: those of a turn, or those of a dialogue if `turn` is `None`.
+///
+/// For a dialogue, the texts and turn numbers of its turns are left out.
+pub fn visit_values<'a>(
+    dialogue: &'a Dialogue,
+    turn: Option<&'a Turn>,
+    visit: &mut dyn FnMut(&str, TypedValue<'a>),
+) {
+    let mut keys: Vec<&String> =
+        dialogue.metadata.keys().chain(turn.into_iter().flat_map(|turn| turn.metadata.keys())).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for field in fields(keys.into_iter()) {
+        let name = full_name(&field);
+        let mut visit_value = |found: FieldValue<'a>| {
+            let known = match found {
+                FieldValue::Text(text) => TypedValue::Text(text),
+                FieldValue::Number(number) => TypedValue::Number(number),
+                FieldValue::Time(time) => TypedValue::Time(time),
+            };
+            visit(&name, known);
+        };
+        field.visit_dialogue(dialogue, &mut visit_value);
+        match turn {
+            Some(turn) => field.visit_turn(dialogue, turn, &mut visit_value),
+            None if indexes_turn_values(&field) => field.visit_turns(dialogue, &mut visit_value),
+            None => {}
+        }
     }
 }
 

@@ -1,19 +1,9 @@
 //! CSV and TSV with one turn per row. Columns are detected by name or mapped with `--map`.
 
-mod columns;
+use std::{collections::BTreeMap, str::FromStr};
 
-use crate::{
-    Dialogue, Time, Turn,
-    formats::{
-        Dialogues, Fit, Format, ReadOptions,
-        support::{self, RecordError},
-        tables::{self, TurnRows},
-    },
-    input::{Input, Probe},
-    rows::Row,
-};
-use columns::Columns;
-use turnwise_core::error::Result;
+use crate::formats::prelude::*;
+use turnwise_core::error::closest_name;
 
 pub(super) struct Csv;
 
@@ -93,7 +83,7 @@ impl TurnRows for Turns {
         turn.time = read_time(time);
         if turn.time.is_none() && !time.is_empty() {
             // Dates such as 3/4/2026 are ambiguous. Keep the text instead of guessing.
-            turn.metadata.insert("time".into(), time.into());
+            turn.note("time", time);
         }
         for (name, at) in &columns.metadata {
             let value = cell(Some(*at))?;
@@ -103,19 +93,12 @@ impl TurnRows for Turns {
         }
         let number = match cell(columns.turn)? {
             "" => None,
-            number => match number.parse() {
-                Ok(number) => Some(number),
-                Err(_) => {
-                    return Err(RecordError::new(format!(
-                        "the turn number `{number}` is not a whole number"
-                    )));
-                }
-            },
+            number => Some(number.parse().map_err(|_| {
+                RecordError::new(format!("the turn number `{number}` is not a whole number"))
+            })?),
         };
         for domain in split(cell(columns.domain)?, &['|', ';']) {
-            if !dialogue.domains.contains(&domain) {
-                dialogue.domains.push(domain);
-            }
+            push_unique(&mut dialogue.domains, &domain);
         }
         if dialogue.title.is_none() {
             dialogue.title = Some(cell(columns.title)?).filter(|title| !title.is_empty()).map(str::to_owned);
@@ -155,6 +138,299 @@ fn read_time(text: &str) -> Option<Time> {
         Ok(milliseconds) if (1e11..1e14).contains(&milliseconds) => Time::from_unix(milliseconds / 1000.0),
         Ok(_) => None,
         Err(_) => Time::parse(text),
+    }
+}
+
+/// Mapping from fields to columns of a CSV or TSV file: `id=session,text=message,speaker=from`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnMap {
+    fields: BTreeMap<String, String>,
+}
+
+/// Fields that can be mapped to a column. `meta.NAME` is metadata of the turn.
+const COLUMN_FIELDS: [&str; 10] =
+    ["id", "turn", "speaker", "role", "text", "time", "intent", "acts", "domain", "title"];
+
+const MAP_EXAMPLE: &str = "for example: --map id=session,speaker=from,text=message";
+
+impl ColumnMap {
+    /// Returns the column of a field: a name, or a number counted from 1.
+    pub fn column(&self, field: &str) -> Option<&str> {
+        self.fields.get(field).map(String::as_str)
+    }
+
+    /// Returns the metadata names and their columns.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
+    }
+}
+
+impl FromStr for ColumnMap {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut fields = BTreeMap::new();
+        for pair in text.split(',').filter(|p| !p.trim().is_empty()) {
+            let Some((field, column)) = pair.split_once('=') else {
+                let message = format!("`{pair}` in --map is not FIELD=COLUMN");
+                return Err(Error::input(message).with_hint(MAP_EXAMPLE));
+            };
+            let field = field.trim();
+            if !COLUMN_FIELDS.contains(&field) && !field.starts_with("meta.") {
+                return Err(Error::unknown_name("field in --map", field, COLUMN_FIELDS));
+            }
+            if fields.insert(field.to_owned(), column.trim().to_owned()).is_some() {
+                return Err(Error::input(format!("`{field}` is mapped twice in --map")));
+            }
+        }
+        if !fields.contains_key("text") {
+            return Err(Error::input("--map has no column for `text`").with_hint(MAP_EXAMPLE));
+        }
+        Ok(ColumnMap { fields })
+    }
+}
+
+/// Columns of the fields, as indexes counted from 0.
+#[derive(Debug, Default, PartialEq)]
+struct Columns {
+    dialect: Dialect,
+    /// The cells of the first row, if it is a header.
+    header: Option<Vec<String>>,
+    /// Number of columns in the first row.
+    width: usize,
+    id: Option<usize>,
+    turn: Option<usize>,
+    speaker: Option<usize>,
+    role: Option<usize>,
+    text: usize,
+    time: Option<usize>,
+    intent: Option<usize>,
+    acts: Option<usize>,
+    domain: Option<usize>,
+    title: Option<usize>,
+    /// Names and columns of the turn metadata.
+    metadata: Vec<(String, usize)>,
+}
+
+/// Common column names for each field, in lower case and without punctuation. The most likely name is first.
+const KNOWN: [(&str, &[&str]); 10] = [
+    (
+        "id",
+        &[
+            "dialogueid",
+            "dialogid",
+            "conversationid",
+            "convid",
+            "sessionid",
+            "threadid",
+            "chatid",
+            "callid",
+            "ticketid",
+            "caseid",
+            "conversation",
+            "dialogue",
+            "dialog",
+            "session",
+            "thread",
+            "id",
+        ],
+    ),
+    ("turn", &["turn", "turnid", "turnno", "turnnumber", "turnindex", "messageno", "messagenumber"]),
+    ("speaker", &["speaker", "author", "from", "sender", "speakername", "username", "name", "nick"]),
+    ("role", &["role", "speakerrole", "authorrole", "senderrole"]),
+    ("text", &["text", "message", "utterance", "content", "messagetext", "body"]),
+    ("time", &["time", "timestamp", "datetime", "date", "createdat", "sentat"]),
+    ("intent", &["intent"]),
+    ("acts", &["acts", "dialogueacts", "dialogacts", "dialogueact", "dialogact"]),
+    ("domain", &["domain", "domains", "topic"]),
+    ("title", &["title", "subject"]),
+];
+
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn known(field: &str) -> &'static [&'static str] {
+    KNOWN.iter().find(|(name, _)| *name == field).map_or(&[], |(_, names)| names)
+}
+
+impl Columns {
+    /// Finds the columns of a file from its beginning, by the map or by the column names.
+    fn find(name: &str, beginning: &str, map: Option<&ColumnMap>) -> Result<Columns> {
+        let tables = readings(beginning);
+        let Some((_, widest)) = tables.iter().max_by_key(|(_, row)| row.len()) else {
+            return Err(Error::data(format!(
+                "{name}: the first row cannot be read; the file is empty or not a table"
+            )));
+        };
+        let shown = widest.iter().map(|cell| format!("`{cell}`")).collect::<Vec<_>>().join(", ");
+        let Some(map) = map else {
+            return Columns::recognized(beginning).ok_or_else(|| {
+                Error::input(format!("{name}: cannot find the text column; the columns are {shown}"))
+                    .with_hint(format!("map the columns to fields, for example: --map {}", example(widest)))
+            });
+        };
+        let found = tables.iter().find_map(|(dialect, row)| Columns::mapped(map, *dialect, row));
+        found.ok_or_else(|| {
+            let (field, column) = missing_in(map, widest).unwrap_or_default();
+            let message =
+                format!("{name} has no column `{column}` (`{field}` in --map); the columns are {shown}");
+            Error::input(message).with_hint(match closest_name(&column, widest.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!(
+                    "give a column by name or by number (from 1), for example: --map {}",
+                    example(widest)
+                ),
+            })
+        })
+    }
+
+    /// Finds the columns by their names. Returns `None` if there is no text column.
+    fn recognized(beginning: &str) -> Option<Columns> {
+        let found = readings(beginning).into_iter().filter_map(|(dialect, row)| Columns::named(dialect, row));
+        found.reduce(|best, next| if next.known() > best.known() { next } else { best })
+    }
+
+    /// Number of fields that have a column.
+    fn known(&self) -> usize {
+        let optional = [
+            self.id,
+            self.turn,
+            self.speaker,
+            self.role,
+            self.time,
+            self.intent,
+            self.acts,
+            self.domain,
+            self.title,
+        ];
+        1 + optional.iter().flatten().count()
+    }
+
+    /// Formats a column for messages.
+    fn describe(&self, at: usize) -> String {
+        match self.header.as_ref().and_then(|header| header.get(at)) {
+            Some(name) => format!("column {}, `{name}`", at + 1),
+            None => format!("column {}", at + 1),
+        }
+    }
+
+    fn named(dialect: Dialect, row: Vec<String>) -> Option<Columns> {
+        let plain: Vec<String> = row.iter().map(|cell| plain(cell)).collect();
+        let lookup =
+            |field: &str| known(field).iter().find_map(|name| plain.iter().position(|cell| cell == name));
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
+        // All other columns become metadata.
+        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| lookup(field)).collect();
+        let others =
+            row.iter().enumerate().filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
+        columns.metadata = others.map(|(at, name)| (name.trim().to_owned(), at)).collect();
+        columns.width = row.len();
+        columns.header = Some(row);
+        Some(columns)
+    }
+
+    fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
+        missing_in(map, row).is_none().then_some(())?;
+        let lookup = |field: &str| column_index(map.column(field)?, row);
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
+        columns.metadata =
+            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), column_index(c, row)?))).collect();
+        columns.width = row.len();
+        // A map with column names needs a header. With numbers only, the first row is a header if it contains known
+        // names.
+        let by_name = |column: &str| column.parse::<usize>().is_err();
+        let is_name = |field: &str| {
+            let cell = lookup(field).and_then(|at| row.get(at));
+            cell.is_some_and(|cell| known(field).contains(&plain(cell).as_str()))
+        };
+        let header = fields(map).any(|(_, column)| by_name(column)) || COLUMN_FIELDS.into_iter().any(is_name);
+        columns.header = header.then(|| row.to_vec());
+        Some(columns)
+    }
+
+    fn from_lookup(dialect: Dialect, lookup: impl Fn(&str) -> Option<usize>) -> Columns {
+        Columns {
+            dialect,
+            id: lookup("id"),
+            turn: lookup("turn"),
+            speaker: lookup("speaker"),
+            role: lookup("role"),
+            time: lookup("time"),
+            intent: lookup("intent"),
+            acts: lookup("acts"),
+            domain: lookup("domain"),
+            title: lookup("title"),
+            ..Columns::default()
+        }
+    }
+}
+
+/// Reads the first row in every dialect, and sorts the results by likelihood.
+///
+/// A dialect that gives all rows the same number of columns comes first, then the one with the most columns.
+fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
+    let dialects = [(b'\t', literal_quotes(beginning)), (b',', false), (b';', false)];
+    let dialects = dialects.map(|(delimiter, literal)| Dialect { delimiter, quotes: !literal });
+    let read = |dialect| Some((dialect, tables::first_row(beginning, dialect)?));
+    let mut readings: Vec<_> = dialects.into_iter().filter_map(read).collect();
+    let likely = |(dialect, row): &(Dialect, Vec<String>)| {
+        let regular = row.len() > 1 && is_regular(beginning, *dialect, row.len());
+        std::cmp::Reverse((regular, row.len()))
+    };
+    readings.sort_by_cached_key(likely);
+    readings
+}
+
+/// Returns whether the first rows all have `width` columns.
+fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
+    // The last line may be truncated.
+    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
+    let mut rows = Rows::new(complete.as_bytes(), dialect, complete.len().max(1));
+    for _ in 0..20 {
+        match rows.next_row() {
+            Some(Ok(row)) if row.width() != width => return false,
+            Some(Ok(_)) => {}
+            _ => break,
+        }
+    }
+    true
+}
+
+/// Returns whether quotes are ordinary characters in a TSV file: some cell starts with a quote but does not end with
+/// one.
+///
+/// Most programs do not quote the cells of TSV files, but spreadsheets do.
+fn literal_quotes(beginning: &str) -> bool {
+    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
+    let mut cells = complete.lines().flat_map(|line| line.split('\t'));
+    cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
+}
+
+/// Returns the index of a column given as a number from 1 or by name.
+///
+/// Numbers take precedence, because in a table without a header a numeric cell is not a name.
+fn column_index(column: &str, row: &[String]) -> Option<usize> {
+    let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
+}
+
+fn fields(map: &ColumnMap) -> impl Iterator<Item = (String, &str)> {
+    let known = COLUMN_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), map.column(field)?)));
+    known.chain(map.metadata().map(|(name, column)| (format!("meta.{name}"), column)))
+}
+
+fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {
+    fields(map)
+        .find(|(_, column)| column_index(column, row).is_none())
+        .map(|(field, column)| (field, column.to_owned()))
+}
+
+/// Returns an example map for the columns of the file.
+fn example(row: &[String]) -> String {
+    match row {
+        [id, .., text] => format!("id={id},text={text}"),
+        _ => "id=1,text=2".to_owned(),
     }
 }
 
@@ -342,5 +618,15 @@ lines\",,returns|refunds,
                 "c",
             ]
         );
+    }
+
+    #[test]
+    fn a_column_map_is_checked() {
+        let map: ColumnMap = "id=session, text=message,meta.lang=3".parse().unwrap();
+        assert_eq!(map.column("id"), Some("session"));
+        assert_eq!(map.metadata().collect::<Vec<_>>(), [("lang", "3")]);
+        assert_eq!("txt=a".parse::<ColumnMap>().unwrap_err().hint().as_deref(), Some("did you mean `text`?"));
+        assert!("id=a".parse::<ColumnMap>().is_err());
+        assert!("text=a,text=b".parse::<ColumnMap>().is_err());
     }
 }

@@ -13,7 +13,7 @@ use crate::Dialogue;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum NormalForm {
     /// Canonical composition. The text looks the same.
     Nfc,
     /// Compatibility composition: full-width letters become plain ones, ligatures are split.
@@ -24,7 +24,7 @@ pub enum Form {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
     /// Normalize the texts to a Unicode form.
-    pub normalize: Option<Form>,
+    pub normalize: Option<NormalForm>,
     /// Merge consecutive turns of a speaker.
     pub merge_turns: bool,
     /// Drop dialogues with fewer turns. Turns are counted after merging.
@@ -78,17 +78,17 @@ impl Cleaning {
 }
 
 /// Normalizes a text. The result is borrowed if the text is already in that form.
-pub fn normalize(text: &str, form: Form) -> Cow<'_, str> {
+pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
     let quick = match form {
-        Form::Nfc => is_nfc_quick(text.chars()),
-        Form::Nfkc => is_nfkc_quick(text.chars()),
+        NormalForm::Nfc => is_nfc_quick(text.chars()),
+        NormalForm::Nfkc => is_nfkc_quick(text.chars()),
     };
     if quick == IsNormalized::Yes {
         return Cow::Borrowed(text);
     }
     let normal: String = match form {
-        Form::Nfc => text.nfc().collect(),
-        Form::Nfkc => text.nfkc().collect(),
+        NormalForm::Nfc => text.nfc().collect(),
+        NormalForm::Nfkc => text.nfkc().collect(),
     };
     if normal == text { Cow::Borrowed(text) } else { Cow::Owned(normal) }
 }
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn nfkc_unifies_more_than_nfc() {
-        assert_eq!(normalize("e\u{301}", Form::Nfc), "é");
-        assert_eq!(normalize("ＡＢＣ１２", Form::Nfc), "ＡＢＣ１２");
-        assert_eq!(normalize("ＡＢＣ１２", Form::Nfkc), "ABC12");
-        assert!(matches!(normalize("plain", Form::Nfkc), Cow::Borrowed(_)));
+        assert_eq!(normalize("e\u{301}", NormalForm::Nfc), "é");
+        assert_eq!(normalize("ＡＢＣ１２", NormalForm::Nfc), "ＡＢＣ１２");
+        assert_eq!(normalize("ＡＢＣ１２", NormalForm::Nfkc), "ABC12");
+        assert!(matches!(normalize("plain", NormalForm::Nfkc), Cow::Borrowed(_)));
     }
 }
