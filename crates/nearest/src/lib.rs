@@ -12,33 +12,24 @@
 
 #![allow(clippy::needless_range_loop)]
 
-mod aligned;
 mod build;
+mod candidates;
+mod codes;
 mod exact;
 mod file;
-mod frozen;
 mod graph;
-mod metric;
+mod graph_file;
 mod nibbles;
 mod points;
-mod products;
-mod progress;
-mod quantizer;
-mod recall;
 mod search;
-mod skim;
 #[cfg(test)]
 mod tests;
-mod walk;
 
-pub use build::{BuildOptions, Builder, freeze};
-pub use exact::Scorer;
-pub use frozen::{Frozen, Info};
-pub use metric::Metric;
-pub use points::{Originals, Points};
-pub use products::products;
-pub use progress::{Progress, Step, stopped};
-pub use recall::{Recall, measure};
-pub use search::{Allowed, Ask, Hit, Scratch, Way};
 use turnwise_core::{Error, Result};
 use turnwise_kernels::distances;
+
+pub use build::{BuildOptions, Builder, Progress, Step, freeze, stopped};
+pub use exact::{Scorer, products};
+pub use graph_file::{Frozen, Info};
+pub use points::{Metric, Originals, Points};
+pub use search::{Allowed, Ask, Hit, Recall, Scratch, Way, measure};

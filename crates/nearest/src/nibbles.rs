@@ -8,13 +8,11 @@ use rayon::prelude::*;
 
 use crate::{
     Metric,
-    aligned::Aligned,
+    candidates::{NodeDistance, Skim},
+    codes::{Aligned, Quantizer, range, spread, stride},
     distances::{CODE_STEP, Dispatch, Distances},
+    exact::products,
     points::Points,
-    products::products,
-    quantizer::{Quantizer, range, spread, stride},
-    skim::Skim,
-    walk::NodeDistance,
 };
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.

@@ -1,8 +1,8 @@
-//! The vectors of a graph, without duplicates.
+//! The vectors of a graph, without duplicates, and the metric that compares them.
 
 use std::collections::HashMap;
 
-use crate::{Error, Metric, Result, quantizer::spread};
+use crate::{Error, Result, codes::spread};
 
 /// Maximum number of dimensions. With more, products of codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
@@ -179,6 +179,21 @@ fn hash(vector: &[f32]) -> u64 {
         let mixed = (hash ^ u64::from(v.to_bits())).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed ^ (mixed >> 29)
     })
+}
+
+/// Metric that defines how near two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
+    Cosine,
+    /// Inner product. Vectors with a large norm score high against everything.
+    InnerProduct,
+    /// Euclidean distance. The score is the negated distance.
+    L2,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Metric; 3] = [Metric::Cosine, Metric::InnerProduct, Metric::L2];
 }
 
 #[cfg(test)]

@@ -1,10 +1,4 @@
-//! Building a graph and freezing it.
-
-mod codes;
-mod hnsw;
-mod native;
-mod neighbourhood;
-mod reach;
+//! Building a graph and writing it to a file.
 
 use std::{
     io::{BufWriter, Cursor},
@@ -12,13 +6,17 @@ use std::{
 };
 
 use crate::{
-    Error, Frozen, Originals, Points, Progress, Result,
+    Error, Frozen, Originals, Points, Result,
     distances::Dispatch,
     file::{self, Parts},
     graph::Graph,
     nibbles::Nibbles,
 };
-pub(crate) use codes::Codes;
+
+pub(crate) use crate::codes::Codes;
+
+mod hnsw;
+mod native;
 
 /// Maximum number of nodes. The top bit of a node's number is used as a mark during a search.
 const MAX_NODES: usize = 1 << 31;
@@ -121,10 +119,10 @@ fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -
     let codes = Codes::new(points, &order, Dispatch::best());
     let nibbles = Nibbles::fine_enough(points, &order);
     let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, progress)?,
+        Builder::HnswRs => hnsw::build(&codes, &hnsw::locality_order(&codes), options, progress)?,
         Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, progress)?,
     };
-    reach::repair(&mut graph, &codes);
+    crate::graph::repair(&mut graph, &codes);
     Ok(BuildOutput { order, codes, nibbles, graph })
 }
 
@@ -149,4 +147,36 @@ fn check(options: &BuildOptions) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Long operation that reports progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Inserting vectors into the graph.
+    Linking,
+    /// Measuring recall.
+    Measuring,
+}
+
+/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores
+/// the progress.
+pub trait Progress: Sync {
+    /// Returns whether to cancel the operation. Called from time to time.
+    fn stop(&self) -> bool;
+
+    /// Reports that `done` of `of` items of a step are finished.
+    fn done(&self, _step: Step, _done: usize, _of: usize) {}
+}
+
+impl<F: Fn() -> bool + Sync> Progress for F {
+    fn stop(&self) -> bool {
+        self()
+    }
+}
+
+/// Returns the error for an operation that [`Progress::stop`] canceled.
+pub fn stopped() -> turnwise_core::Error {
+    turnwise_core::Error::Interrupted {
+        hint: Some("nothing was changed; run `turnwise index build` to start again".to_owned()),
+    }
 }

@@ -7,13 +7,13 @@
 
 use rayon::prelude::*;
 
-use super::{BuildOptions, Codes, mixed};
 use crate::{
     Progress, Result, Step,
+    build::{BuildOptions, Codes, mixed},
+    candidates::{Candidate, CodeDistances, DONE, Lists, Marks, NodeDistance, descend, walk},
     distances::{Distances, Task},
     graph::{Graph, Links, NONE},
     nibbles::{NibbleDistances, Nibbles},
-    walk::{Candidate, CodeDistances, DONE, Lists, Marks, NodeDistance, descend, walk},
 };
 
 /// The number of nodes in the graph divided by this is the maximum size of a batch.
@@ -41,7 +41,7 @@ pub(super) fn build(
     let mut done = 1;
     while done < codes.len() {
         if progress.stop() {
-            return Err(crate::progress::stopped());
+            return Err(crate::build::stopped());
         }
         let batch = done..codes.len().min(done + (done / BATCH_DIVISOR).clamp(1, MAX_BATCH));
         growing.insert(batch.clone());

@@ -1,4 +1,4 @@
-//! A frozen graph: a read-only, memory-mapped file.
+//! A graph file: read-only and memory-mapped.
 
 use std::{fs::File, ops::Range, path::Path};
 
@@ -7,12 +7,11 @@ use memmap2::Mmap;
 
 use crate::{
     Builder, Error, Metric, Originals, Result,
-    aligned::Aligned,
+    candidates::Lists,
+    codes::{Aligned, Quantizer, stride},
     distances::Dispatch,
     file::{BLOCK, HEADER_BYTES, Header, Kind},
     nibbles::row_bytes,
-    quantizer::{Quantizer, stride},
-    walk::Lists,
 };
 
 /// A frozen graph: read-only, fast to open, and shared by all processes that map the same file.
