@@ -55,9 +55,9 @@ impl Quantizer {
         rows: usize,
         dim: usize,
         give: impl Fn(usize, &mut Vec<f32>) + Sync,
-    ) -> Aligned {
+    ) -> AlignedBytes {
         let stride = stride(dim);
-        let mut codes = Aligned::filled(rows * stride, 128);
+        let mut codes = AlignedBytes::filled(rows * stride, 128);
         let each = codes.bytes_mut().par_chunks_exact_mut(stride).enumerate();
         each.for_each_init(Vec::new, |vector, (row, codes)| {
             give(row, vector);
@@ -70,7 +70,7 @@ impl Quantizer {
 }
 
 /// Takes a sample of `count` numbers, spread evenly.
-pub(crate) fn spread(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
+pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
     (0..count).step_by(step).map(number).collect()
@@ -111,7 +111,7 @@ pub(crate) struct Codes {
     pub(crate) metric: Metric,
     pub(crate) stride: usize,
     pub(crate) quantizer: Quantizer,
-    pub(crate) bytes: Aligned,
+    pub(crate) bytes: AlignedBytes,
     /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
     biases: Vec<i32>,
@@ -198,14 +198,14 @@ struct Line([u8; LINE]);
 
 /// Byte buffer that is aligned to 64 bytes.
 #[derive(Clone, Default)]
-pub(crate) struct Aligned {
+pub(crate) struct AlignedBytes {
     lines: Vec<Line>,
     length: usize,
 }
 
-impl Aligned {
+impl AlignedBytes {
     pub(crate) fn filled(length: usize, with: u8) -> Self {
-        Aligned { lines: vec![Line([with; LINE]); length.div_ceil(LINE)], length }
+        AlignedBytes { lines: vec![Line([with; LINE]); length.div_ceil(LINE)], length }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -1,4 +1,4 @@
-//! File format of a frozen graph.
+//! File format of a graph file.
 //!
 //! ```text
 //! 0     header, 4096 bytes: magic, version, parameters, table of sections, CRC-32 of the header
@@ -19,7 +19,7 @@
 //!
 //! Header of a file: its first 4096 bytes.
 //!
-//! Writing the file of a frozen graph.
+//! Writing the file of a graph file.
 
 use std::{
     io::{self, Seek, Write},
@@ -28,7 +28,7 @@ use std::{
 
 use half::f16;
 
-use crate::{BuildOptions, Builder, Metric, Originals, Points, build::BuildOutput, nibbles::row_bytes};
+use crate::{BuildOptions, Builder, Metric, Points, VectorFormat, build::BuildOutput, nibbles::row_bytes};
 
 #[cfg(target_endian = "big")]
 compile_error!("graph files are memory-mapped and little-endian; big-endian targets are not supported");
@@ -112,7 +112,7 @@ pub(crate) struct Section {
 pub(crate) struct Header {
     pub(crate) dim: usize,
     pub(crate) metric: Metric,
-    pub(crate) originals: Originals,
+    pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
     pub(crate) m: usize,
     pub(crate) ef: usize,
@@ -132,7 +132,7 @@ impl Header {
             VERSION,
             self.dim as u32,
             metric as u32,
-            u32::from(self.originals == Originals::F16),
+            u32::from(self.format == VectorFormat::F16),
             Builder::ALL.iter().position(|b| *b == self.builder).unwrap_or(0) as u32,
             self.m as u32,
             self.ef as u32,
@@ -159,7 +159,7 @@ impl Header {
     /// Reads and checks the header. `file` is the size of the file in bytes. An error is the reason for users.
     pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
         if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
-            return Err("the file is not a frozen graph".to_owned());
+            return Err("the file is not a graph file".to_owned());
         }
         let number = |at: usize| page[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
         let long = |at: usize| page[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
@@ -186,7 +186,7 @@ impl Header {
         Ok(Header {
             dim: field(1),
             metric: *Metric::ALL.get(field(2)).ok_or_else(unknown)?,
-            originals: if field(3) == 1 { Originals::F16 } else { Originals::F32 },
+            format: if field(3) == 1 { VectorFormat::F16 } else { VectorFormat::F32 },
             builder: *Builder::ALL.get(field(4)).ok_or_else(unknown)?,
             m: field(5),
             ef: field(6),
@@ -199,7 +199,7 @@ impl Header {
 }
 
 /// Content of a file.
-pub(crate) struct Parts<'a> {
+pub(crate) struct Content<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
     pub(crate) made: &'a BuildOutput,
@@ -207,22 +207,22 @@ pub(crate) struct Parts<'a> {
 
 /// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
 /// checksums.
-pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<()> {
+pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
-    let mut summed = Summed { out: &mut *out, sums: Sums::default() };
-    sections(parts, &mut summed)?;
-    let checks = summed.sums.finish();
+    let mut checked = ChecksumWriter { out: &mut *out, sums: Checksums::default() };
+    sections(content, &mut checked)?;
+    let checks = checked.sums.finish();
     out.write_all(&checks)?;
-    let list = list(parts, checks.len());
+    let list = list(content, checks.len());
     let header = Header {
-        dim: parts.points.dim,
-        metric: parts.points.metric,
-        originals: parts.options.originals,
-        builder: parts.options.builder,
-        m: parts.options.m,
-        ef: parts.options.ef,
-        nodes: parts.made.graph.len(),
-        scale: parts.made.codes.quantizer.scale,
+        dim: content.points.dim,
+        metric: content.points.metric,
+        format: content.options.format,
+        builder: content.options.builder,
+        m: content.options.m,
+        ef: content.options.ef,
+        nodes: content.made.graph.len(),
+        scale: content.made.codes.quantizer.scale,
         sections: list,
         checks: crc32fast::hash(&checks),
     };
@@ -231,25 +231,25 @@ pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<
 }
 
 /// Computes the positions of the sections.
-fn list(parts: &Parts, checks: usize) -> Vec<Section> {
-    let nodes = parts.made.graph.len();
-    let number = match parts.options.originals {
-        Originals::F32 => 4,
-        Originals::F16 => 2,
+fn list(content: &Content, checks: usize) -> Vec<Section> {
+    let nodes = content.made.graph.len();
+    let number = match content.options.format {
+        VectorFormat::F32 => 4,
+        VectorFormat::F16 => 2,
     };
-    let mut lengths = vec![match parts.made.nibbles {
-        Some(_) => (Kind::Nibbles, nodes * row_bytes(parts.points.dim)),
-        None => (Kind::Codes, nodes * parts.made.codes.stride),
+    let mut lengths = vec![match content.made.nibbles {
+        Some(_) => (Kind::Nibbles, nodes * row_bytes(content.points.dim)),
+        None => (Kind::Codes, nodes * content.made.codes.stride),
     }];
-    lengths.push((Kind::Originals, nodes * parts.points.dim * number));
-    for (level, links) in parts.made.graph.levels.iter().enumerate() {
+    lengths.push((Kind::Originals, nodes * content.points.dim * number));
+    for (level, links) in content.made.graph.levels.iter().enumerate() {
         lengths.push((Kind::Links(level as u32), links.flat.len() * 4));
     }
-    if parts.points.metric == Metric::L2 {
+    if content.points.metric == Metric::L2 {
         lengths.push((Kind::Norms, nodes * 4));
     }
     lengths.push((Kind::Starts, (nodes + 1) * 4));
-    lengths.push((Kind::Rows, parts.points.row_count() * 4));
+    lengths.push((Kind::Rows, content.points.row_count() * 4));
     lengths.push((Kind::Checks, checks));
     let mut at = HEADER_BYTES;
     let place = |(kind, length): (Kind, usize)| {
@@ -260,9 +260,9 @@ fn list(parts: &Parts, checks: usize) -> Vec<Section> {
     lengths.into_iter().map(place).collect()
 }
 
-fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
-    let BuildOutput { order, codes, nibbles, graph } = parts.made;
-    let mut section = Padded { out, length: 0 };
+fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
+    let BuildOutput { order, codes, nibbles, graph } = content.made;
+    let mut section = SectionWriter { out, length: 0 };
     for row in &graph.points {
         section.put(nibbles.as_ref().map_or_else(|| codes.row(*row), |nibbles| nibbles.row(*row)))?;
     }
@@ -270,10 +270,10 @@ fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
     let points: Vec<u32> = graph.points.iter().map(|row| order[*row as usize]).collect();
     let (mut vector, mut row) = (Vec::new(), Vec::new());
     for point in &points {
-        parts.points.prepare(*point, &mut vector);
-        match parts.options.originals {
-            Originals::F32 => to_bytes(&vector, f32::to_le_bytes, &mut row),
-            Originals::F16 => to_bytes(&vector, |v| f16::from_f32(v).to_le_bytes(), &mut row),
+        content.points.prepare(*point, &mut vector);
+        match content.options.format {
+            VectorFormat::F32 => to_bytes(&vector, f32::to_le_bytes, &mut row),
+            VectorFormat::F16 => to_bytes(&vector, |v| f16::from_f32(v).to_le_bytes(), &mut row),
         }
         section.put(&row)?;
     }
@@ -281,11 +281,11 @@ fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
     for links in &graph.levels {
         section.put_all(&links.flat)?;
     }
-    if parts.points.metric == Metric::L2 {
+    if content.points.metric == Metric::L2 {
         let norms: Vec<u32> = graph.points.iter().map(|row| codes.norms[*row as usize]).collect();
         section.put_all(&norms)?;
     }
-    let (starts, rows) = parts.points.rows(&points);
+    let (starts, rows) = content.points.rows(&points);
     section.put_all(&starts)?;
     section.put_all(&rows)
 }
@@ -299,12 +299,12 @@ fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]
 }
 
 /// Writer of sections, which pads each section to a multiple of 64 bytes.
-struct Padded<'a> {
+struct SectionWriter<'a> {
     out: &'a mut dyn Write,
     length: usize,
 }
 
-impl Padded<'_> {
+impl SectionWriter<'_> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.length += bytes.len();
         self.out.write_all(bytes)
@@ -326,12 +326,12 @@ impl Padded<'_> {
 }
 
 /// Writer that computes the checksums of what it writes.
-struct Summed<'a, W> {
+struct ChecksumWriter<'a, W> {
     out: &'a mut W,
-    sums: Sums,
+    sums: Checksums,
 }
 
-impl<W: Write> Write for Summed<'_, W> {
+impl<W: Write> Write for ChecksumWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.sums.add(&bytes[..written]);
@@ -345,13 +345,13 @@ impl<W: Write> Write for Summed<'_, W> {
 
 /// Computes the checksums of blocks.
 #[derive(Default)]
-struct Sums {
+struct Checksums {
     block: crc32fast::Hasher,
     length: usize,
     done: Vec<u8>,
 }
 
-impl Sums {
+impl Checksums {
     fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK - self.length));

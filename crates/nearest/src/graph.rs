@@ -2,7 +2,7 @@
 
 use crate::build::Codes;
 
-/// Marks an unused entry at the end of a neighbor list.
+/// Visited an unused entry at the end of a neighbor list.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// HNSW graph over nodes 0, 1, …. Nodes are sorted by level, the highest first, so the nodes of a level are always
@@ -133,7 +133,7 @@ struct Traversal {
 }
 
 impl Traversal {
-    /// Marks all nodes that can be reached from a node.
+    /// Visited all nodes that can be reached from a node.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
         self.reached[from as usize] = true;

@@ -54,7 +54,7 @@ pub(super) fn build(
         });
     }
     if stopped.into_inner() {
-        return Err(crate::build::stopped());
+        return Err(crate::build::interrupted());
     }
     let mut built: Vec<BuiltNode> = (0..n).map(|_| BuiltNode { level: 0, neighbors: Vec::new() }).collect();
     let indexation = hnsw.get_point_indexation();
