@@ -351,7 +351,7 @@ mod tests {
         let e = symmetric_eigen(vec![2.0, 1.0, 1.0, 2.0], 2);
         assert!((e.values[0] - 3.0).abs() < 1e-12 && (e.values[1] - 1.0).abs() < 1e-12);
         assert!((e.vectors[0][0] - e.vectors[0][1]).abs() < 1e-12);
-        assert!(symmetric(Vec::new(), 0).values.is_empty());
+        assert!(symmetric_eigen(Vec::new(), 0).values.is_empty());
         assert_eq!(symmetric_eigen(vec![0.0; 9], 3).values, [0.0; 3]);
     }
 

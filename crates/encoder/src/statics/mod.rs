@@ -18,7 +18,7 @@ pub use words::{WordEncoder, WordTable};
 
 mod compose;
 mod folder;
-mod linalg;
+pub mod linalg;
 mod panels;
 #[cfg(test)]
 mod tests;
