@@ -30,7 +30,7 @@ use milvus::v2::{
 use tokio::runtime::Runtime;
 use turnwise::{
     corpus::Dialogue,
-    encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, Vectors},
+    encoder::{DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, Vectors},
     error::{Error, Result},
     index::{engine::Engine, vectors::Kind},
     milvus::{Milvus, Target, Walk},
@@ -199,7 +199,7 @@ impl Encoder for Known {
     fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {
         let mut vectors = Vectors::new(self.dim);
         texts.iter().for_each(|text| vectors.push(&self.vectors[*text]));
-        Ok(Encoded { vectors, spent: Spent::default() })
+        Ok(Encoded { vectors, spent: EncodeStats::default() })
     }
 
     fn encode_dialogues(&self, _: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {

@@ -29,7 +29,8 @@ use std::{
 mod peer;
 
 use turnwise_nearest::{
-    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Progress, Scratch, Way, freeze,
+    BuildOptions, Builder, GraphFile, Metric, NodeSet, Points, Progress, Scratch, SearchMethod,
+    SearchOptions, VectorFormat, write_graph,
 };
 
 /// The allocator of the program.
@@ -53,8 +54,9 @@ fn main() {
     };
     let builder =
         *Builder::ALL.iter().find(|b| Some(b.name()) == named("--builder")).unwrap_or(&Builder::HnswRs);
-    let originals = if arguments.iter().any(|a| a == "--half") { Originals::F16 } else { Originals::F32 };
-    let options = BuildOptions { builder, m: number("--m", 16), ef: number("--ef", 128), originals };
+    let format =
+        if arguments.iter().any(|a| a == "--half") { VectorFormat::F16 } else { VectorFormat::F32 };
+    let options = BuildOptions { builder, m: number("--m", 16), ef: number("--ef", 128), format };
     let (threads, passes) = (number("--threads", 1), number("--passes", 3));
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
 
@@ -81,7 +83,7 @@ fn main() {
         let points = points(base, dim);
         let (clock, cpu) = (Instant::now(), processor_time());
         let memory = Memory::default();
-        freeze(&points, &options, path, &memory).unwrap();
+        write_graph(&points, &options, path, &memory).unwrap();
         println!(
             r#"{{"build_seconds": {:.3}, "build_cpu_seconds": {:.3}, "threads": {threads}, "own_bytes": {}}}"#,
             clock.elapsed().as_secs_f64(),
@@ -90,30 +92,35 @@ fn main() {
         );
     }
     let opening = Instant::now();
-    let frozen = Frozen::open(path).unwrap();
+    let graph = GraphFile::open(path).unwrap();
     let opening = opening.elapsed();
     println!(
         r#"{{"builder": "{}", "nodes": {}, "open_ms": {:.3}, "file_bytes": {}}}"#,
-        frozen.info().builder.name(),
-        frozen.nodes(),
+        graph.info().builder.name(),
+        graph.nodes(),
         opening.as_secs_f64() * 1e3,
-        frozen.info().bytes,
+        graph.info().bytes,
     );
     if arguments.iter().any(|a| a == "--filters") {
-        return filters(&frozen, &queries);
+        return filters(&graph, &queries);
     }
     let truth = truth();
     for ef in efs {
         for rerank in [20, 40].into_iter().filter(|r| *r <= ef.max(20)) {
-            let run = ours(&frozen, &queries, &Ask { k: K, ef, rerank, ..Ask::default() }, passes);
+            let run = ours(
+                &graph,
+                &queries,
+                &SearchOptions { k: K, ef, rerank, ..SearchOptions::default() },
+                passes,
+            );
             report(&format!(r#""ef": {ef}, "rerank": {rerank}"#), run, &truth);
         }
     }
-    let info = frozen.info();
-    let number = if info.originals == Originals::F16 { 2 } else { 4 };
+    let info = graph.info();
+    let number = if info.format == VectorFormat::F16 { 2 } else { 4 };
     println!(
         r#"{{"walked_bits": {}, "walked_bytes": {}, "resident_bytes": {}}}"#,
-        info.walked_bits,
+        info.code_bits,
         info.bytes - info.nodes * dim * number,
         resident(path),
     );
@@ -206,7 +213,7 @@ fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &s
         for threads in [1, threads] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let (clock, cpu) = (Instant::now(), processor_time());
-            pool.install(|| freeze(points, options, path, &|| false)).unwrap();
+            pool.install(|| write_graph(points, options, path, &|| false)).unwrap();
             println!(
                 r#"{{"threads": {threads}, "seconds": {:.3}, "cpu_seconds": {:.3}}}"#,
                 clock.elapsed().as_secs_f64(),
@@ -220,12 +227,12 @@ fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &s
 /// Compares beam searches, approximate scans and exact scans for different numbers of vectors.
 fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOptions) {
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
-        let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
-        let exact = Ask { k: K, exact: true, ..Ask::default() };
-        let scan = ours(&frozen, queries, &exact, 1);
+        let graph = points(&base[..count * dim], dim).build(options).unwrap();
+        let exact = SearchOptions { k: K, exact: true, ..SearchOptions::default() };
+        let scan = ours(&graph, queries, &exact, 1);
         let truth: Vec<f32> = scan.found.iter().map(|hits| hits[K - 1].1).collect();
-        let skims = Ask { k: K, way: Way::Skim, ..Ask::default() };
-        let skim = ours(&frozen, queries, &skims, 1);
+        let skims = SearchOptions { k: K, method: SearchMethod::Scan, ..SearchOptions::default() };
+        let skim = ours(&graph, queries, &skims, 1);
         let micros = |run: &Run| run.cpu.as_secs_f64() * 1e6 / queries.len() as f64;
         println!(
             r#"{{"vectors": {count}, "exact_us": {:.1}, "skim_us": {:.1}, "recall": {:.5}}}"#,
@@ -234,8 +241,9 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
             recall(&skim.found, &truth),
         );
         for ef in [32, 64, 128] {
-            let walks = Ask { k: K, ef, way: Way::Walk, ..Ask::default() };
-            let walk = ours(&frozen, queries, &walks, 1);
+            let walks =
+                SearchOptions { k: K, ef, method: SearchMethod::BeamSearch, ..SearchOptions::default() };
+            let walk = ours(&graph, queries, &walks, 1);
             println!(
                 r#"{{"vectors": {count}, "ef": {ef}, "walk_us": {:.1}, "recall": {:.5}}}"#,
                 micros(&walk),
@@ -246,19 +254,24 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
 }
 
 /// Compares the same search with different filters, alternating. A filter allows one row in N.
-fn filters(frozen: &Frozen, queries: &[&[f32]]) {
-    let sets = [1, 2, 10, 50, 100, 1_000, 10_000]
-        .map(|every| (every, Allowed::rows(frozen, |row| row % every == 0)));
+fn filters(graph: &GraphFile, queries: &[&[f32]]) {
+    let sets =
+        [1, 2, 10, 50, 100, 1_000, 10_000].map(|every| (every, NodeSet::rows(graph, |row| row % every == 0)));
     for round in 0..3 {
         for (every, allowed) in &sets {
-            let ask = Ask { k: K, ef: 64, allowed: (*every > 1).then_some(allowed), ..Ask::default() };
+            let search = SearchOptions {
+                k: K,
+                ef: 64,
+                filter: (*every > 1).then_some(allowed),
+                ..SearchOptions::default()
+            };
             let truth: Vec<f32> = if round > 0 {
                 Vec::new()
             } else {
-                let nearest = ours(frozen, queries, &Ask { exact: true, ..ask }, 1);
+                let nearest = ours(graph, queries, &SearchOptions { exact: true, ..search }, 1);
                 nearest.found.iter().map(|hits| hits.last().map_or(f32::MIN, |hit| hit.1)).collect()
             };
-            let run = ours(frozen, queries, &ask, 1);
+            let run = ours(graph, queries, &search, 1);
             println!(
                 r#"{{"one_in": {every}, "allowed": {}, "us": {:.1}, "p99_us": {:.1}{}}}"#,
                 allowed.count(),
@@ -313,12 +326,12 @@ fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut 
     best
 }
 
-fn ours(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> Run {
+fn ours(graph: &GraphFile, queries: &[&[f32]], search: &SearchOptions, rounds: usize) -> Run {
     let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
     timed(queries, rounds, |query, out| {
-        frozen.search(query, ask, &mut scratch, &mut hits).unwrap();
+        graph.search(query, search, &mut scratch, &mut hits).unwrap();
         // Counts rows, like the other libraries: a node may have several rows.
-        let rows = hits.iter().flat_map(|hit| frozen.rows(hit.node).iter().map(|row| (*row, hit.score)));
+        let rows = hits.iter().flat_map(|hit| graph.rows(hit.node).iter().map(|row| (*row, hit.score)));
         out.extend(rows.take(K));
     })
 }

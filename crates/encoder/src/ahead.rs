@@ -6,9 +6,10 @@ use std::{
     sync::{Mutex, PoisonError, mpsc},
 };
 
-use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
+
+use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
 
 /// Inputs that are encoded together.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{Fingerprint, Vectors};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
+
+use crate::{Fingerprint, Vectors};
 
 /// Encoder of texts and dialogues into vectors of a fixed width.
 ///
@@ -92,12 +93,12 @@ pub struct Encoded {
     /// One row per input.
     pub vectors: Vectors,
     /// Statistics of the encoding.
-    pub spent: Spent,
+    pub spent: EncodeStats,
 }
 
 /// Statistics of an encoding: number of processed tokens, and all truncated inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Spent {
+pub struct EncodeStats {
     /// Number of tokens processed (for static encoders: known words).
     pub tokens: u64,
     /// Number of texts that were truncated to the maximum length.
@@ -110,7 +111,7 @@ pub struct Spent {
     pub unknown: u64,
 }
 
-impl std::ops::AddAssign for Spent {
+impl std::ops::AddAssign for EncodeStats {
     fn add_assign(&mut self, more: Self) {
         self.tokens += more.tokens;
         self.cut_texts += more.cut_texts;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use turnwise_core::error::{Error, Result};
+
 use crate::{
     Backend, CandleEngine, Device, DeviceChoice, Encoder, Fingerprint, Network, Precision,
     cpu::{CpuEngine, SimdChoice},
@@ -9,7 +11,6 @@ use crate::{
     statics,
     transformer::{Settings, Transformer},
 };
-use turnwise_core::error::{Error, Result};
 
 /// Opens the static encoder or transformer in `folder`. `name` is its display name.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {

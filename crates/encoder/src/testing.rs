@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+
 use crate::{
-    DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
+    DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
     fingerprint::Fingerprinter,
     network::{Activation, Shape},
 };
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
 
 /// Shape of a small transformer. Its sizes are not multiples of a SIMD width.
 pub fn small_shape() -> Shape {
@@ -69,7 +70,7 @@ impl HashEncoder {
 
     fn all<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Result<Encoded> {
         let mut vectors = Vectors::new(DIM);
-        let mut spent = Spent::default();
+        let mut spent = EncodeStats::default();
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(now, Ordering::Relaxed);
         self.waits.into_iter().for_each(std::thread::sleep);
@@ -80,7 +81,7 @@ impl HashEncoder {
             }
             self.encoded.fetch_add(1, Ordering::Relaxed);
             let words = text.split_whitespace().count() as u64;
-            spent += Spent {
+            spent += EncodeStats {
                 tokens: words,
                 cut_texts: u64::from(words > 50),
                 cut_tokens: words.saturating_sub(50),

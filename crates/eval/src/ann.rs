@@ -9,7 +9,7 @@ use std::{
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use turnwise_nearest::{
-    Ask, BuildOptions, Frozen, Hit, Metric, Originals, Points, Scratch, freeze, products,
+    BuildOptions, GraphFile, Hit, Metric, Points, Scratch, SearchOptions, VectorFormat, products, write_graph,
 };
 
 use super::{
@@ -195,30 +195,30 @@ pub fn measure(
         let path = TemporaryFile(files::temporary_path(&folder.join("ann.graph")));
         let building = Building { watch, peak: AtomicU64::new(0) };
         let started = Instant::now();
-        freeze(&points, options, &path.0, &building)?;
+        write_graph(&points, options, &path.0, &building)?;
         let build_seconds = started.elapsed().as_secs_f64();
         watch.check()?;
-        let frozen = Frozen::open(&path.0)?;
+        let graph = GraphFile::open(&path.0)?;
         if exact.is_none() {
-            let ask = Ask { k: sweep.k, exact: true, ..Ask::default() };
+            let search = SearchOptions { k: sweep.k, exact: true, ..SearchOptions::default() };
             let some = queries.len().min(EXACT);
             let of_some = Vectors::from_flat(queries.dim(), queries.flat()[..some * queries.dim()].to_vec());
-            exact = Some(timed(&frozen, &of_some.unwrap_or_default(), &ask, 0, &least[..some], 1)?);
+            exact = Some(timed(&graph, &of_some.unwrap_or_default(), &search, 0, &least[..some], 1)?);
         }
         let mut settings = Vec::new();
         for (n, ef) in sweep.efs.iter().enumerate() {
             watch.check()?;
-            let ask = Ask {
+            let search = SearchOptions {
                 k: sweep.k,
                 ef: *ef,
                 rerank: (*ef).clamp(sweep.k, 2 * sweep.k.max(16)),
-                ..Ask::default()
+                ..SearchOptions::default()
             };
-            settings.push(timed(&frozen, queries, &ask, *ef, &least, PASSES)?);
+            settings.push(timed(&graph, queries, &search, *ef, &least, PASSES)?);
             watch.done(Step::Ranking, n + 1, sweep.efs.len());
         }
-        let info = frozen.info();
-        let bits = if options.originals == Originals::F16 { 16 } else { 32 };
+        let info = graph.info();
+        let bits = if options.format == VectorFormat::F16 { 16 } else { 32 };
         graphs.push(Graph {
             builder: options.builder.name().to_owned(),
             m: options.m,
@@ -264,9 +264,9 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
 
 /// Runs all queries on one thread and then on all threads.
 fn timed(
-    frozen: &Frozen,
+    graph: &GraphFile,
     queries: &Vectors,
-    ask: &Ask<'_>,
+    options: &SearchOptions<'_>,
     ef: usize,
     least: &[f32],
     passes: usize,
@@ -278,11 +278,11 @@ fn timed(
         found = 0;
         for (query, least) in queries.rows().zip(least) {
             let started = Instant::now();
-            frozen.search(query, ask, &mut scratch, &mut hits)?;
+            graph.search(query, options, &mut scratch, &mut hits)?;
             of_pass.push(started.elapsed());
             // A node represents all rows with the same vector.
-            let rows = hits.iter().flat_map(|hit| frozen.rows(hit.node).iter().map(|_| hit.score));
-            found += rows.take(ask.k).filter(|score| *score >= least - SAME).count();
+            let rows = hits.iter().flat_map(|hit| graph.rows(hit.node).iter().map(|_| hit.score));
+            found += rows.take(options.k).filter(|score| *score >= least - SAME).count();
         }
         let all = of_pass.iter().sum();
         if all < best {
@@ -290,7 +290,7 @@ fn timed(
         }
     }
     let search = |scratch: &mut (Scratch, Vec<Hit>), n: usize| {
-        frozen.search(queries.row(n), ask, &mut scratch.0, &mut scratch.1)
+        graph.search(queries.row(n), options, &mut scratch.0, &mut scratch.1)
     };
     let mut together = Duration::MAX;
     for _ in 0..passes {
@@ -300,7 +300,7 @@ fn timed(
     }
     Ok(Setting {
         ef,
-        recall: found as f64 / (ask.k * queries.len()) as f64,
+        recall: found as f64 / (options.k * queries.len()) as f64,
         qps: a_second(queries.len(), best),
         qps_all: a_second(queries.len(), together),
         latency: Latency::of(times),

@@ -1,11 +1,10 @@
 //! Conversion of the left operand of a product (the activations) to the number format of the weights, row by row.
 
-use super::{
-    buffer::{Buffer, units},
-    pack::{Packed, short_factor},
+use crate::{
+    Precision,
+    pack::{Buffer, Packed, short_factor, units},
     simd::{Kernel, SIDE, SQUARE, Simd, Squared},
 };
-use crate::Precision;
 
 /// Buffers for codes and their scales.
 #[derive(Default)]

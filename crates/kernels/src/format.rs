@@ -1,6 +1,6 @@
 //! Number formats of matrix products: the data types of both operands, and the multiplication step.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 
 /// Number format of a product. Both operands consist of 32-bit units. A unit holds one 32-bit, two 16-bit or four
 /// 8-bit elements.

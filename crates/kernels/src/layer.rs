@@ -1,20 +1,17 @@
-//! A transformer layer with packed weights. Each attention head starts at a vector boundary.
+//! A transformer layer with packed weights, and the layer norm of a sum. Each attention head starts at a vector
+//! boundary.
 
-use super::{
-    attention::{HeadWorkspace, Heads, SPARE_ROWS, attend},
-    buffer::Buffer,
-    codes::CodeBuffers,
-    norm::{AddNorm, PaddedNorm},
-    pack::{GRAIN, Packed},
-    product::{Out, product},
-    simd::Simd,
-    spread::Team,
-};
 use turnwise_core::Result;
 
 use crate::{
     Precision,
+    attention::{HeadWorkspace, Heads, SPARE_ROWS, attend},
+    codes::CodeBuffers,
     network::{Activation, Layer, Linear, Norm, Shape},
+    pack::{Buffer, GRAIN, Packed},
+    product::{Out, product},
+    simd::{Kernel, Simd},
+    spread::Team,
 };
 
 /// Number of tokens per block in the feed-forward sublayer. The intermediate states of a block stay in the cache.
@@ -178,5 +175,86 @@ unsafe fn linear<S: Simd>(
     unsafe {
         let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
         product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);
+    }
+}
+
+/// Parameters of a layer norm, padded with zeros beyond the true width.
+#[derive(Clone)]
+pub(super) struct PaddedNorm {
+    /// Width without padding.
+    pub width: usize,
+    /// Scale of each component.
+    pub weight: Vec<f32>,
+    /// Bias of each component.
+    pub bias: Vec<f32>,
+    /// Epsilon that is added to the variance.
+    pub epsilon: f32,
+}
+
+/// Kernel for `x = norm(x + y)`, row by row.
+pub(super) struct AddNorm<'a> {
+    /// Rows to normalize in place.
+    pub x: &'a mut [f32],
+    /// Rows to add to `x` before the normalization, if any.
+    pub y: Option<&'a [f32]>,
+    /// Row stride; a multiple of the number of lanes.
+    pub stride: usize,
+    /// Parameters of the norm.
+    pub norm: &'a PaddedNorm,
+}
+
+impl AddNorm<'_> {
+    /// Runs the kernel.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the features of `S`.
+    pub unsafe fn run<S: Simd>(self) {
+        assert!(self.stride.is_multiple_of(S::LANES) && self.x.len().is_multiple_of(self.stride));
+        assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
+        assert!(self.norm.width <= self.stride);
+        assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
+        // SAFETY: the caller guarantees the features; the asserts check the lengths.
+        unsafe { S::enter(self) }
+    }
+}
+
+impl<S: Simd> Kernel<S> for AddNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let AddNorm { x, y, stride, norm } = self;
+        let (whole, width) = (norm.width / S::LANES * S::LANES, norm.width as f32);
+        for row in 0..x.len() / stride {
+            // SAFETY: `run` has checked that the rows and the norm's parameters have `stride` numbers.
+            unsafe {
+                let row_x = x.as_mut_ptr().add(row * stride);
+                let mut sum = S::splat(0.0);
+                for i in (0..stride).step_by(S::LANES) {
+                    let mut v = S::load(row_x.add(i));
+                    if let Some(y) = y {
+                        v = S::add(v, S::load(y.as_ptr().add(row * stride + i)));
+                        S::store(row_x.add(i), v);
+                    }
+                    sum = S::add(sum, v);
+                }
+                let mean = S::splat(S::total(sum) / width);
+                let mut squares = S::splat(0.0);
+                for i in (0..stride).step_by(S::LANES) {
+                    let mut d = S::sub(S::load(row_x.add(i)), mean);
+                    if i >= whole {
+                        d = S::first(norm.width.saturating_sub(i), d, S::splat(0.0));
+                    }
+                    squares = S::fma(d, d, squares);
+                }
+                let factor = S::splat(1.0 / (S::total(squares) / width + norm.epsilon).sqrt());
+                for i in (0..stride).step_by(S::LANES) {
+                    let d = S::mul(S::sub(S::load(row_x.add(i)), mean), factor);
+                    let (w, b) = (S::load(norm.weight.as_ptr().add(i)), S::load(norm.bias.as_ptr().add(i)));
+                    S::store(row_x.add(i), S::fma(d, w, b));
+                }
+            }
+        }
     }
 }

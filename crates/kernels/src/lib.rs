@@ -7,7 +7,7 @@
 //!
 //! When a network is loaded, its weights are converted to the chosen precision and packed in the order in which the
 //! kernels read them (`pack`). Each kernel is written once, generic over `simd::Simd`, and is compiled for every SIMD
-//! level. The level is chosen at run time. A level is used only after its results have been verified (`proof`).
+//! level. The level is chosen at run time. A level is used only after its results have been verified (`precision`).
 //!
 //! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
 
@@ -15,21 +15,16 @@
 #![allow(clippy::needless_range_loop)]
 
 mod attention;
-pub mod batch;
-mod buffer;
 mod codes;
 pub mod distances;
-mod embed;
 mod engine;
 mod format;
 mod layer;
 mod math;
 pub mod network;
-mod norm;
 mod pack;
 pub mod precision;
 mod product;
-mod proof;
 #[cfg(test)]
 mod reference;
 mod simd;
@@ -40,8 +35,7 @@ mod tests;
 mod tile;
 pub mod training;
 
-pub use batch::{Batch, Sequence};
 pub use engine::CpuEngine;
-pub use network::Network;
+pub use network::{Batch, Network, Sequence};
 pub use precision::Precision;
 pub use simd::{SIMD_VARIABLE, SimdChoice, SimdLevel};

@@ -1,7 +1,6 @@
 //! Activation functions and the exponential, on whole vectors.
 
-use super::simd::Simd;
-use crate::network::Activation;
+use crate::{network::Activation, simd::Simd};
 
 /// Coefficients of a polynomial for `2^x` on [-½, ½]; the relative error is below 1e-7.
 pub(super) const POWER: [f32; 6] =

@@ -1,8 +1,17 @@
-//! Numeric precision of inference.
+//! Choice of the numeric precision and of the SIMD level, and the self-test of the levels.
+//!
+//! Before a SIMD level is used for the first time, its results are compared with those of the portable level. The
+//! self-test runs a small network in every precision, which takes about a millisecond. A level that fails is not
+//! used, and `CpuEngine::describe` reports it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::OnceLock};
 
-use turnwise_core::{Error, Result};
+use turnwise_core::{Error, Result, vectors::cosine};
+
+use crate::{
+    Batch, CpuEngine, Network, Sequence,
+    network::{Activation, Shape},
+};
 
 /// Numeric precision of the matrix products of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,5 +61,258 @@ impl FromStr for Precision {
             .into_iter()
             .find(|p| p.name() == text)
             .ok_or_else(|| Error::unknown_name("precision", text, known.map(Precision::name)))
+    }
+}
+
+/// Environment variable that sets the level for [`SimdChoice::Auto`]. Its value is the name of a [`SimdLevel`].
+pub const SIMD_VARIABLE: &str = "TURNWISE_SIMD";
+
+/// SIMD instruction sets, from the slowest to the fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SimdLevel {
+    /// Portable code for every processor.
+    Portable,
+    /// Portable code with the vector width of AVX-512 and an emulation of its newest operations, for tests.
+    #[cfg(test)]
+    Wide,
+    /// Like `Wide`, with an emulation of AMX tiles (called squares in this crate), for tests.
+    #[cfg(test)]
+    Squares,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, VL and DQ.
+    Avx512,
+    /// AVX-512 with VNNI.
+    Avx512Vnni,
+    /// AVX-512 with VNNI and BF16.
+    Avx512Bf16,
+    /// AVX-512 with VNNI, BF16 and AMX, which multiplies tiles of bf16 and of bytes.
+    Amx,
+}
+
+impl SimdLevel {
+    /// All levels, the fastest first.
+    pub const ALL: &[SimdLevel] = &[
+        SimdLevel::Amx,
+        SimdLevel::Avx512Bf16,
+        SimdLevel::Avx512Vnni,
+        SimdLevel::Avx512,
+        SimdLevel::Avx2,
+        #[cfg(test)]
+        SimdLevel::Squares,
+        #[cfg(test)]
+        SimdLevel::Wide,
+        SimdLevel::Portable,
+    ];
+
+    /// Returns the name that options use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SimdLevel::Portable => "portable",
+            #[cfg(test)]
+            SimdLevel::Wide => "wide",
+            #[cfg(test)]
+            SimdLevel::Squares => "squares",
+            SimdLevel::Avx2 => "avx2",
+            SimdLevel::Avx512 => "avx512",
+            SimdLevel::Avx512Vnni => "avx512-vnni",
+            SimdLevel::Avx512Bf16 => "avx512-bf16",
+            SimdLevel::Amx => "amx",
+        }
+    }
+
+    /// Returns true if this processor supports the level.
+    pub fn available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let integers = || has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
+            let avx2 = || has!("avx2") && has!("fma") && integers();
+            let avx512 =
+                || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq");
+            match self {
+                SimdLevel::Portable => true,
+                #[cfg(test)]
+                SimdLevel::Wide | SimdLevel::Squares => true,
+                SimdLevel::Avx2 => avx2(),
+                SimdLevel::Avx512 => avx512(),
+                SimdLevel::Avx512Vnni => avx512() && has!("avx512vnni"),
+                SimdLevel::Avx512Bf16 => avx512() && has!("avx512vnni") && has!("avx512bf16"),
+                SimdLevel::Amx => SimdLevel::Avx512Bf16.available() && crate::simd::amx::granted(),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            match self {
+                SimdLevel::Portable => true,
+                #[cfg(test)]
+                SimdLevel::Wide | SimdLevel::Squares => true,
+                _ => false,
+            }
+        }
+    }
+
+    /// Returns true if products in bf16 are faster than in f32. On Intel processors without AMX, bf16 took 1.5 times
+    /// as long as f32, because a vector instruction multiplies no more elements per cycle. On AMD processors, bf16
+    /// took half as long as f32.
+    pub(crate) fn bf16_is_fast(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512Bf16 => crate::simd::avx512::is_amd(),
+            SimdLevel::Amx => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the fastest level of this processor.
+    pub fn best() -> SimdLevel {
+        SimdLevel::here().next().unwrap_or(SimdLevel::Portable)
+    }
+
+    /// Returns the levels that this processor supports, the fastest first.
+    pub fn here() -> impl Iterator<Item = SimdLevel> {
+        SimdLevel::ALL.iter().copied().filter(|level| level.available())
+    }
+}
+
+impl fmt::Display for SimdLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SimdLevel {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        SimdLevel::ALL.iter().copied().find(|level| level.name() == text).ok_or_else(|| {
+            Error::unknown_name("SIMD level", text, SimdLevel::ALL.iter().map(|level| level.name()))
+        })
+    }
+}
+
+/// Choice of the SIMD level of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SimdChoice {
+    /// The level in [`SIMD_VARIABLE`]. By default, the fastest level of this processor that passes the self-test.
+    #[default]
+    Auto,
+    /// Exactly this level.
+    Level(SimdLevel),
+}
+
+impl SimdChoice {
+    /// Returns the requested level, or `None` if no level is requested.
+    ///
+    /// Returns an error if the name is unknown or if this processor does not support the level.
+    pub(crate) fn requested(self) -> Result<Option<SimdLevel>> {
+        let level = match self {
+            SimdChoice::Level(level) => level,
+            SimdChoice::Auto => match std::env::var(SIMD_VARIABLE) {
+                Ok(name) if !name.is_empty() => name.parse()?,
+                _ => return Ok(None),
+            },
+        };
+        if level.available() {
+            return Ok(Some(level));
+        }
+        let here: Vec<_> = SimdLevel::here().map(SimdLevel::name).collect();
+        Err(Error::input(format!("this processor does not support the SIMD level {level}"))
+            .with_hint(format!("supported: {}; unset {SIMD_VARIABLE} to use the fastest", here.join(", "))))
+    }
+}
+
+/// Minimum cosine similarity to the portable f32 results, for each precision.
+const NEAR: [(Precision, f32); 4] = [
+    (Precision::F32, 0.999_999),
+    (Precision::Bf16, 0.999),
+    (Precision::Int16, 0.999_99),
+    (Precision::Int8, 0.98),
+];
+
+/// Returns the fastest level that passes the self-test, and the faster levels that failed the test.
+pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
+    static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
+    BEST.get_or_init(|| {
+        let mut failed = Vec::new();
+        for level in SimdLevel::here() {
+            if level == SimdLevel::Portable || agrees(level).unwrap_or(false) {
+                return (level, failed);
+            }
+            failed.push(level);
+        }
+        (SimdLevel::Portable, failed)
+    })
+    .clone()
+}
+
+/// Returns true if a level agrees with the portable kernels in every precision.
+pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
+    // None of these sizes is a multiple of the tile or vector sizes, to test the remainders as well.
+    let shape = Shape {
+        hidden: 72,
+        heads: 3,
+        intermediate: 100,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-12,
+        first_position: 0,
+    };
+    let network = Network::random(shape, 2, 50, 40, 3);
+    let sequences = [1, 37, 18].map(|n| Sequence::new((0..n).map(|i| i * 7 % 50).collect()));
+    let expected = states(&network, Precision::F32, SimdLevel::Portable, &sequences)?;
+    for (precision, near) in NEAR {
+        let got = states(&network, precision, level, &sequences)?;
+        let rows = expected.chunks_exact(72).zip(got.chunks_exact(72));
+        // Written so that a NaN fails the comparison.
+        if got.len() != expected.len() || !rows.map(|(a, b)| cosine(a, b)).all(|c| c > near) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn states(
+    network: &Network,
+    precision: Precision,
+    level: SimdLevel,
+    sequences: &[Sequence],
+) -> Result<Vec<f32>> {
+    let engine = CpuEngine::at(network, precision, level)?;
+    let sequences: Vec<&Sequence> = sequences.iter().collect();
+    let mut all = Vec::new();
+    engine.run(&Batch::new(&sequences), &[2], &mut |_, states| all.extend_from_slice(states))?;
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_and_unknown_names_are_errors() {
+        for level in SimdLevel::ALL {
+            assert_eq!(level.name().parse::<SimdLevel>().unwrap(), *level);
+        }
+        let error = "avx3".parse::<SimdLevel>().unwrap_err();
+        assert!(error.to_string().contains("avx3") && error.hint().is_some_and(|hint| hint.contains("avx2")));
+    }
+
+    #[test]
+    fn unsupported_levels_are_errors() {
+        assert!(SimdLevel::here().any(|l| l == SimdLevel::Portable));
+        for level in SimdLevel::ALL {
+            let requested = SimdChoice::Level(*level).requested();
+            assert_eq!(requested.is_ok(), level.available(), "{level}");
+        }
+    }
+
+    #[test]
+    fn all_levels_of_this_processor_pass() {
+        for level in SimdLevel::here() {
+            assert!(agrees(level).unwrap(), "{level}");
+        }
+        let (best, failed) = best_verified();
+        assert_eq!((Some(best), failed), (SimdLevel::here().next(), Vec::new()));
     }
 }

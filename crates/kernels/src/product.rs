@@ -2,15 +2,16 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use super::{
+use crate::{
+    Precision,
     codes::Left,
     format::{Bf16, F32, Format, Int8, Int16},
+    network::Activation,
     pack::Packed,
     simd::{Simd, Squared},
     spread::{Shared, Team},
     tile::{ColumnBias, Dequantize, Epilogue, Tiles, UNITS_IN_LINE, with_tile},
 };
-use crate::{Precision, network::Activation};
 
 /// Bytes of the left operand per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;

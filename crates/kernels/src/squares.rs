@@ -2,15 +2,15 @@
 
 use std::{cell::RefCell, marker::PhantomData, ops::Range};
 
-use super::{
-    buffer::Buffer,
+use crate::{
     format::Format,
     math,
+    network::Activation,
+    pack::Buffer,
     product::{Job, even_parts},
     simd::{Kernel, LINES_AHEAD, SIDE, SQUARE, Simd, Squared, Squares},
     tile::{Epilogue, UNITS_IN_LINE},
 };
-use crate::network::Activation;
 
 /// Number of rows and of columns of a block.
 const BLOCK: usize = 2 * SIDE;

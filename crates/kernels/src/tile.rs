@@ -3,12 +3,12 @@
 
 use std::marker::PhantomData;
 
-use super::{
+use crate::{
     format::Format,
     math,
+    network::Activation,
     simd::{Kernel, Simd},
 };
-use crate::network::Activation;
 
 /// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {

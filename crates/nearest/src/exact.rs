@@ -1,13 +1,13 @@
-//! Exact scores from the original vectors, and the exact scan of all nodes.
+//! Exact scores: inner products, scores from the original vectors, and the exact scan of all nodes.
 
 use half::f16;
 
 use crate::{
     Error, Hit, Metric, Result,
     distances::{Dispatch, Distances, Task},
-    frozen::{Frozen, Vectors},
-    points::prepared,
-    search::Allowed,
+    graph_file::{GraphFile, Vectors},
+    points::prepare_vector,
+    search::NodeSet,
 };
 
 /// Scores vectors outside of a graph. Equal vectors get exactly the same score as in a graph.
@@ -22,7 +22,7 @@ impl Scorer {
     /// Creates a scorer for a query. Returns `None` for a zero vector if the metric is the cosine.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
-        let usable = prepared(metric, query.len(), query, &mut prepared_query);
+        let usable = prepare_vector(metric, query.len(), query, &mut prepared_query);
         let usable = usable.map_err(|what| Error::input(format!("the query: {what}")))?;
         let level = Dispatch::best();
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
@@ -31,7 +31,7 @@ impl Scorer {
     /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
         let usable =
-            prepared(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::input)?;
+            prepare_vector(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::input)?;
         Ok(usable
             .then(|| self.level.run(One { metric: self.metric, query: &self.query, vector: &self.vector })))
     }
@@ -49,7 +49,7 @@ impl Task for One<'_> {
 
     #[inline(always)]
     fn run<S: Distances>(self) -> f32 {
-        // SAFETY: `prepared` has checked that both have the same length.
+        // SAFETY: `prepare_vector` has checked that both have the same length.
         unsafe { pair::<S>(self.metric, self.query.as_ptr(), self.vector.as_ptr(), self.query.len()) }
     }
 }
@@ -77,13 +77,13 @@ unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, lengt
 /// The node must be in the graph, and the query must have the graph's number of dimensions.
 #[inline(always)]
 pub(crate) unsafe fn score<S: Distances>(
-    frozen: &Frozen,
+    graph: &GraphFile,
     vectors: Vectors<'_>,
     query: &[f32],
     node: u32,
     wide: &mut [f32],
 ) -> f32 {
-    let dim = frozen.header.dim;
+    let dim = graph.header.dim;
     // SAFETY: guaranteed by the caller.
     unsafe {
         let vector = match vectors {
@@ -93,16 +93,16 @@ pub(crate) unsafe fn score<S: Distances>(
                 wide.as_ptr()
             }
         };
-        pair::<S>(frozen.header.metric, query.as_ptr(), vector, dim)
+        pair::<S>(graph.header.metric, query.as_ptr(), vector, dim)
     }
 }
 
 /// Prefetches the vector of a node.
 #[inline(always)]
-pub(crate) fn prefetch<S: Distances>(frozen: &Frozen, vectors: Vectors<'_>, node: u32) {
+pub(crate) fn prefetch<S: Distances>(graph: &GraphFile, vectors: Vectors<'_>, node: u32) {
     let (start, bytes) = match vectors {
-        Vectors::F32(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 4),
-        Vectors::F16(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 2),
+        Vectors::F32(flat) => (flat.as_ptr().cast::<u8>(), graph.header.dim * 4),
+        Vectors::F16(flat) => (flat.as_ptr().cast::<u8>(), graph.header.dim * 2),
     };
     S::prefetch_all(start.wrapping_add(node as usize * bytes), bytes);
 }
@@ -113,28 +113,28 @@ fn widen(from: &[f16], to: &mut [f32]) {
 }
 
 /// Task that scores all allowed nodes exactly.
-pub(crate) struct Scan<'a> {
-    pub(crate) frozen: &'a Frozen,
+pub(crate) struct ExactScan<'a> {
+    pub(crate) graph: &'a GraphFile,
     pub(crate) query: &'a [f32],
     pub(crate) k: usize,
-    pub(crate) allowed: Option<&'a Allowed>,
+    pub(crate) filter: Option<&'a NodeSet>,
     pub(crate) wide: &'a mut Vec<f32>,
     pub(crate) out: &'a mut Vec<Hit>,
 }
 
-impl Task for Scan<'_> {
+impl Task for ExactScan<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Distances>(self) {
-        let Scan { frozen, query, k, allowed, wide, out } = self;
-        wide.resize(frozen.header.dim, 0.0);
-        let vectors = frozen.originals();
+        let ExactScan { graph, query, k, filter, wide, out } = self;
+        wide.resize(graph.header.dim, 0.0);
+        let vectors = graph.originals();
         let mut best = Best { k, hits: out };
-        let all = 0..if allowed.is_some() { 0 } else { frozen.nodes() as u32 };
-        for node in all.chain(allowed.iter().flat_map(|allowed| allowed.nodes())) {
+        let all = 0..if filter.is_some() { 0 } else { graph.nodes() as u32 };
+        for node in all.chain(filter.iter().flat_map(|filter| filter.nodes())) {
             // SAFETY: the nodes are below the number of nodes, and the query has been checked.
-            let score = unsafe { score::<S>(frozen, vectors, query, node, wide) };
+            let score = unsafe { score::<S>(graph, vectors, query, node, wide) };
             best.offer(Hit { node, score });
         }
         best.finish();
@@ -142,24 +142,24 @@ impl Task for Scan<'_> {
 }
 
 /// Task that scores all nodes exactly for several queries. Each vector is read only once for all queries.
-pub(crate) struct Scans<'a> {
-    pub(crate) frozen: &'a Frozen,
+pub(crate) struct ExactScans<'a> {
+    pub(crate) graph: &'a GraphFile,
     /// Prepared queries, each with its best hits.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
     pub(crate) k: usize,
 }
 
-impl Task for Scans<'_> {
+impl Task for ExactScans<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Distances>(self) {
-        let Scans { frozen, queries, k } = self;
-        let (vectors, mut wide) = (frozen.originals(), vec![0.0; frozen.header.dim]);
-        for node in 0..frozen.nodes() as u32 {
+        let ExactScans { graph, queries, k } = self;
+        let (vectors, mut wide) = (graph.originals(), vec![0.0; graph.header.dim]);
+        for node in 0..graph.nodes() as u32 {
             for (query, hits) in queries.iter_mut() {
                 // SAFETY: the nodes are below the number of nodes, and the queries are vectors of the graph.
-                let score = unsafe { score::<S>(frozen, vectors, query, node, &mut wide) };
+                let score = unsafe { score::<S>(graph, vectors, query, node, &mut wide) };
                 Best { k, hits }.offer(Hit { node, score });
             }
         }
@@ -193,5 +193,71 @@ impl Best<'_> {
     fn finish(self) {
         self.hits.sort_unstable_by(Hit::order);
         self.hits.truncate(self.k);
+    }
+}
+
+/// Computes the inner product of each row of `a` with each row of `b`.
+///
+/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is cleared and receives the products,
+/// those of the first row of `a` first. A product depends only on its two rows.
+pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
+    out.clear();
+    if dim > 0 {
+        Dispatch::best().run(Products { a, b, dim, out });
+    }
+}
+
+struct Products<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    dim: usize,
+    out: &'a mut Vec<f32>,
+}
+
+impl Task for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Distances>(self) {
+        let Products { a, b, dim, out } = self;
+        out.reserve((a.len() / dim) * (b.len() / dim));
+        for x in a.chunks_exact(dim) {
+            for y in b.chunks_exact(dim) {
+                // SAFETY: both rows have `dim` numbers, and the processor supports the level.
+                out.push(unsafe { S::floats::<false>(x.as_ptr(), y.as_ptr(), dim) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_pairs_of_rows_are_multiplied() {
+        for dim in [1, 7, 8, 40, 67] {
+            let numbers = |rows: usize, salt: usize| -> Vec<f32> {
+                (0..rows * dim).map(|n| ((n * 31 + salt) % 17) as f32 / 8.0 - 1.0).collect()
+            };
+            let (mut a, b) = (numbers(3, 5), numbers(4, 11));
+            let expected: Vec<f32> = a
+                .chunks(dim)
+                .flat_map(|x| b.chunks(dim).map(|y| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>()))
+                .collect();
+            let mut found = vec![9.0];
+            products(&a, &b, dim, &mut found);
+            assert_eq!(found.len(), 12);
+            assert!(found.iter().zip(&expected).all(|(f, e)| (f - e).abs() < 1e-4), "{dim}");
+            // An incomplete row is ignored.
+            a.pop();
+            products(&a, &b, dim, &mut found);
+            assert_eq!(found.len(), 8);
+        }
+        let mut out = vec![1.0];
+        products(&[], &[1.0], 1, &mut out);
+        assert!(out.is_empty());
+        products(&[1.0], &[1.0], 0, &mut out);
+        assert!(out.is_empty());
     }
 }

@@ -8,13 +8,11 @@ use rayon::prelude::*;
 
 use crate::{
     Metric,
-    aligned::Aligned,
+    candidates::{ApproximateScan, NodeDistance},
+    codes::{AlignedBytes, Quantizer, range, sample_evenly, stride},
     distances::{CODE_STEP, Dispatch, Distances},
+    exact::products,
     points::Points,
-    products::products,
-    quantizer::{Quantizer, range, spread, stride},
-    skim::Skim,
-    walk::NodeDistance,
 };
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.
@@ -41,13 +39,13 @@ pub(crate) fn row_bytes(dim: usize) -> usize {
 /// Nibbles of all points.
 pub(crate) struct Nibbles {
     row: usize,
-    bytes: Aligned,
+    bytes: AlignedBytes,
 }
 
 impl Nibbles {
     /// Quantizes the points if nibbles are accurate enough, which is tested with a sample. Returns `None` if they are
     /// not, or if the metric is L2: nibbles support only products.
-    pub(crate) fn fine_enough(points: &Points<'_>, order: &[u32]) -> Option<Self> {
+    pub(crate) fn if_accurate(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
         (products && Sample::of(points).is_accurate())
@@ -62,7 +60,7 @@ impl Nibbles {
         // The conversion to `u8` truncates the fraction and clips negative numbers to 0.
         let nibble = |value: f32| ((value * scale + 8.0) as u8).min(15);
         let row = row_bytes(dim);
-        let mut bytes = Aligned::filled(rows * row, 0);
+        let mut bytes = AlignedBytes::filled(rows * row, 0);
         let each = bytes.bytes_mut().par_chunks_exact_mut(row).enumerate();
         each.for_each_init(Vec::new, |vector, (row, bytes)| {
             give(row, vector);
@@ -77,7 +75,7 @@ impl Nibbles {
     /// Quantizes vectors that are stored one after the other.
     fn of_flat(vectors: &[f32], dim: usize) -> Self {
         let give = |row: usize, out: &mut Vec<f32>| vectors[row * dim..][..dim].clone_into(out);
-        Nibbles::new(vectors.len() / dim, dim, spread(vectors.len(), |at| vectors[at]), give)
+        Nibbles::new(vectors.len() / dim, dim, sample_evenly(vectors.len(), |at| vectors[at]), give)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -118,10 +116,11 @@ impl Sample {
             products(query, &self.vectors, self.dim, &mut exact);
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
-            let near = NibbleDistances::new(nibbles.bytes(), &signed);
+            let distances = NibbleDistances::new(nibbles.bytes(), &signed);
             // One more, as each is nearest to itself.
             let (keep, mut among) = (AMONG + 1, Vec::new());
-            let skim = Skim { near, nodes: count, allowed: None, keep, candidates: &mut among };
+            let skim =
+                ApproximateScan { distances, nodes: count, filter: None, keep, candidates: &mut among };
             Dispatch::best().run(skim);
             let nearest = nearest_but(at, &exact);
             nearest.iter().filter(|node| among.iter().any(|c| c.node as usize == **node)).count()
@@ -185,7 +184,7 @@ mod tests {
             points.push(row as u32, vector).unwrap();
         }
         let order: Vec<u32> = (0..points.len() as u32).collect();
-        Nibbles::fine_enough(&points, &order).is_some()
+        Nibbles::if_accurate(&points, &order).is_some()
     }
 
     /// Pseudo-random numbers with an approximately normal distribution.

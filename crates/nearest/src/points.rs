@@ -1,15 +1,15 @@
-//! The vectors of a graph, without duplicates.
+//! The vectors of a graph, without duplicates, and the metric that compares them.
 
 use std::collections::HashMap;
 
-use crate::{Error, Metric, Result, quantizer::spread};
+use crate::{Error, Result, codes::sample_evenly};
 
 /// Maximum number of dimensions. With more, products of codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
-/// Number format of the original vectors in a frozen file. Exact scores are computed from them.
+/// Number format of the original vectors in a graph file. Exact scores are computed from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Originals {
+pub enum VectorFormat {
     /// 32-bit floats.
     #[default]
     F32,
@@ -24,7 +24,7 @@ pub enum Originals {
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
-    lent: Vec<&'a [f32]>,
+    vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows.
     rows: Vec<(u32, u32)>,
     /// Latest point with each hash.
@@ -34,7 +34,7 @@ pub struct Points<'a> {
     scratch: [Vec<f32>; 2],
 }
 
-/// Marks the end of a chain in `before`.
+/// Visited the end of a chain in `before`.
 const NONE: u32 = u32::MAX;
 
 impl<'a> Points<'a> {
@@ -48,7 +48,7 @@ impl<'a> Points<'a> {
         Ok(Points {
             metric,
             dim,
-            lent: Vec::new(),
+            vectors: Vec::new(),
             rows: Vec::new(),
             seen: HashMap::new(),
             before: Vec::new(),
@@ -62,7 +62,7 @@ impl<'a> Points<'a> {
     /// error if the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
-        let usable = prepared(self.metric, self.dim, vector, &mut new);
+        let usable = prepare_vector(self.metric, self.dim, vector, &mut new);
         if usable == Ok(true) {
             let last = self.seen.get(&hash(&new)).copied().unwrap_or(NONE);
             let mut point = last;
@@ -74,8 +74,8 @@ impl<'a> Points<'a> {
                 point = self.before[point as usize];
             }
             if point == NONE {
-                point = self.lent.len() as u32;
-                self.lent.push(vector);
+                point = self.vectors.len() as u32;
+                self.vectors.push(vector);
                 self.before.push(last);
                 self.seen.insert(hash(&new), point);
             }
@@ -87,24 +87,24 @@ impl<'a> Points<'a> {
 
     /// Returns the number of different vectors.
     pub fn len(&self) -> usize {
-        self.lent.len()
+        self.vectors.len()
     }
 
     /// Returns whether there are no vectors.
     pub fn is_empty(&self) -> bool {
-        self.lent.is_empty()
+        self.vectors.is_empty()
     }
 
     /// Writes the vector of a point to `out`, normalized if the metric is the cosine.
     pub(crate) fn prepare(&self, point: u32, out: &mut Vec<f32>) {
         // `push` has already checked the vector.
-        let _ = prepared(self.metric, self.dim, self.lent[point as usize], out);
+        let _ = prepare_vector(self.metric, self.dim, self.vectors[point as usize], out);
     }
 
     /// Returns a sample of the numbers of all vectors.
     pub(crate) fn numbers(&self) -> Vec<f32> {
         let (mut vector, mut at) = (Vec::new(), NONE);
-        spread(self.len() * self.dim, |number| {
+        sample_evenly(self.len() * self.dim, |number| {
             let point = (number / self.dim) as u32;
             if point != at {
                 self.prepare(point, &mut vector);
@@ -144,7 +144,7 @@ impl<'a> Points<'a> {
 
 /// Checks a vector, and writes it to `out`, normalized if the metric is the cosine. Returns `false` for a zero vector
 /// if the metric is the cosine.
-pub(crate) fn prepared(
+pub(crate) fn prepare_vector(
     metric: Metric,
     dim: usize,
     vector: &[f32],
@@ -179,6 +179,21 @@ fn hash(vector: &[f32]) -> u64 {
         let mixed = (hash ^ u64::from(v.to_bits())).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed ^ (mixed >> 29)
     })
+}
+
+/// Metric that defines how near two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
+    Cosine,
+    /// Inner product. Vectors with a large norm score high against everything.
+    InnerProduct,
+    /// Euclidean distance. The score is the negated distance.
+    L2,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Metric; 3] = [Metric::Cosine, Metric::InnerProduct, Metric::L2];
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
-//! Searching a frozen graph.
+//! Searching a graph file, and measuring the recall.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    sync::atomic::{self, AtomicUsize},
+};
+
+use rayon::prelude::*;
 
 use crate::{
-    Error, Metric, Result,
+    Error, Metric, Progress, Result, Step,
+    candidates::{ApproximateScan, Candidate, CodeDistances, EXPANDED, NodeDistance, Visited, descend, walk},
+    codes::{Quantizer, bias},
     distances::{Distances, Task},
-    exact::{self, Scan},
-    frozen::{Frozen, Walked},
+    exact::{self, ExactScan, ExactScans},
+    file::Header,
+    graph_file::{GraphFile, SearchCodes},
     nibbles::NibbleDistances,
-    points::prepared,
-    quantizer::{Quantizer, bias},
-    skim::Skim,
-    walk::{Candidate, CodeDistances, DONE, Marks, NodeDistance, descend, walk},
+    points::prepare_vector,
 };
 
 /// Maximum number of nodes that are always scanned exactly.
@@ -25,7 +30,7 @@ const SCORED_PER_HIT: usize = 2;
 
 /// Parameters of a search.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct SearchOptions<'a> {
     /// Number of hits.
     pub k: usize,
     /// Number of candidates in the beam search. More candidates give a higher recall and a slower search.
@@ -33,28 +38,28 @@ pub struct Ask<'a> {
     /// Number of best candidates that are scored exactly.
     pub rerank: usize,
     /// Nodes that may be found; all by default.
-    pub allowed: Option<&'a Allowed>,
+    pub filter: Option<&'a NodeSet>,
     /// Whether to score all allowed nodes exactly.
     pub exact: bool,
     /// Method that finds candidates; for benchmarks.
-    pub way: Way,
+    pub method: SearchMethod,
 }
 
-impl Default for Ask<'_> {
+impl Default for SearchOptions<'_> {
     fn default() -> Self {
-        Ask { k: 10, ef: 128, rerank: 32, allowed: None, exact: false, way: Way::Faster }
+        SearchOptions { k: 10, ef: 128, rerank: 32, filter: None, exact: false, method: SearchMethod::Auto }
     }
 }
 
 /// Method that finds candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum SearchMethod {
     /// The method that is estimated to be faster.
-    Faster,
+    Auto,
     /// Beam search in the graph.
-    Walk,
+    BeamSearch,
     /// Approximate scan of all allowed nodes.
-    Skim,
+    Scan,
 }
 
 /// A node that a search found.
@@ -75,25 +80,25 @@ impl Hit {
 
 /// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
-pub struct Allowed {
+pub struct NodeSet {
     words: Vec<u64>,
     count: usize,
     /// Number of nodes in the graph of the filter.
     nodes: usize,
 }
 
-impl Allowed {
+impl NodeSet {
     /// Creates a filter of the nodes that have at least one row for which `holds` returns `true`.
-    pub fn rows(frozen: &Frozen, holds: impl Fn(u32) -> bool) -> Self {
-        let mut words = vec![0u64; frozen.nodes().div_ceil(64)];
+    pub fn rows(graph: &GraphFile, holds: impl Fn(u32) -> bool) -> Self {
+        let mut words = vec![0u64; graph.nodes().div_ceil(64)];
         let mut count = 0;
-        for node in 0..frozen.nodes() as u32 {
-            if frozen.rows(node).iter().any(|row| holds(*row)) {
+        for node in 0..graph.nodes() as u32 {
+            if graph.rows(node).iter().any(|row| holds(*row)) {
                 words[node as usize / 64] |= 1 << (node % 64);
                 count += 1;
             }
         }
-        Allowed { words, count, nodes: frozen.nodes() }
+        NodeSet { words, count, nodes: graph.nodes() }
     }
 
     /// Returns the number of allowed nodes.
@@ -124,39 +129,47 @@ pub struct Scratch {
     wide: Vec<f32>,
     signed: Vec<i8>,
     row: Vec<u8>,
-    marks: Marks,
+    visited: Visited,
     candidates: Vec<Candidate>,
 }
 
-impl Frozen {
+impl GraphFile {
     /// Searches the nodes nearest to a query and writes them to `out`, the best first.
     ///
     /// If the metric is the cosine, a zero vector finds nothing. Returns an error if the query is not a valid vector
     /// for this graph, or if the filter belongs to a different graph.
-    pub fn search(&self, query: &[f32], ask: &Ask, scratch: &mut Scratch, out: &mut Vec<Hit>) -> Result<()> {
+    pub fn search(
+        &self,
+        query: &[f32],
+        options: &SearchOptions,
+        scratch: &mut Scratch,
+        out: &mut Vec<Hit>,
+    ) -> Result<()> {
         out.clear();
-        let usable = prepared(self.header.metric, self.header.dim, query, &mut scratch.query)
+        let usable = prepare_vector(self.header.metric, self.header.dim, query, &mut scratch.query)
             .map_err(|what| Error::input(format!("the query: {what}")))?;
         // The code below accesses nodes without bounds checks.
-        if ask.allowed.is_some_and(|allowed| allowed.nodes != self.nodes()) {
+        if options.filter.is_some_and(|filter| filter.nodes != self.nodes()) {
             return Err(Error::input("the filter belongs to a different graph".to_owned()));
         }
-        let there = ask.allowed.map_or(self.nodes(), Allowed::count);
-        let k = ask.k.min(there);
+        let there = options.filter.map_or(self.nodes(), NodeSet::count);
+        let k = options.k.min(there);
         if !usable || k == 0 {
             return Ok(());
         }
-        if !ask.exact && (ask.way != Way::Faster || there > EXACT_SCAN) {
-            let scored = ask.rerank.max(k.saturating_mul(SCORED_PER_HIT));
+        if !options.exact && (options.method != SearchMethod::Auto || there > EXACT_SCAN) {
+            let scored = options.rerank.max(k.saturating_mul(SCORED_PER_HIT));
             // If few nodes are allowed, a beam search needs more candidates to find enough of them.
-            let ef = ask.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
-            let way = match ask.way {
-                Way::Faster if ef.saturating_mul(SKIMMED_PER_CANDIDATE) < there => Way::Walk,
-                Way::Faster => Way::Skim,
-                way => way,
+            let ef = options.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
+            let method = match options.method {
+                SearchMethod::Auto if ef.saturating_mul(SKIMMED_PER_CANDIDATE) < there => {
+                    SearchMethod::BeamSearch
+                }
+                SearchMethod::Auto => SearchMethod::Scan,
+                method => method,
             };
-            let find = Find { allowed: ask.allowed, walk: way == Way::Walk, ef, scored };
-            self.roughly(&find, scratch, out);
+            let plan = Plan { filter: options.filter, walk: method == SearchMethod::BeamSearch, ef, scored };
+            self.find_approximately(&plan, scratch, out);
             out.truncate(k);
             if out.len() == k {
                 return Ok(());
@@ -164,12 +177,12 @@ impl Frozen {
             out.clear();
         }
         let Scratch { query, wide, .. } = scratch;
-        self.level.run(Scan { frozen: self, query, k, allowed: ask.allowed, wide, out });
+        self.level.run(ExactScan { graph: self, query, k, filter: options.filter, wide, out });
         Ok(())
     }
 
     /// Finds candidates by their quantized vectors, and scores the best of them exactly.
-    fn roughly(&self, find: &Find, scratch: &mut Scratch, out: &mut Vec<Hit>) {
+    fn find_approximately(&self, plan: &Plan, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
             // For distances, the query needs the scale of the vectors. For products it can have its own, finer scale.
             Metric::L2 => self.quantizer(),
@@ -177,18 +190,18 @@ impl Frozen {
         };
         let mut signed = std::mem::take(&mut scratch.signed);
         quantizer.signed(&scratch.query, &mut signed);
-        match self.walked() {
-            Walked::Nibbles(nibbles) => {
-                self.candidates(NibbleDistances::new(nibbles, &signed), find, scratch)
+        match self.search_codes() {
+            SearchCodes::Nibbles(nibbles) => {
+                self.candidates(NibbleDistances::new(nibbles, &signed), plan, scratch)
             }
-            Walked::Codes(codes) => {
+            SearchCodes::Codes(codes) => {
                 let mut row = std::mem::take(&mut scratch.row);
                 row.clear();
                 row.extend(signed.iter().map(|number| *number as u8 ^ 128));
                 let (norms, bias) = (self.norms(), bias(&row));
                 self.candidates(
                     CodeDistances { codes, norms, row: &row, bias, stride: self.stride },
-                    find,
+                    plan,
                     scratch,
                 );
                 scratch.row = row;
@@ -196,27 +209,27 @@ impl Frozen {
         }
         scratch.signed = signed;
         let Scratch { query, wide, candidates, .. } = scratch;
-        let best = candidates.iter().map(|c| c.node & !DONE);
-        let best = best.filter(|node| find.allowed.is_none_or(|allowed| allowed.holds(*node)));
-        out.extend(best.take(find.scored).map(|node| Hit { node, score: 0.0 }));
-        self.level.run(Score { frozen: self, query, wide, out });
+        let best = candidates.iter().map(|c| c.node & !EXPANDED);
+        let best = best.filter(|node| plan.filter.is_none_or(|filter| filter.holds(*node)));
+        out.extend(best.take(plan.scored).map(|node| Hit { node, score: 0.0 }));
+        self.level.run(Score { graph: self, query, wide, out });
     }
 
-    fn candidates(&self, near: impl NodeDistance, find: &Find, scratch: &mut Scratch) {
-        let Scratch { marks, candidates, .. } = scratch;
-        if find.walk {
-            marks.begin(self.nodes());
-            self.level.run(Walk { frozen: self, near, ef: find.ef, marks, candidates });
+    fn candidates(&self, distances: impl NodeDistance, plan: &Plan, scratch: &mut Scratch) {
+        let Scratch { visited, candidates, .. } = scratch;
+        if plan.walk {
+            visited.begin(self.nodes());
+            self.level.run(BeamSearch { graph: self, distances, ef: plan.ef, visited, candidates });
         } else {
-            let (nodes, allowed, keep) = (self.nodes(), find.allowed, find.scored);
-            self.level.run(Skim { near, nodes, allowed, keep, candidates });
+            let (nodes, filter, keep) = (self.nodes(), plan.filter, plan.scored);
+            self.level.run(ApproximateScan { distances, nodes, filter, keep, candidates });
         }
     }
 }
 
 /// Plan of a search: the method, the number of candidates, and how many of them to score.
-struct Find<'a> {
-    allowed: Option<&'a Allowed>,
+struct Plan<'a> {
+    filter: Option<&'a NodeSet>,
     walk: bool,
     ef: usize,
     scored: usize,
@@ -224,7 +237,7 @@ struct Find<'a> {
 
 /// Task that scores hits exactly and sorts them.
 struct Score<'a> {
-    frozen: &'a Frozen,
+    graph: &'a GraphFile,
     query: &'a [f32],
     wide: &'a mut Vec<f32>,
     out: &'a mut Vec<Hit>,
@@ -235,42 +248,106 @@ impl Task for Score<'_> {
 
     #[inline(always)]
     fn run<S: Distances>(self) {
-        let Score { frozen, query, wide, out } = self;
-        let vectors = frozen.originals();
-        wide.resize(frozen.header.dim, 0.0);
+        let Score { graph, query, wide, out } = self;
+        let vectors = graph.originals();
+        wide.resize(graph.header.dim, 0.0);
         for hit in out.iter() {
-            exact::prefetch::<S>(frozen, vectors, hit.node);
+            exact::prefetch::<S>(graph, vectors, hit.node);
         }
         for hit in out.iter_mut() {
             // SAFETY: candidates are nodes of the graph, and the query has been checked.
-            hit.score = unsafe { exact::score::<S>(frozen, vectors, query, hit.node, wide) };
+            hit.score = unsafe { exact::score::<S>(graph, vectors, query, hit.node, wide) };
         }
         out.sort_unstable_by(Hit::order);
     }
 }
 
 /// Task for one search through all levels of the graph.
-struct Walk<'a, N> {
-    frozen: &'a Frozen,
-    near: N,
+struct BeamSearch<'a, N> {
+    graph: &'a GraphFile,
+    distances: N,
     ef: usize,
-    marks: &'a mut Marks,
+    visited: &'a mut Visited,
     candidates: &'a mut Vec<Candidate>,
 }
 
-impl<N: NodeDistance> Task for Walk<'_, N> {
+impl<N: NodeDistance> Task for BeamSearch<'_, N> {
     type Output = ();
 
     /// Descends greedily from node 0 to level 0, and runs the beam search there.
     #[inline(always)]
     fn run<S: Distances>(self) {
-        let Walk { frozen, near, ef, marks, candidates } = self;
+        let BeamSearch { graph, distances, ef, visited, candidates } = self;
         let mut start = 0;
-        for level in (1..frozen.levels()).rev() {
+        for level in (1..graph.levels()).rev() {
             // SAFETY: the graph is not empty, so node 0 exists; `descend` returns only nodes.
-            start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), &near, start) };
+            start = unsafe { descend::<S>(graph.lists(level), graph.nodes(), &distances, start) };
         }
-        // SAFETY: as above; `marks.begin` has been called for these nodes.
-        unsafe { walk::<S>(frozen.lists(0), &near, start, ef, marks, candidates) };
+        // SAFETY: as above; `visited.begin` has been called for these nodes.
+        unsafe { walk::<S>(graph.lists(0), &distances, start, ef, visited, candidates) };
     }
+}
+
+/// Result of a recall measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recall {
+    /// Fraction of the `k` nearest vectors that the search found, from 0 to 1.
+    pub recall: f64,
+    /// Number of nearest vectors per query.
+    pub k: usize,
+    /// Number of queries.
+    pub queries: usize,
+}
+
+/// Number of queries per exact scan. Their vectors fit into the fastest cache.
+const QUERIES_PER_SCAN: usize = 16;
+
+/// Measures recall against an exact scan.
+///
+/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit.
+/// `progress` is notified and can cancel the measurement.
+pub fn measure(
+    graph: &GraphFile,
+    options: &SearchOptions,
+    queries: usize,
+    progress: &dyn Progress,
+) -> Result<Recall> {
+    let nodes = graph.nodes();
+    let queries = queries.min(nodes);
+    let k = options.k.min(nodes.saturating_sub(1));
+    if queries == 0 || k == 0 {
+        return Ok(Recall { recall: 1.0, k, queries: 0 });
+    }
+    let sample: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
+    let options = SearchOptions { k: k + 1, exact: false, filter: None, ..*options };
+    let done = AtomicUsize::new(0);
+    let found = sample
+        .par_chunks(QUERIES_PER_SCAN)
+        .map(|sample| {
+            if progress.stop() {
+                return Err(crate::build::interrupted());
+            }
+            let mut exact = Vec::new();
+            for node in sample {
+                // Prepared like in a search, so that the scores are identical.
+                let mut query = Vec::new();
+                let Header { metric, dim, .. } = graph.header;
+                prepare_vector(metric, dim, &graph.vector(*node), &mut query).map_err(Error::input)?;
+                exact.push((query, Vec::new()));
+            }
+            graph.level.run(ExactScans { graph, queries: &mut exact, k: k + 1 });
+            let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
+            for (node, (_, nearest)) in sample.iter().zip(&exact) {
+                graph.search(&graph.vector(*node), &options, &mut scratch, &mut hits)?;
+                // A hit counts if it scores at least as high as the k-th nearest vector, so ties do not matter.
+                let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
+                let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
+                found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
+            }
+            let done = done.fetch_add(sample.len(), atomic::Ordering::Relaxed) + sample.len();
+            progress.done(Step::Measuring, done, queries);
+            Ok(found)
+        })
+        .try_reduce(|| 0, |a, b| Ok(a + b))?;
+    Ok(Recall { recall: found as f64 / (k * queries) as f64, k, queries })
 }

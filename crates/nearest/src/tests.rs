@@ -41,13 +41,13 @@ fn naive(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
-fn found(frozen: &Frozen, query: &[f32], ask: &Ask) -> Vec<Hit> {
+fn found(graph: &GraphFile, query: &[f32], options: &SearchOptions) -> Vec<Hit> {
     let mut out = Vec::new();
-    frozen.search(query, ask, &mut Scratch::default(), &mut out).unwrap();
+    graph.search(query, options, &mut Scratch::default(), &mut out).unwrap();
     out
 }
 
-fn options() -> BuildOptions {
+fn build_options() -> BuildOptions {
     BuildOptions { ef: 64, ..BuildOptions::default() }
 }
 
@@ -56,9 +56,10 @@ fn exact_search_agrees_with_a_naive_search() {
     for metric in Metric::ALL {
         for dim in [1, 3, 32, 100, 384] {
             let vectors = clustered(300, dim, dim as u64);
-            let frozen = points(metric, &vectors).frozen(&options()).unwrap();
+            let graph = points(metric, &vectors).build(&build_options()).unwrap();
             for query in clustered(10, dim, 99) {
-                let hits = found(&frozen, &query, &Ask { k: 7, exact: true, ..Ask::default() });
+                let hits =
+                    found(&graph, &query, &SearchOptions { k: 7, exact: true, ..SearchOptions::default() });
                 let mut expected: Vec<f64> = vectors.iter().map(|v| naive(metric, &query, v)).collect();
                 expected.sort_by(|a, b| b.total_cmp(a));
                 // With one dimension, there are only two different vectors of length 1.
@@ -82,13 +83,15 @@ fn beam_search_has_a_high_recall_with_both_builders() {
     {
         let vectors = clustered(6_000, dim, 5);
         let points = points(metric, &vectors);
-        let ask = Ask { ef: 100, rerank: 50, ..Ask::default() };
+        let options = SearchOptions { ef: 100, rerank: 50, ..SearchOptions::default() };
         let recalls = Builder::ALL.map(|builder| {
-            let recall =
-                measure(&points.frozen(&BuildOptions { builder, ..options() }).unwrap(), &ask, 200, &|| {
-                    false
-                })
-                .unwrap();
+            let recall = measure(
+                &points.build(&BuildOptions { builder, ..build_options() }).unwrap(),
+                &options,
+                200,
+                &|| false,
+            )
+            .unwrap();
             assert_eq!((recall.k, recall.queries), (10, 200));
             assert!(recall.recall > 0.95, "{builder:?} {metric:?} {dim}: {recall:?}");
             recall.recall
@@ -102,16 +105,16 @@ fn beam_search_has_a_high_recall_with_both_builders() {
 fn the_approximate_scan_agrees_with_the_exact_scan() {
     for (metric, dim, bits) in [(Metric::Cosine, 384, 4), (Metric::InnerProduct, 100, 4), (Metric::L2, 96, 8)]
     {
-        let frozen = points(metric, &clustered(3_000, dim, 21)).frozen(&options()).unwrap();
-        assert_eq!(frozen.info().walked_bits, bits, "{metric:?}");
-        let third = Allowed::rows(&frozen, |row| row % 3 == 1);
-        for (k, allowed) in [(1, None), (10, Some(&third)), (60, None), (3_000, Some(&third))] {
-            let ask = Ask { k, allowed, ..Ask::default() };
+        let graph = points(metric, &clustered(3_000, dim, 21)).build(&build_options()).unwrap();
+        assert_eq!(graph.info().code_bits, bits, "{metric:?}");
+        let third = NodeSet::rows(&graph, |row| row % 3 == 1);
+        for (k, filter) in [(1, None), (10, Some(&third)), (60, None), (3_000, Some(&third))] {
+            let options = SearchOptions { k, filter, ..SearchOptions::default() };
             let (mut there, mut all) = (0, 0);
             for query in clustered(20, dim, 22) {
-                let exact = found(&frozen, &query, &Ask { exact: true, ..ask });
-                let skimmed = found(&frozen, &query, &Ask { way: Way::Skim, ..ask });
-                assert_eq!(skimmed.len(), k.min(allowed.map_or(3_000, Allowed::count)));
+                let exact = found(&graph, &query, &SearchOptions { exact: true, ..options });
+                let skimmed = found(&graph, &query, &SearchOptions { method: SearchMethod::Scan, ..options });
+                assert_eq!(skimmed.len(), k.min(filter.map_or(3_000, NodeSet::count)));
                 assert!(
                     skimmed.windows(2).all(|w| w[0].order(&w[1]).is_lt()),
                     "no duplicates, and the best hit first"
@@ -129,11 +132,11 @@ fn the_native_graph_does_not_depend_on_the_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let vectors = clustered(4_000, 64, 12);
     let points = points(Metric::Cosine, &vectors);
-    let options = BuildOptions { builder: Builder::Native, ..options() };
+    let options = BuildOptions { builder: Builder::Native, ..build_options() };
     let files = [1, 2, 5].map(|threads| {
         let path = dir.path().join(format!("{threads}.graph"));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| freeze(&points, &options, &path, &|| false)).unwrap();
+        pool.install(|| write_graph(&points, &options, &path, &|| false)).unwrap();
         std::fs::read(path).unwrap()
     });
     assert!(files[0] == files[1] && files[1] == files[2]);
@@ -144,35 +147,35 @@ fn duplicates_do_not_hide_other_neighbors() {
     let mut vectors = clustered(3_000, 48, 6);
     let thanks = vectors[17].clone();
     vectors.extend(std::iter::repeat_n(thanks.clone(), 5_000));
-    let frozen = points(Metric::Cosine, &vectors).frozen(&options()).unwrap();
-    assert_eq!((frozen.nodes(), frozen.info().rows), (3_000, 8_000));
-    let hits = found(&frozen, &thanks, &Ask::default());
+    let graph = points(Metric::Cosine, &vectors).build(&build_options()).unwrap();
+    assert_eq!((graph.nodes(), graph.info().rows), (3_000, 8_000));
+    let hits = found(&graph, &thanks, &SearchOptions::default());
     assert_eq!(hits.len(), 10);
-    assert_eq!(frozen.rows(hits[0].node).len(), 5_001);
-    assert!(frozen.rows(hits[1].node).len() == 1);
+    assert_eq!(graph.rows(hits[0].node).len(), 5_001);
+    assert!(graph.rows(hits[1].node).len() == 1);
 }
 
 #[test]
 fn unusual_queries_have_sensible_results() {
     let vectors = clustered(50, 8, 7);
-    let frozen = points(Metric::Cosine, &vectors).frozen(&options()).unwrap();
-    assert_eq!(found(&frozen, &vectors[0], &Ask { k: 1000, ..Ask::default() }).len(), 50);
-    assert!(found(&frozen, &vectors[0], &Ask { k: 0, ..Ask::default() }).is_empty());
-    assert!(found(&frozen, &[0.0; 8], &Ask::default()).is_empty());
+    let graph = points(Metric::Cosine, &vectors).build(&build_options()).unwrap();
+    assert_eq!(found(&graph, &vectors[0], &SearchOptions { k: 1000, ..SearchOptions::default() }).len(), 50);
+    assert!(found(&graph, &vectors[0], &SearchOptions { k: 0, ..SearchOptions::default() }).is_empty());
+    assert!(found(&graph, &[0.0; 8], &SearchOptions::default()).is_empty());
     let refuse = |query: &[f32]| {
-        frozen
-            .search(query, &Ask::default(), &mut Scratch::default(), &mut Vec::new())
+        graph
+            .search(query, &SearchOptions::default(), &mut Scratch::default(), &mut Vec::new())
             .unwrap_err()
             .to_string()
     };
     assert_eq!(refuse(&[1.0; 7]), "the query: the vector has 7 dimensions instead of 8");
     assert!(refuse(&[f32::INFINITY; 8]).contains("number 1 of the vector is inf"));
-    let other = points(Metric::Cosine, &clustered(51, 8, 7)).frozen(&options()).unwrap();
-    let allowed = Allowed::rows(&other, |_| true);
-    let ask = Ask { allowed: Some(&allowed), ..Ask::default() };
-    assert!(frozen.search(&vectors[0], &ask, &mut Scratch::default(), &mut Vec::new()).is_err());
-    let none = Points::new(Metric::L2, 8).unwrap().frozen(&options()).unwrap();
-    assert!(found(&none, &[1.0; 8], &Ask::default()).is_empty());
+    let other = points(Metric::Cosine, &clustered(51, 8, 7)).build(&build_options()).unwrap();
+    let filter = NodeSet::rows(&other, |_| true);
+    let options = SearchOptions { filter: Some(&filter), ..SearchOptions::default() };
+    assert!(graph.search(&vectors[0], &options, &mut Scratch::default(), &mut Vec::new()).is_err());
+    let none = Points::new(Metric::L2, 8).unwrap().build(&build_options()).unwrap();
+    assert!(found(&none, &[1.0; 8], &SearchOptions::default()).is_empty());
 }
 
 #[test]
@@ -181,26 +184,29 @@ fn a_file_equals_the_graph_in_memory_and_f16_scores_are_close() {
     let vectors = clustered(2_500, 64, 8);
     let points = points(Metric::Cosine, &vectors);
     let path = dir.path().join("a.graph");
-    freeze(&points, &options(), &path, &|| false).unwrap();
-    let frozen = Frozen::open(&path).unwrap();
-    frozen.verify().unwrap();
-    let info = frozen.info();
+    write_graph(&points, &build_options(), &path, &|| false).unwrap();
+    let graph = GraphFile::open(&path).unwrap();
+    graph.verify().unwrap();
+    let info = graph.info();
     assert_eq!(
         (info.dim, info.nodes, info.m, info.bytes as u64),
         (64, 2_500, 16, path.metadata().unwrap().len())
     );
-    let small = points.frozen(&BuildOptions { originals: Originals::F16, ..options() }).unwrap();
+    let small = points.build(&BuildOptions { format: VectorFormat::F16, ..build_options() }).unwrap();
     for query in &vectors[..20] {
-        let ask = Ask { exact: true, ..Ask::default() };
-        let (wide, half) = (found(&frozen, query, &ask), found(&small, query, &ask));
+        let options = SearchOptions { exact: true, ..SearchOptions::default() };
+        let (wide, half) = (found(&graph, query, &options), found(&small, query, &options));
         for (a, b) in wide.iter().zip(&half) {
             assert!((a.score - b.score).abs() < 1e-3, "{a:?} {b:?}");
         }
-        let walked = found(&frozen, query, &Ask::default());
+        let walked = found(&graph, query, &SearchOptions::default());
         assert_eq!(walked[0].score, wide[0].score);
     }
-    assert!(freeze(&points, &options(), &path, &|| false).is_err(), "an existing file is not replaced");
-    let stopped = freeze(&points, &options(), &dir.path().join("b.graph"), &|| true);
+    assert!(
+        write_graph(&points, &build_options(), &path, &|| false).is_err(),
+        "an existing file is not replaced"
+    );
+    let stopped = write_graph(&points, &build_options(), &dir.path().join("b.graph"), &|| true);
     assert!(matches!(stopped, Err(Error::Interrupted { .. })) && !dir.path().join("b.graph").exists());
 }
 
@@ -208,7 +214,7 @@ fn a_file_equals_the_graph_in_memory_and_f16_scores_are_close() {
 fn damage_is_reported_with_its_block_and_never_panics() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.graph");
-    freeze(&points(Metric::L2, &clustered(3_000, 40, 9)), &options(), &path, &|| false).unwrap();
+    write_graph(&points(Metric::L2, &clustered(3_000, 40, 9)), &build_options(), &path, &|| false).unwrap();
     let good = std::fs::read(&path).unwrap();
     let query = [0.3; 40];
     for n in 0..120 {
@@ -217,19 +223,20 @@ fn damage_is_reported_with_its_block_and_never_panics() {
         bad[at] ^= 1 << (n % 8);
         let bad_path = dir.path().join("bad.graph");
         std::fs::write(&bad_path, &bad).unwrap();
-        match Frozen::open(&bad_path) {
+        match GraphFile::open(&bad_path) {
             Err(Error::Corrupt { path, .. }) => assert!(at < 4096 && path == bad_path),
             Err(e) => panic!("{e}"),
-            Ok(frozen) => {
-                let _ = frozen.search(&query, &Ask::default(), &mut Scratch::default(), &mut Vec::new());
+            Ok(graph) => {
+                let _ =
+                    graph.search(&query, &SearchOptions::default(), &mut Scratch::default(), &mut Vec::new());
                 // The checksums also cover the padding between sections.
-                let what = frozen.verify().unwrap_err().to_string();
+                let what = graph.verify().unwrap_err().to_string();
                 assert!(what.contains("block") || what.contains("checksums"), "{what}");
             }
         }
     }
     for length in [0, 7, 4095, 4096, 5000, good.len() / 2, good.len() - 1] {
-        assert!(matches!(Frozen::from_bytes(&good[..length]), Err(Error::Corrupt { .. })), "{length}");
+        assert!(matches!(GraphFile::from_bytes(&good[..length]), Err(Error::Corrupt { .. })), "{length}");
     }
 }
 
@@ -237,24 +244,24 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
     fn filtered_searches_return_only_allowed_nodes_and_as_many_as_possible(seed in 0u64..1000, every in 1u32..400, k in 1usize..40) {
-        static BUILT: OnceLock<(Vec<Vec<f32>>, Frozen)> = OnceLock::new();
-        let (vectors, frozen) = BUILT.get_or_init(|| {
+        static BUILT: OnceLock<(Vec<Vec<f32>>, GraphFile)> = OnceLock::new();
+        let (vectors, graph) = BUILT.get_or_init(|| {
             let vectors = clustered(2_600, 16, 11);
-            let frozen = points(Metric::L2, &vectors).frozen(&options()).unwrap();
-            (vectors, frozen)
+            let graph = points(Metric::L2, &vectors).build(&build_options()).unwrap();
+            (vectors, graph)
         });
-        let allowed = Allowed::rows(frozen, |row| row % every == 0);
-        prop_assert_eq!(allowed.count(), 2_600usize.div_ceil(every as usize));
+        let filter = NodeSet::rows(graph, |row| row % every == 0);
+        prop_assert_eq!(filter.count(), 2_600usize.div_ceil(every as usize));
         let query = &clustered(1, 16, seed)[0];
-        let ask = Ask { k, allowed: Some(&allowed), ..Ask::default() };
-        let hits = found(frozen, query, &ask);
-        prop_assert_eq!(hits.len(), k.min(allowed.count()));
-        prop_assert!(hits.iter().all(|hit| frozen.rows(hit.node)[0] % every == 0));
+        let options = SearchOptions { k, filter: Some(&filter), ..SearchOptions::default() };
+        let hits = found(graph, query, &options);
+        prop_assert_eq!(hits.len(), k.min(filter.count()));
+        prop_assert!(hits.iter().all(|hit| graph.rows(hit.node)[0] % every == 0));
         prop_assert!(hits.windows(2).all(|w| w[0].score >= w[1].score));
         let mut expected: Vec<f64> =
             vectors.iter().step_by(every as usize).map(|v| naive(Metric::L2, query, v)).collect();
         expected.sort_by(|a, b| b.total_cmp(a));
-        let exact = found(frozen, query, &Ask { exact: true, ..ask });
+        let exact = found(graph, query, &SearchOptions { exact: true, ..options });
         for (hit, expected) in exact.iter().zip(expected) {
             prop_assert!((f64::from(hit.score) - expected).abs() < 1e-4);
         }

@@ -11,7 +11,7 @@ use std::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{
-    DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
+    DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
 };
 
 /// Largest batch, in bytes of text: about two thousand tokens.
@@ -123,7 +123,7 @@ fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
         let mut vectors = Vectors::new(encoder.dim());
         rows.by_ref().take(job.texts.len()).for_each(|row| vectors.push(row));
         // The cost of a single job is unknown, and searches do not use it.
-        let _ = job.reply.send(Ok(Encoded { vectors, spent: Spent::default() }));
+        let _ = job.reply.send(Ok(Encoded { vectors, spent: EncodeStats::default() }));
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             }
             let mut vectors = Vectors::new(1);
             texts.iter().for_each(|text| vectors.push(&[text.len() as f32]));
-            Ok(Encoded { vectors, spent: Spent::default() })
+            Ok(Encoded { vectors, spent: EncodeStats::default() })
         }
 
         fn encode_dialogues(&self, _: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {

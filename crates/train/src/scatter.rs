@@ -1,7 +1,7 @@
 //! Small square matrices in f64, row-major: Gram matrices, matrix powers and products.
 
 use super::ops::{Matrix, product};
-use turnwise_encoder::statics::eigen;
+use turnwise_encoder::statics::linalg;
 
 /// Returns `XᵀY` for two matrices with one vector per row.
 pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
@@ -27,7 +27,7 @@ pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
 
 /// Applies a function to the eigenvalues of a symmetric matrix.
 fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
-    let eigen = eigen::symmetric(matrix, dim);
+    let eigen = linalg::symmetric_eigen(matrix, dim);
     let values: Vec<f64> = eigen.values.iter().map(|value| f(*value)).collect();
     let mut out = vec![0.0; dim * dim];
     for (value, vector) in values.iter().zip(&eigen.vectors) {

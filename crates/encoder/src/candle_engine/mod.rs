@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use candle_core::{DType, Tensor};
 
 use crate::{
-    Backend, Batch, Network, Pool, Precision, Reduction, Sequence, Vectors, Wanted,
+    Backend, Batch, Network, Pool, PoolRequest, Precision, Reduction, Sequence, Vectors,
     network::{self, Activation},
 };
 use layout::{Layout, Picked, Rows};
@@ -266,7 +266,7 @@ impl Backend for CandleEngine {
         attempt().map_err(|e| self.device.error(&e))
     }
 
-    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
+    fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
         let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
         self.check(batch, &layers)?;
         let (plan, tables) = self.plan(batch, wanted.pools);

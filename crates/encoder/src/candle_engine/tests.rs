@@ -117,7 +117,7 @@ fn pooling_on_the_device_agrees_with_pooling_on_the_host() {
     let parts: Vec<&[Part]> = parts.iter().map(Vec::as_slice).collect();
     let batch = Batch::new(&all);
     let pools = [Reduction::Sum, Reduction::Max].map(|reduction| Pool { reduction, parts: parts.clone() });
-    let wanted = Wanted { layers: &[(0, 0.25), (3, 0.75)], pools: &pools };
+    let wanted = PoolRequest { layers: &[(0, 0.25), (3, 0.75)], pools: &pools };
     let pooled = engine.pool(&batch, &wanted).unwrap();
     struct Plain<'a>(&'a CandleEngine);
     impl Backend for Plain<'_> {

@@ -1,10 +1,17 @@
-//! `config.json`: architecture and sizes of the network.
+//! Configuration of a model: `config.json` with the architecture and sizes of the network, and
+//! `sentence_bert_config.json` with the settings of sentence-transformers. Error messages about a JSON file contain the
+//! file, the line and the key.
 
-use serde_json::Value;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-use super::json::Object;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use turnwise_core::error::{Error, IoContext, Result};
+
 use crate::network::{Activation, Shape};
-use turnwise_core::error::{Error, Result};
 
 /// Supported architectures, with their `model_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -229,4 +236,149 @@ pub fn refuse_adapter(folder: &std::path::Path) -> Result<()> {
             .with_hint("merge it into its base model (PEFT: `merge_and_unload`), then save that"));
     }
     Ok(())
+}
+
+/// Possible file names. In older versions, the name depends on the architecture.
+const NAMES: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+
+/// Contents of the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SentenceSettings {
+    /// Maximum number of tokens per text.
+    pub max_tokens: Option<usize>,
+    /// True if texts are converted to lower case before tokenization.
+    pub lowercase: bool,
+}
+
+impl SentenceSettings {
+    /// Reads the file from the folder of the network. Without a file, nothing is set.
+    pub fn read(folder: &Path) -> Result<Self> {
+        for name in NAMES {
+            if let Some(file) = Object::read(&folder.join(name))? {
+                return Self::new(&file);
+            }
+        }
+        Ok(SentenceSettings::default())
+    }
+
+    fn new(file: &Object) -> Result<Self> {
+        for (key, value) in file.values() {
+            let harmless = match (key.as_str(), value) {
+                ("max_seq_length" | "do_lower_case" | "unpad_inputs", _) | (_, Value::Null) => true,
+                ("transformer_task", task) => task == "feature-extraction",
+                ("module_output_name", name) => name == "token_embeddings",
+                ("modality_config", Value::Object(kinds)) => kinds.iter().all(|(kind, how)| {
+                    kind != "text" || how.get("method_output_name").is_some_and(|o| o == "last_hidden_state")
+                }),
+                (_, Value::Object(values)) => values.is_empty(),
+                _ => false,
+            };
+            if !harmless {
+                return Err(file.wrong(format!("the setting `{key}`: {value} is not supported")));
+            }
+        }
+        let max_tokens = file.count("max_seq_length")?;
+        if max_tokens == Some(0) {
+            return Err(file.wrong("`max_seq_length` is 0"));
+        }
+        Ok(SentenceSettings { max_tokens, lowercase: file.flag("do_lower_case")?.unwrap_or(false) })
+    }
+}
+
+/// A file with one JSON object.
+#[derive(Debug, Clone, Default)]
+pub struct Object {
+    path: PathBuf,
+    values: Map<String, Value>,
+}
+
+impl Object {
+    /// Reads a file; `None` if it does not exist.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        match parse::<Value>(path)? {
+            None => Ok(None),
+            Some(Value::Object(values)) => Ok(Some(Object { path: path.to_owned(), values })),
+            Some(_) => Err(Error::data(format!("{}: must contain one JSON object", path.display()))
+                .with_hint("download the model again")),
+        }
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All keys and values.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
+    /// Returns the value of a key; `null` counts as missing.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).filter(|v| !v.is_null())
+    }
+
+    /// Returns a non-negative integer.
+    pub fn count(&self, key: &str) -> Result<Option<usize>> {
+        self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
+    }
+
+    /// Returns a positive integer; fails if the key is missing.
+    pub fn size(&self, key: &str) -> Result<usize> {
+        match self.count(key)? {
+            Some(n) if n > 0 => Ok(n),
+            Some(_) => Err(self.wrong(format!("`{key}` is 0"))),
+            None => Err(self.wrong(format!("`{key}` is missing"))),
+        }
+    }
+
+    /// Returns a number.
+    pub fn number(&self, key: &str) -> Result<Option<f64>> {
+        self.typed(key, "a number", Value::as_f64)
+    }
+
+    /// Returns a Boolean.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    /// Returns a string.
+    pub fn text(&self, key: &str) -> Result<Option<&str>> {
+        self.typed(key, "a text", Value::as_str)
+    }
+
+    /// Creates an error about this file.
+    pub fn wrong(&self, what: impl std::fmt::Display) -> Error {
+        Error::data(format!("{}: {what}", self.path.display()))
+    }
+
+    fn typed<'a, T>(
+        &'a self,
+        key: &str,
+        kind: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        convert(value).map(Some).ok_or_else(|| self.wrong(format!("`{key}` must be {kind}, but is {value}")))
+    }
+}
+
+/// Reads and parses a JSON file; `None` if it does not exist.
+pub fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.at("read", path)?,
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        Error::data(format!("{}:{}: invalid JSON: {e}", path.display(), e.line()))
+            .with_hint("the file is damaged or truncated; download the model again")
+    })
 }

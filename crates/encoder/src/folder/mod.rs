@@ -5,16 +5,10 @@
 //! files.
 
 mod config;
-mod fingerprint;
-mod json;
 mod modules;
 mod network;
-mod parameters;
 mod pipeline;
 mod save;
-mod save_config;
-mod sentence;
-mod separator;
 mod tokenizer;
 mod tokenizer_files;
 mod vocabulary;
@@ -22,14 +16,16 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+use turnwise_core::error::{Error, Result};
+
+use crate::{Fingerprint, Network, fingerprint::Fingerprinter};
+use weights::Tensor;
+
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
 pub use save::{SavedModel, save};
-pub use separator::save_divided;
-pub use tokenizer::{Specials, TokenizedText, Tokenizer};
-
-use crate::Network;
-use turnwise_core::error::{Error, Result};
+pub use tokenizer::{Specials, TokenizedText, Tokenizer, save_divided};
 
 /// A model folder, opened and checked.
 #[derive(Debug)]
@@ -55,7 +51,7 @@ impl ModelFolder {
         let modules = modules::Modules::read(path)?;
         let inner = &modules.transformer;
         config::refuse_adapter(inner)?;
-        let config = json::Object::read(&inner.join("config.json"))?;
+        let config = config::Object::read(&inner.join("config.json"))?;
         let config = config.ok_or_else(|| {
             Error::input(format!("{} contains no model: config.json is missing", inner.display()))
                 .with_hint("use the folder that contains config.json, model.safetensors and tokenizer.json")
@@ -64,8 +60,8 @@ impl ModelFolder {
         // Without modules.json, sentence-transformers treats the folder as a plain transformers model and
         // ignores its own settings there.
         let sentence = match modules.listed {
-            true => sentence::Settings::read(inner)?,
-            false => sentence::Settings::default(),
+            true => config::SentenceSettings::read(inner)?,
+            false => config::SentenceSettings::default(),
         };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
@@ -158,6 +154,69 @@ pub fn name_of(folder: &Path) -> String {
         None => Path::new(whole.file_name().unwrap_or(whole.as_os_str())),
     };
     name.to_string_lossy().into_owned()
+}
+
+/// Number of elements per hashed chunk. The chunks of a large table are hashed in parallel.
+const CHUNK: usize = 1 << 20;
+
+impl ModelFolder {
+    /// Returns the fingerprint that identifies the model in an index. It does not depend on the folder, the tensor
+    /// names, the split into files, or the data type if the values are the same. Every other change that affects the
+    /// vectors also changes the fingerprint.
+    pub fn fingerprint(&self) -> Result<Fingerprint> {
+        let mut all = Fingerprinter::new("transformer");
+        let shape = &self.config.shape;
+        all.text("architecture", self.config.architecture.name())
+            .text("heads", shape.heads)
+            .text("activation", format_args!("{:?}", shape.activation))
+            .text("epsilon", shape.norm_epsilon.to_bits())
+            .text("first position", shape.first_position);
+        for (parameter, tensor) in self.layout.tensors(&self.weights)? {
+            all.text(&parameter.name, format_args!("{:?}", parameter.dims)).part("numbers", &hash(&tensor)?);
+        }
+        settings(&mut all, &self.pipeline);
+        let tokenizer = self.tokenizer()?;
+        all.part("tokenizer", tokenizer.to_json()?.as_bytes())
+            .text("frame", format_args!("{:?} {:?}", tokenizer.before(), tokenizer.after()))
+            .text("cut in front", tokenizer.cut_front);
+        Ok(all.finish())
+    }
+}
+
+fn hash(tensor: &Tensor) -> Result<Vec<u8>> {
+    let chunks = tensor.len().div_ceil(CHUNK);
+    let hashes = (0..chunks).into_par_iter().map(|n| {
+        let range = n * CHUNK..((n + 1) * CHUNK).min(tensor.len());
+        Ok(blake3::hash(&tensor.part(range)?).as_bytes().to_vec())
+    });
+    Ok(hashes.collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn settings(all: &mut Fingerprinter, pipeline: &Pipeline) {
+    let modes: Vec<&str> = pipeline.pooling.modes.iter().map(|m: &PoolingMode| m.name()).collect();
+    all.text("pooling", modes.join(" ")).text("prompt is pooled", pipeline.pooling.include_prompt);
+    for step in &pipeline.steps {
+        match step {
+            Step::Normalize => all.text("normalize", ""),
+            Step::Dense(dense) => all
+                .text(
+                    "dense",
+                    format_args!("{} {} {}", dense.inputs, dense.outputs, dense.activation.class()),
+                )
+                .part("weight", &bytes(&dense.weight))
+                .part("bias", &bytes(dense.bias.as_deref().unwrap_or(&[]))),
+        };
+    }
+    for (name, text) in pipeline.prompts.texts.iter().filter(|(_, text)| !text.is_empty()) {
+        all.text("prompt", name).text("is", text);
+    }
+    all.text("default prompt", pipeline.prompts.text(None).unwrap_or_default());
+    all.text("max tokens", pipeline.max_tokens);
+    all.text("truncate", pipeline.truncate_dim.unwrap_or(0));
+}
+
+fn bytes(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
+use turnwise_core::error::{Error, Result};
 
-use super::{
-    json::{self, Object},
+use crate::folder::{
+    config::{self, Object},
     pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step},
     weights::Weights,
 };
-use turnwise_core::error::{Error, Result};
 
 /// Modules of a model, before their files are read.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Modules {
     /// sentence-transformers.
     pub fn read(folder: &Path) -> Result<Self> {
         let file = folder.join("modules.json");
-        let Some(modules) = json::parse::<Vec<Module>>(&file)? else {
+        let Some(modules) = config::parse::<Vec<Module>>(&file)? else {
             let notice = "modules.json is missing: using mean pooling, as \
                           sentence-transformers does for such a folder";
             return Ok(Modules {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
 use turnwise_core::error::{Error, Result};
 
 /// Settings of a model before and after the network.

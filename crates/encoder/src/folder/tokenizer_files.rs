@@ -12,15 +12,13 @@ use tokenizers::{
     models::ModelWrapper,
     normalizers::{Lowercase, Sequence},
 };
+use turnwise_core::error::{Error, IoContext, Result};
 
-use super::{
-    config::{Architecture, Config},
-    json::Object,
-    sentence,
+use crate::folder::{
+    config::{self, Architecture, Config, Object},
     tokenizer::{Parts, Tokenizer, specials},
     vocabulary,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 
 /// Contents of the small files of a tokenizer, and the folder that holds its vocabulary, which is read later.
 #[derive(Debug)]
@@ -57,7 +55,11 @@ const ROLES: [(&str, &str, &str); 5] = [
 
 impl TokenizerFiles {
     /// Reads the small files. Returns an error if the large file does not exist.
-    pub fn open(folder: &Path, architecture: Architecture, sentence: sentence::Settings) -> Result<Self> {
+    pub fn open(
+        folder: &Path,
+        architecture: Architecture,
+        sentence: config::SentenceSettings,
+    ) -> Result<Self> {
         let settings = Object::read(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
         let map = Object::read(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
         let class = settings.text("tokenizer_class")?.map(|c| c.strip_suffix("Fast").unwrap_or(c));

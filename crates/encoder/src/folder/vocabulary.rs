@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use serde_json::{Map, Value, json};
-
-use super::json;
 use turnwise_core::error::{Error, Result};
+
+use crate::folder::config;
 
 /// Builds a WordPiece tokenizer from `vocab.txt`, with one token per line.
 pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<tokenizers::Tokenizer> {
@@ -37,7 +37,7 @@ pub fn byte_pairs(
     names: &BTreeMap<String, String>,
     space: bool,
 ) -> Result<tokenizers::Tokenizer> {
-    let vocabulary = json::parse::<Map<String, Value>>(path)?.unwrap_or_default();
+    let vocabulary = config::parse::<Map<String, Value>>(path)?.unwrap_or_default();
     let merges_file = path.with_file_name("merges.txt");
     let merges = fs::read_to_string(&merges_file).map_err(|e| unreadable(&merges_file, e))?;
     let merges: Vec<&str> = merges.lines().filter(|l| !l.starts_with("#version") && !l.is_empty()).collect();

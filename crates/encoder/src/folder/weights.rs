@@ -12,9 +12,9 @@ use half::{bf16, f16};
 use memmap2::Mmap;
 use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
-
-use super::json;
 use turnwise_core::error::{Error, IoContext, Result, closest_name};
+
+use crate::folder::config;
 
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
@@ -52,7 +52,7 @@ impl Weights {
             return Self::open_file(&single);
         }
         let index = folder.join("model.safetensors.index.json");
-        match json::Object::read(&index)? {
+        match config::Object::read(&index)? {
             Some(index) => Self::open_shards(folder, &index),
             None => Err(no_weights(folder)),
         }
@@ -66,7 +66,7 @@ impl Weights {
         Ok(weights)
     }
 
-    fn open_shards(folder: &Path, index: &json::Object) -> Result<Self> {
+    fn open_shards(folder: &Path, index: &config::Object) -> Result<Self> {
         let map = index.get("weight_map").and_then(Value::as_object);
         let map = map.ok_or_else(|| index.wrong("`weight_map` is missing").with_hint(DOWNLOAD_AGAIN))?;
         let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

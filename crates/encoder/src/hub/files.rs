@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::Deserialize;
-
 use turnwise_core::error::{Error, IoContext, Result};
 
 /// File with all weights.

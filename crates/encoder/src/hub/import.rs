@@ -7,12 +7,14 @@ use std::{
 };
 
 use serde::Serialize;
-
-use super::{Known, Places, files};
-use crate::statics;
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files::{remove_folder, sync_folder, sync_parent},
+};
+
+use crate::{
+    hub::{Known, Places, files},
+    statics,
 };
 
 /// Result of an import.

@@ -6,15 +6,16 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-
-use super::{
-    Checked, KNOWN, Known, Origin, Places,
-    cache::{self, Found},
-    files, import,
-    places::repository_of,
-};
-use crate::folder::Architecture;
 use turnwise_core::error::Result;
+
+use crate::{
+    folder::Architecture,
+    hub::{
+        Checked, KNOWN, Known, Origin, Places,
+        cache::{self, Found, repository_of},
+        files, import,
+    },
+};
 
 /// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -9,24 +9,18 @@ pub mod files;
 pub mod import;
 pub mod known;
 pub mod list;
-pub mod places;
 #[cfg(feature = "pull")]
 pub mod pull;
-pub mod record;
 pub mod resolve;
-pub mod spec;
-
-pub use known::{KNOWN, Known};
-pub use places::Places;
-pub use record::{Checked, Record};
-pub use resolve::{Origin, Resolved, resolve};
-pub use spec::Spec;
 
 use std::{fs::File, io::Read, path::Path};
 
 use sha2::{Digest, Sha256};
-
 use turnwise_core::error::{IoContext, Result};
+
+pub use cache::{Checked, Places, Record, Source};
+pub use known::{KNOWN, Known, Spec};
+pub use resolve::{Origin, Resolved, resolve};
 
 /// Returns the SHA-256 of a file as 64 hexadecimal digits.
 pub fn sha256_of(path: &Path) -> Result<String> {

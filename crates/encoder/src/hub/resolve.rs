@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-
-use super::{
-    Places, Spec,
-    cache::{self, Found},
-    files, import,
-    known::Known,
-};
-use crate::folder::name_of;
 use turnwise_core::error::{Error, Result};
+
+use crate::{
+    folder::name_of,
+    hub::{
+        Places, Spec,
+        cache::{self, Found},
+        files, import,
+        known::Known,
+    },
+};
 
 /// A model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,25 +8,22 @@
 
 use std::path::Path;
 
-mod compose;
-pub mod eigen;
-mod folder;
-mod panels;
-mod random;
-pub mod svd;
-mod tensors;
-#[cfg(test)]
-mod tests;
-mod tfidf;
-mod vocabulary;
-pub mod words;
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+
+use crate::Encoder;
 
 pub use tfidf::{TfidfFit, TfidfSettings, TfidfSvd, fit_tfidf};
 pub use words::{WordEncoder, WordTable};
 
-use crate::Encoder;
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
+mod compose;
+mod folder;
+pub mod linalg;
+mod panels;
+#[cfg(test)]
+mod tests;
+mod tfidf;
+pub mod words;
 
 /// Kinds of static encoders.
 const KINDS: [&str; 2] = [tfidf::KIND, words::KIND];

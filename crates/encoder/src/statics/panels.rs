@@ -138,7 +138,7 @@ fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statics::random::normal;
+    use crate::statics::linalg::normal;
 
     #[test]
     fn products_match_the_definition() {

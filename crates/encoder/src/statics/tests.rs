@@ -3,12 +3,10 @@
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-
-use super::*;
-use crate::{DialogueMode, DialogueOptions, DialoguePooling, TextOptions};
-use turnwise_core::vectors::cosine;
-use turnwise_core::{error::Class, ids::DialogueId};
+use turnwise_core::{error::Class, ids::DialogueId, vectors::cosine};
 use turnwise_corpus::Role;
+
+use crate::{DialogueMode, DialogueOptions, DialoguePooling, TextOptions, statics::*};
 
 const TEXTS: [&str; 12] = [
     "my card is gone and I want a new card",
@@ -52,7 +50,7 @@ fn table_with(common: f32) -> WordTable {
         "book",
     ];
     for (n, word) in words.iter().enumerate() {
-        let vector: Vec<f32> = (0..6).map(|k| common + random::normal(n as u64, k) as f32).collect();
+        let vector: Vec<f32> = (0..6).map(|k| common + linalg::normal(n as u64, k) as f32).collect();
         table.push(word, &vector);
     }
     table

@@ -8,20 +8,22 @@ use std::{collections::HashMap, path::Path};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-
-use super::{
-    compose::{self, Compose, Composed},
-    folder::{self, Contents, Tensor},
-    svd::{self, Sparse},
-    vocabulary,
-};
-use crate::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions, fingerprint::Fingerprinter};
 use turnwise_core::{
     error::{Error, Result},
     vectors::normalize,
 };
 use turnwise_corpus::Dialogue;
 use turnwise_text::ANALYZER;
+
+use crate::{
+    DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions,
+    fingerprint::Fingerprinter,
+    statics::{
+        compose::{self, Compose, Composed},
+        folder::{self, Contents, Tensor},
+        linalg::{self, Sparse},
+    },
+};
 
 /// Name of this kind in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
@@ -96,7 +98,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     if settings.dim == 0 || settings.max_terms == 0 {
         return Err(Error::input("at least one dimension and one term are required"));
     }
-    let counted = vocabulary::count(documents);
+    let counted = compose::count(documents);
     let documents = counted.rows.len();
     if counted.terms.is_empty() {
         let message = match documents {
@@ -105,9 +107,9 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
         };
         return Err(Error::Data { message, hint: Some("use a corpus with texts".to_owned()) });
     }
-    let mut kept = vocabulary::keep(&counted, settings.min_documents, settings.max_terms);
+    let mut kept = compose::keep(&counted, settings.min_documents, settings.max_terms);
     if kept.terms.is_empty() {
-        kept = vocabulary::keep(&counted, 1, settings.max_terms);
+        kept = compose::keep(&counted, 1, settings.max_terms);
     }
     // Smoothed, as if one more document contained every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
@@ -115,7 +117,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     let terms_seen = counted.terms.len();
     let matrix = kept.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
     drop(counted);
-    let svd = svd::truncated(&matrix, settings.dim, settings.seed);
+    let svd = linalg::truncated_svd(&matrix, settings.dim, settings.seed);
     let fit =
         TfidfFit { documents, without_terms: documents - matrix.rows(), terms_seen, terms: kept.terms.len() };
     let dim = svd.values.len();
@@ -268,7 +270,7 @@ impl Compose for TfidfSvd {
     }
 
     fn compose(&self, texts: &[&str]) -> Composed {
-        let counts = vocabulary::counts(texts);
+        let counts = compose::counts(texts);
         let known =
             counts.iter().filter_map(|(term, count)| Some((*self.columns.get(term.as_str())?, *count)));
         let mut row: Vec<(u32, u32)> = known.collect();

@@ -1,28 +1,24 @@
 //! Transformer encoders: a tokenizer, a network, pooling and the model's final steps.
 
-mod finish;
-mod item;
+mod items;
 mod run;
 mod settings;
-mod tokens;
-mod windows;
-
-pub use settings::{Layers, Settings, Tokens};
 
 use std::sync::atomic::AtomicUsize;
 
+use items::{Framing, Item, by_speakers, parts, speakers};
 use rayon::prelude::*;
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
 
 use crate::{
-    Backend, DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Fingerprint, Network, Spent,
-    TextOptions, TokenVectors, Vectors,
+    Backend, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder, Fingerprint,
+    Network, TextOptions, TokenVectors, Vectors,
     fingerprint::Fingerprinter,
     folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
 };
-use item::{Item, parts};
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
-use windows::{Framing, by_speakers, speakers};
+
+pub use settings::{Layers, Settings, Tokens};
 
 /// A transformer that encodes texts and dialogues.
 pub struct Transformer {
@@ -83,7 +79,7 @@ impl Transformer {
             }
         };
         let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
-        let full = finish::width(&pipeline, modes.len() * network.shape.hidden, name)?;
+        let full = run::width(&pipeline, modes.len() * network.shape.hidden, name)?;
         let dim = match settings.dim.or(pipeline.truncate_dim) {
             None => full,
             Some(dim) if (1..=full).contains(&dim) => dim,
@@ -157,7 +153,7 @@ impl Transformer {
     }
 
     fn of_items(&self, made: Vec<(Item, usize)>) -> Result<Encoded> {
-        let mut spent = Spent::default();
+        let mut spent = EncodeStats::default();
         let mut items = Vec::with_capacity(made.len());
         for (item, cut) in made {
             spent.tokens += item.sequence.len() as u64;
@@ -235,7 +231,7 @@ impl Transformer {
         let pooled =
             run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
         let vectors = self.finish(pooled)?;
-        Ok(Encoded { vectors, spent: Spent { tokens, windowed, ..Spent::default() } })
+        Ok(Encoded { vectors, spent: EncodeStats { tokens, windowed, ..EncodeStats::default() } })
     }
 
     fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
@@ -273,11 +269,11 @@ impl Transformer {
     }
 
     fn reductions(&self) -> Vec<crate::Reduction> {
-        self.modes.iter().map(|mode| item::reduction(*mode)).collect()
+        self.modes.iter().map(|mode| items::reduction(*mode)).collect()
     }
 
     fn finish(&self, pooled: Vectors) -> Result<Vectors> {
-        finish::finish(pooled, &self.pipeline, self.dim, self.normalize)
+        run::finish(pooled, &self.pipeline, self.dim, self.normalize)
     }
 }
 

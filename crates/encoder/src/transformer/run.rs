@@ -1,13 +1,23 @@
-//! Runs items through the network in packs. Packs run in parallel on the CPU. A pack is split if a device runs out of
-//! memory.
+//! Runs items through the network in packs, and computes vectors from the states: the model's dense layers,
+//! normalization and truncation, or token vectors before pooling. Packs run in parallel on the CPU. A pack is split if a
+//! device runs out of memory.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use rayon::prelude::*;
-
-use super::item::{Item, packs};
-use crate::{Backend, Batch, Part, Pool, Reduction, Sequence, Vectors, Wanted};
 use turnwise_core::error::{Error, Result};
+
+use crate::{
+    Backend, Batch, Part, Pool, PoolRequest, Reduction, Sequence, TextOptions, TokenVectors, Vectors,
+    folder::{Dense, DenseActivation, Pipeline, Step},
+    transformer::{
+        Prompt, Transformer,
+        items::{Item, packs},
+    },
+};
 
 /// Returns the pooled vectors of all inputs, with the pools concatenated.
 pub(super) fn run(
@@ -28,7 +38,7 @@ pub(super) fn run(
                 parts: pack.iter().map(|item| item.pools[p].as_slice()).collect::<Vec<&[Part]>>(),
             })
             .collect();
-        backend.pool(batch, &Wanted { layers, pools: &pools })
+        backend.pool(batch, &PoolRequest { layers, pools: &pools })
     })?;
     let mut vectors = Vectors::zeros(inputs, width * reductions.len());
     for (p, reduction) in reductions.iter().enumerate() {
@@ -117,6 +127,161 @@ impl<T> Job<'_, T> {
             }
             other => Ok(vec![(pack.to_vec(), other?)]),
         }
+    }
+}
+
+/// A text to encode to token vectors.
+struct TokenRequest {
+    item: Item,
+    /// Positions of the tokens to return.
+    rows: Range<usize>,
+    /// Byte range of each token in the text.
+    ranges: Vec<Range<usize>>,
+    cut: usize,
+}
+
+impl Transformer {
+    pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let wanted: Vec<TokenRequest> = texts
+            .par_iter()
+            .enumerate()
+            .map(|(n, text)| self.wanted(n, text, &prompt))
+            .collect::<Result<_>>()?;
+        let width = self.backend.hidden();
+        let mut made: Vec<TokenVectors> = Vec::with_capacity(texts.len());
+        let mut items = Vec::with_capacity(texts.len());
+        let mut rows = Vec::with_capacity(texts.len());
+        for text in wanted {
+            let vectors = Vectors::new(width);
+            made.push(TokenVectors { vectors, ranges: text.ranges, cut: text.cut });
+            items.push(text.item);
+            rows.push(text.rows);
+        }
+        let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
+            let mut vectors = Vec::with_capacity(pack.len());
+            self.backend.mixed(batch, &self.layers, &mut |states| {
+                let mut start = 0;
+                for item in pack {
+                    let of_this = &states[start * width..(start + item.sequence.len()) * width];
+                    let rows = &rows[item.input];
+                    vectors.push(of_this[rows.start * width..rows.end * width].to_vec());
+                    start += item.sequence.len();
+                }
+            })?;
+            Ok(vectors)
+        })?;
+        for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
+            if vectors.iter().any(|v| !v.is_finite()) {
+                return Err(Error::data(format!(
+                    "the model computed values that are not finite for the tokens of input {}",
+                    n + 1
+                ))
+                .with_hint("use --precision f32; if that fails too, the model's weights are damaged"));
+            }
+            made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+        }
+        Ok(made)
+    }
+
+    fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<TokenRequest> {
+        let (tokens, mut ranges) = match prompt.text.is_empty() {
+            true => self.tokenizer.encode_with_ranges(text)?,
+            false => self.tokenizer.encode_with_ranges(&format!("{}{text}", prompt.text))?,
+        };
+        let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
+        ranges.drain(..rows.start);
+        // Tokens of the prompt have an empty range.
+        let shift = |at: usize| at.saturating_sub(prompt.text.len());
+        ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
+        let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };
+        Ok(TokenRequest { item, rows, ranges, cut: tokens.cut })
+    }
+}
+
+/// Returns the width of the final vectors for pooled vectors of width `pooled`. Returns an error if the dense layers
+/// have a different input width.
+pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<usize> {
+    let mut width = pooled;
+    for step in &pipeline.steps {
+        if let Step::Dense(dense) = step {
+            if dense.inputs != width {
+                return Err(Error::Input {
+                    message: format!(
+                        "{name} has a dense layer for vectors of {} dimensions, but this pooling produces {width}",
+                        dense.inputs
+                    ),
+                    hint: Some("use the model's own pooling".to_owned()),
+                });
+            }
+            width = dense.outputs;
+        }
+    }
+    Ok(width)
+}
+
+pub(super) fn finish(
+    pooled: Vectors,
+    pipeline: &Pipeline,
+    dim: usize,
+    also_normalize: bool,
+) -> Result<Vectors> {
+    let mut vectors = pooled;
+    for step in &pipeline.steps {
+        match step {
+            Step::Normalize => vectors.normalize(),
+            Step::Dense(layer) => vectors = dense(layer, &vectors),
+        }
+    }
+    let mut vectors = vectors.truncate(dim);
+    if also_normalize {
+        vectors.normalize();
+    }
+    let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
+    match wrong {
+        None => Ok(vectors),
+        Some(n) => Err(Error::Data {
+            message: format!("the model computed values that are not finite for input {}", n + 1),
+            hint: Some("use --precision f32; if that fails too, the model's weights are damaged".to_owned()),
+        }),
+    }
+}
+
+fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
+    let mut out = Vectors::zeros(vectors.len(), layer.outputs);
+    let rows: Vec<Vec<f32>> = (0..vectors.len())
+        .into_par_iter()
+        .map(|n| {
+            let x = vectors.row(n);
+            let sum = |weights: &[f32]| {
+                weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum::<f64>()
+            };
+            layer
+                .weight
+                .chunks_exact(layer.inputs)
+                .enumerate()
+                .map(|(o, weights)| {
+                    let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
+                    activate(layer.activation, sum(weights) as f32 + bias)
+                })
+                .collect()
+        })
+        .collect();
+    rows.iter().enumerate().for_each(|(n, row)| out.row_mut(n).copy_from_slice(row));
+    out
+}
+
+fn activate(activation: DenseActivation, x: f32) -> f32 {
+    match activation {
+        DenseActivation::Identity => x,
+        DenseActivation::Tanh => x.tanh(),
+        DenseActivation::Relu => x.max(0.0),
+        DenseActivation::Gelu => {
+            let x = f64::from(x);
+            (0.5 * x * (1.0 + candle_core::cpu::erf::erf_f64(x * std::f64::consts::FRAC_1_SQRT_2))) as f32
+        }
+        DenseActivation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        DenseActivation::Silu => x / (1.0 + (-x).exp()),
     }
 }
 

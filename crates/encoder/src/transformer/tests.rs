@@ -1,16 +1,15 @@
 //! Tests with a small network in a temporary folder. `tests/agreement` compares the default model with Python.
 
 use serde_json::json;
+use turnwise_core::{ids::DialogueId, vectors::cosine};
+use turnwise_corpus::Role;
 
-use super::*;
 use crate::{
     CandleEngine, Device, Precision,
     cpu::{CpuEngine, SimdChoice},
     folder::tests::builder::Builder,
+    transformer::*,
 };
-use turnwise_core::ids::DialogueId;
-use turnwise_core::vectors::cosine;
-use turnwise_corpus::Role;
 
 const TEXTS: [&str; 5] = ["hello world", "", "a b c hello worlds !", "你好", "abc hello . world é"];
 

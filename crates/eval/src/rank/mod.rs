@@ -22,7 +22,7 @@ pub use tfidf::{Tfidf, TfidfThenSvd};
 
 use turnwise_core::{
     error::{Error, Result},
-    random::mixed,
+    random::hash64,
 };
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Vectors, statics};
@@ -185,10 +185,10 @@ impl Ranker for RandomBaseline {
 
 impl Scorer for RandomBaseline {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
-        let seed = mixed(self.seed, query as u64);
+        let seed = hash64(self.seed, query as u64);
         scores.clear();
         // An f32 represents integers of up to 24 bits exactly.
-        scores.extend(documents.iter().map(|document| (mixed(seed, u64::from(*document)) >> 40) as f32));
+        scores.extend(documents.iter().map(|document| (hash64(seed, u64::from(*document)) >> 40) as f32));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use serde::Serialize;
-use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measure};
+use turnwise_nearest::{BuildOptions, GraphFile, Metric, Points, SearchOptions, measure, write_graph};
 
 use super::{
     SimilarityDistribution, folder,
@@ -146,10 +146,10 @@ fn fill(
     let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
         let (points, mut part) = gather(vectors, kind, keys)?;
         let path = graph_path(path, kind);
-        freeze(&points, options, &path, &KindProgress(kind, watch))?;
+        write_graph(&points, options, &path, &KindProgress(kind, watch))?;
         drop(points);
-        let frozen = Frozen::open(&path)?;
-        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &KindProgress(kind, watch))?;
+        let frozen = GraphFile::open(&path)?;
+        let recall = measure(&frozen, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch))?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
         part.background = SimilarityDistribution::sample(vectors, kind, kind)?;
@@ -190,7 +190,7 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
         });
         if all.len().is_multiple_of(1_000) {
             if watch.stop() {
-                return Err(turnwise_nearest::stopped());
+                return Err(turnwise_nearest::interrupted());
             }
             watch.done(Step::Reading, all.len() as u64, snapshot.totals().dialogues);
         }

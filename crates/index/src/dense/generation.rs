@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use turnwise_nearest::Frozen;
+use turnwise_nearest::GraphFile;
 
 use super::{
     SimilarityDistribution, damaged, folder,
@@ -98,7 +98,7 @@ struct Current {
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
-    pub(super) graphs: [Frozen; 2],
+    pub(super) graphs: [GraphFile; 2],
     pub(super) dialogues: Dialogues,
     pub(super) utterances: Utterances,
 }
@@ -128,7 +128,7 @@ impl Generation {
 
     fn open_in(folder: PathBuf) -> Result<Self> {
         let manifest: Manifest = sealed::read(&folder.join(NAME), FORMAT, damaged)?;
-        let graph = |kind: Kind| Frozen::open(&graph_path(&folder, kind));
+        let graph = |kind: Kind| GraphFile::open(&graph_path(&folder, kind));
         Ok(Generation {
             graphs: [graph(Kind::ALL[0])?, graph(Kind::ALL[1])?],
             dialogues: Dialogues::open(&folder, manifest.dialogues_there)?,
@@ -140,7 +140,7 @@ impl Generation {
 
     /// Verifies the checksums of all files.
     pub(super) fn verify(&self) -> Result<()> {
-        self.graphs.iter().try_for_each(Frozen::verify)?;
+        self.graphs.iter().try_for_each(GraphFile::verify)?;
         for (name, crc) in &self.manifest.checksums {
             let path = self.folder.join(name);
             if crc32fast::hash(&fs::read(&path).at("read", &path)?) != *crc {

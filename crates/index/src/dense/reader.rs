@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use turnwise_nearest::{Allowed, Ask, Hit, Metric, Scorer, Scratch};
+use turnwise_nearest::{Hit, Metric, NodeSet, Scorer, Scratch, SearchOptions};
 
 use super::{
     SimilarityDistribution,
@@ -38,7 +38,7 @@ pub struct SearchSettings<'a> {
 
 impl Default for SearchSettings<'_> {
     fn default() -> Self {
-        let Ask { k, ef, .. } = Ask::default();
+        let SearchOptions { k, ef, .. } = SearchOptions::default();
         SearchSettings { k, ef, exact: false, among: None }
     }
 }
@@ -46,7 +46,7 @@ impl Default for SearchSettings<'_> {
 /// Result of a filter in the form that the graph search needs. Can be reused for several searches.
 pub struct NodeFilter {
     admitted: Arc<Admitted>,
-    nodes: Option<Allowed>,
+    nodes: Option<NodeSet>,
 }
 
 /// Search result.
@@ -76,7 +76,7 @@ pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
     /// For each kind, the nodes that still exist; `None` if all nodes exist.
-    alive: [Option<Allowed>; 2],
+    alive: [Option<NodeSet>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
     pub(super) tail: Vec<Recent>,
@@ -148,7 +148,7 @@ impl DenseReader {
             self.alive = Kind::ALL.map(|kind| {
                 let there =
                     |row: u32| generation.dialogue(kind, row).is_some_and(|(place, _)| !self.is_dead(place));
-                Some(Allowed::rows(&generation.graphs[kind as usize], there))
+                Some(NodeSet::rows(&generation.graphs[kind as usize], there))
             });
         }
         Ok(())
@@ -201,7 +201,7 @@ impl DenseReader {
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
-            Allowed::rows(&generation.graphs[kind as usize], wanted)
+            NodeSet::rows(&generation.graphs[kind as usize], wanted)
         });
         NodeFilter { nodes, admitted }
     }
@@ -235,16 +235,16 @@ impl DenseReader {
         let admitted = look.among.map(|among| among.admitted.as_ref());
         let wanted = |row: u32| self.wanted(generation, kind, row, admitted);
         let nodes = look.among.and_then(|among| among.nodes.as_ref());
-        let ask = Ask {
+        let search = SearchOptions {
             k: look.k,
             ef: look.ef.max(look.k),
             rerank: 32.max(look.k),
-            allowed: nodes.or(self.alive[kind as usize].as_ref()),
+            filter: nodes.or(self.alive[kind as usize].as_ref()),
             exact: look.exact,
-            ..Ask::default()
+            ..SearchOptions::default()
         };
         let mut nodes: Vec<Hit> = Vec::new();
-        graph.search(query, &ask, &mut Scratch::default(), &mut nodes)?;
+        graph.search(query, &search, &mut Scratch::default(), &mut nodes)?;
         let mut found = Vec::new();
         for node in nodes {
             // Rows are sorted by descending id, so the first rows are the ones to return.

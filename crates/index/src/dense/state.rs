@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use turnwise_nearest::{Ask, BuildOptions, Builder, measure};
+use turnwise_nearest::{BuildOptions, Builder, SearchOptions, measure};
 
 use super::{
     build::RECALL_QUERIES,
@@ -46,11 +46,12 @@ pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Meas
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
-        let now = || match measure(graph, &Ask::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
-            Ok(measured) => Ok(measured.recall),
-            Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
-            Err(e) => Err(e),
-        };
+        let now =
+            || match measure(graph, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
+                Ok(measured) => Ok(measured.recall),
+                Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
+                Err(e) => Err(e),
+            };
         let now = again.then(now).transpose()?;
         Ok(Measured { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use turnwise_nearest::{Allowed, Ask, Hit, Scratch};
+use turnwise_nearest::{Hit, NodeSet, Scratch, SearchOptions};
 
 use super::{generation::Generation, reader::DenseReader};
 use crate::{Admitted, vectors::Kind};
@@ -30,7 +30,7 @@ pub struct DistinctVectors<'a> {
     /// Number of the vector of each graph node.
     points: Vec<u32>,
     /// Nodes that a search may return; `None` for all.
-    allowed: Option<Allowed>,
+    allowed: Option<NodeSet>,
     recent: Vec<RecentVector>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> DistinctVectors<'a> {
             }
         }
         if self.nodes.len() < graph.nodes() {
-            self.allowed = Some(Allowed::rows(graph, |row| self.owner(generation, row).is_some()));
+            self.allowed = Some(NodeSet::rows(graph, |row| self.owner(generation, row).is_some()));
         }
     }
 
@@ -215,14 +215,14 @@ impl<'a> DistinctVectors<'a> {
         self.vector(point, query)?;
         let mut k = FIRST_K.min(most);
         loop {
-            let ask = Ask {
+            let search = SearchOptions {
                 k,
                 ef: (2 * k).max(64),
                 rerank: k.max(32),
-                allowed: self.allowed.as_ref(),
-                ..Ask::default()
+                filter: self.allowed.as_ref(),
+                ..SearchOptions::default()
             };
-            graph.search(query, &ask, scratch, hits)?;
+            graph.search(query, &search, scratch, hits)?;
             hits.retain(|hit| hit.score >= at_least);
             // If the last hit is still similar enough, there may be more: search again with a larger k.
             if hits.len() < k || k >= most {

@@ -20,7 +20,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{
-    Encoded, Encoder, Spent,
+    EncodeStats, Encoded, Encoder,
     ahead::{self, Chunk, Inputs, Options, Stream},
 };
 use turnwise_store::{Change, Position, Snapshot};
@@ -63,7 +63,7 @@ pub struct Filled {
     /// Number of inputs skipped because they already have a vector.
     pub known: u64,
     /// Resources used by the encoder.
-    pub spent: Spent,
+    pub spent: EncodeStats,
     /// True if the pass reached the end of the log.
     pub complete: bool,
 }

@@ -1,16 +1,18 @@
-//! Self-attention within one sequence, head by head.
+//! Self-attention within one sequence, head by head: in f32 with tiles of vectors, or with AMX tiles (see `squares`).
 
-mod floats;
-mod squares;
+use std::{marker::PhantomData, ops::Range};
 
-use std::ops::Range;
-
-use super::{
-    buffer::Buffer,
-    pack::GRAIN,
-    simd::{Simd, Squared},
+use crate::{
+    format::F32,
+    math,
+    pack::{Buffer, GRAIN},
+    product::{even_parts, even_tiles},
+    simd::{Kernel, Simd, Squared},
     spread::{Shared, Team},
+    tile::{Epilogue, Identity, RowScale, Tiles, with_tile},
 };
+
+mod squares;
 
 /// Attention heads of a layer.
 #[derive(Debug, Clone, Copy)]
@@ -82,8 +84,207 @@ pub(super) unsafe fn attend<S: Simd>(
             if heads.squares {
                 squares::attend_heads::<S>(heads, which, projected, tokens, context, workspace);
             } else {
-                floats::attend_heads::<S::Base>(heads, which, projected, tokens, context, workspace);
+                attend_heads::<S::Base>(heads, which, projected, tokens, context, workspace);
             }
         }
     });
+}
+
+/// Number of query tiles per block. The scores of one block are in memory at the same time.
+const BLOCK: usize = 4;
+
+/// Computes attention for some of the heads.
+///
+/// # Safety
+///
+/// Same as for [`super::attend`]. The caller has checked the buffer lengths.
+pub(super) unsafe fn attend_heads<S: Simd>(
+    heads: Heads,
+    which: Range<usize>,
+    projected: &[f32],
+    tokens: Range<usize>,
+    context: Shared,
+    workspace: &mut HeadWorkspace,
+) {
+    let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
+    let columns = n.next_multiple_of(S::LANES);
+    let panel = S::VECTORS * S::LANES;
+    workspace.keys.reserve::<f32>(columns * heads.stride);
+    workspace.values.reserve::<f32>(n * heads.stride);
+    workspace.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
+    workspace.factors.resize(BLOCK * S::ROWS, 0.0);
+    for head in which {
+        let first = tokens.start * stride + head * heads.stride;
+        let (keys, values) = (workspace.keys.of_mut::<f32>(), workspace.values.of_mut::<f32>());
+        let (scores, factors) = (workspace.scores.of_mut::<f32>(), &mut workspace.factors[..]);
+        let depth = heads.stride;
+        // SAFETY: the caller guarantees the features. `attend` has checked that `projected` contains `tokens` and the
+        // spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
+        unsafe {
+            S::enter(Arrange {
+                keys: projected[first + width..].as_ptr(),
+                values: projected[first + 2 * width..].as_ptr(),
+                stride,
+                n,
+                depth,
+                to_keys: keys.as_mut_ptr(),
+                to_values: values.as_mut_ptr(),
+            });
+            for block in even_parts(0..n, BLOCK * S::ROWS) {
+                for start in (0..columns).step_by(panel) {
+                    let vectors = (columns - start).min(panel) / S::LANES;
+                    for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
+                        tiles::<S, _>(
+                            (projected[first + (block.start + row) * stride..].as_ptr(), stride),
+                            keys[start * depth..].as_ptr(),
+                            depth,
+                            (scores[row * columns + start..].as_mut_ptr(), columns),
+                            Identity,
+                            (count, high, vectors),
+                        );
+                    }
+                }
+                let rows = block.len();
+                S::enter(Softmax { scores: scores.as_mut_ptr(), n, stride: columns, rows, factors });
+                for start in (0..depth).step_by(panel) {
+                    let vectors = (depth - start).min(panel) / S::LANES;
+                    for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
+                        let to = (tokens.start + block.start + row) * width + head * depth + start;
+                        tiles::<S, _>(
+                            (scores[row * columns..].as_ptr(), columns),
+                            values[start * n..].as_ptr(),
+                            n,
+                            (context.at(to), width),
+                            RowScale(factors[row..].as_ptr()),
+                            (count, high, vectors),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Computes some tiles of a product in f32. The last argument holds the number of tiles, and the number of rows and
+/// of vectors per tile.
+unsafe fn tiles<S: Simd, E: Epilogue<S>>(
+    left: (*const f32, usize),
+    right: *const f32,
+    steps: usize,
+    out: (*mut f32, usize),
+    epilogue: E,
+    (count, rows, vectors): (usize, usize, usize),
+) {
+    macro_rules! run {
+        ($m:literal, $v:literal) => {
+            // SAFETY: `attend` guarantees the rows, the columns and the features.
+            unsafe {
+                S::enter(Tiles::<F32, E, $m, $v> {
+                    count,
+                    left: (left.0.cast(), left.1),
+                    right: right.cast(),
+                    steps,
+                    out,
+                    first: true,
+                    last: true,
+                    epilogue,
+                    activation: None,
+                    next: (right.cast(), 0),
+                    format: PhantomData,
+                })
+            }
+        };
+    }
+    with_tile!(rows, vectors, S::ROWS, S::VECTORS, run)
+}
+
+/// Kernel that packs transposed keys and unchanged values into panels.
+struct Arrange {
+    keys: *const f32,
+    values: *const f32,
+    stride: usize,
+    n: usize,
+    depth: usize,
+    to_keys: *mut f32,
+    to_values: *mut f32,
+}
+
+impl<S: Simd> Kernel<S> for Arrange {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let Arrange { n, stride, depth, .. } = self;
+        let (columns, panel) = (n.next_multiple_of(S::LANES), S::VECTORS * S::LANES);
+        // SAFETY: `attend` guarantees `columns` rows of keys, `n` rows of values, and buffers of that size.
+        unsafe {
+            for key in (0..columns).step_by(S::LANES) {
+                let start = key / panel * panel;
+                let width = (columns - start).min(panel);
+                for number in (0..depth).step_by(S::LANES) {
+                    let to = self.to_keys.add(start * depth + number * width + key - start);
+                    S::transpose(self.keys.add(key * stride + number), stride, to, width);
+                }
+            }
+            for start in (0..depth).step_by(panel) {
+                let width = (depth - start).min(panel);
+                for value in 0..n {
+                    for i in (0..width).step_by(S::LANES) {
+                        let v = S::load(self.values.add(value * stride + start + i));
+                        S::store(self.to_values.add(start * n + value * width + i), v);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Kernel that replaces scores with their exponentials. The factor that normalizes the sum of a row to 1 is written
+/// to `factors`.
+struct Softmax<'a> {
+    scores: *mut f32,
+    n: usize,
+    stride: usize,
+    rows: usize,
+    factors: &'a mut [f32],
+}
+
+impl<S: Simd> Kernel<S> for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let whole = self.n / S::LANES * S::LANES;
+        let rest = self.n - whole;
+        for row in 0..self.rows {
+            // SAFETY: `attend` guarantees `rows` rows of `stride` scores; the first `n` of a row are used.
+            unsafe {
+                let scores = self.scores.add(row * self.stride);
+                let mut most = S::splat(f32::NEG_INFINITY);
+                for i in (0..whole).step_by(S::LANES) {
+                    most = S::max(S::load(scores.add(i)), most);
+                }
+                if rest > 0 {
+                    let v = S::load(scores.add(whole));
+                    most = S::max(S::first(rest, v, S::splat(f32::NEG_INFINITY)), most);
+                }
+                let most = S::splat(S::largest(most));
+                let mut sum = S::splat(0.0);
+                // Two vectors at a time, to hide the latency.
+                for i in (0..whole / (2 * S::LANES)).map(|i| i * 2 * S::LANES) {
+                    let x = [S::load(scores.add(i)), S::load(scores.add(i + S::LANES))];
+                    let e = math::exp::<S, 2>(x.map(|x| S::sub(x, most)));
+                    S::store(scores.add(i), e[0]);
+                    S::store(scores.add(i + S::LANES), e[1]);
+                    sum = S::add(sum, S::add(e[0], e[1]));
+                }
+                for i in (whole / (2 * S::LANES) * 2 * S::LANES..self.n).step_by(S::LANES) {
+                    let [e] = math::exp::<S, 1>([S::sub(S::load(scores.add(i)), most)]);
+                    S::store(scores.add(i), e);
+                    sum = S::add(sum, S::first(self.n - i, e, S::splat(0.0)));
+                }
+                self.factors[row] = 1.0 / S::total(sum);
+            }
+        }
+    }
 }

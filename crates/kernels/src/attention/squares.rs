@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::{HeadWorkspace, Heads};
 use crate::{
+    attention::{HeadWorkspace, Heads},
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
     spread::Shared,

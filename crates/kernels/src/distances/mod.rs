@@ -4,15 +4,12 @@
 //! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row
 //! of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-mod portable;
-
 use std::marker::PhantomData;
 
 use crate::simd::{self, SimdLevel};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 /// Granularity of a row of codes: the row length is a multiple of this number.
 pub const CODE_STEP: usize = 64;
@@ -90,15 +87,15 @@ impl Dispatch {
             SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 | SimdLevel::Amx => unsafe {
                 <simd::avx512::Avx512<true, false, false> as simd::Simd>::enter(Call(
                     task,
-                    PhantomData::<avx512::Avx512>,
+                    PhantomData::<x86::Avx512>,
                 ))
             },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 | SimdLevel::Avx512 => unsafe {
-                <simd::avx2::Avx2 as simd::Simd>::enter(Call(task, PhantomData::<avx2::Avx2>))
+                <simd::avx2::Avx2 as simd::Simd>::enter(Call(task, PhantomData::<x86::Avx2>))
             },
-            _ => task.run::<portable::Portable>(),
+            _ => task.run::<Portable>(),
         }
     }
 }
@@ -115,5 +112,135 @@ impl<S: simd::Simd, T: Task, D: Distances> simd::Kernel<S> for Call<T, D> {
     }
 }
 
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+/// Number of partial sums, so that the compiler can vectorize the loops.
+const LANES: usize = 16;
+
+impl Distances for Portable {
+    #[inline(always)]
+    unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
+        // SAFETY: guaranteed by the caller.
+        let (codes, other) =
+            unsafe { (std::slice::from_raw_parts(codes, length), std::slice::from_raw_parts(other, length)) };
+        let number = |code: &u8| i32::from(*code) - 128;
+        codes.iter().zip(other).map(|(a, b)| number(a) * number(b)).sum()
+    }
+
+    #[inline(always)]
+    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
+        // SAFETY: guaranteed by the caller.
+        let (nibbles, signed) = unsafe {
+            (std::slice::from_raw_parts(nibbles, length / 2), std::slice::from_raw_parts(signed, length))
+        };
+        let blocks = nibbles.chunks_exact(32).zip(signed.chunks_exact(64));
+        let products = blocks.flat_map(|(nibbles, signed)| {
+            let (first, second) = signed.split_at(32);
+            nibbles
+                .iter()
+                .zip(first.iter().zip(second))
+                .map(|(n, (a, b))| i32::from(n & 15) * i32::from(*a) + i32::from(n >> 4) * i32::from(*b))
+        });
+        products.sum()
+    }
+
+    #[inline(always)]
+    unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: guaranteed by the caller.
+        let (a, b) =
+            unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
+        let add = |sum: f32, a: f32, b: f32| sum + if SQUARED_DISTANCE { (a - b) * (a - b) } else { a * b };
+        let mut sums = [0.0f32; LANES];
+        let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+        let rest = a_lanes.remainder().iter().zip(b_lanes.remainder());
+        for (a, b) in a_lanes.zip(b_lanes) {
+            for lane in 0..LANES {
+                sums[lane] = add(sums[lane], a[lane], b[lane]);
+            }
+        }
+        for (lane, (a, b)) in rest.enumerate() {
+            sums[lane] = add(sums[lane], *a, *b);
+        }
+        sums.iter().sum()
+    }
+
+    #[inline(always)]
+    fn prefetch(_: *const u8) {}
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Codes<'a>(&'a [u8], &'a [u8]);
+
+    impl Task for Codes<'_> {
+        type Output = (i32, i32);
+
+        #[inline(always)]
+        fn run<D: Distances>(self) -> Self::Output {
+            let signed: Vec<i8> = self.1.iter().map(|c| (*c ^ 128) as i8).collect();
+            let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+            // SAFETY: the rows have this length.
+            unsafe {
+                (
+                    D::code_dot(self.0.as_ptr(), self.1.as_ptr(), bias, self.0.len()),
+                    D::nibble_dot(self.0.as_ptr(), signed.as_ptr(), self.0.len()),
+                )
+            }
+        }
+    }
+
+    struct Floats<'a>(&'a [f32], &'a [f32]);
+
+    impl Task for Floats<'_> {
+        type Output = (f32, f32);
+
+        #[inline(always)]
+        fn run<D: Distances>(self) -> (f32, f32) {
+            // SAFETY: the rows have this length.
+            unsafe {
+                (
+                    D::floats::<false>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                    D::floats::<true>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                )
+            }
+        }
+    }
+
+    /// Codes; the extremes are frequent.
+    fn code() -> impl Strategy<Value = u8> {
+        prop_oneof![Just(1), Just(255), 1..=255u8]
+    }
+
+    proptest! {
+        #[test]
+        fn code_products_are_identical_at_every_level(
+            pairs in (1usize..=20).prop_flat_map(|steps| proptest::collection::vec((code(), code()), steps * CODE_STEP)),
+        ) {
+            let (a, b): (Vec<u8>, Vec<u8>) = pairs.into_iter().unzip();
+            let signed = |c: &u8| i64::from(*c) - 128;
+            let dot: i64 = a.iter().zip(&b).map(|(a, b)| signed(a) * signed(b)).sum();
+            // The first half of `a` serves as the nibbles.
+            let nibble = |at: usize| i64::from(a[at / 64 * 32 + at % 32] >> (at % 64 / 32 * 4) & 15);
+            let rough: i64 = b.iter().enumerate().map(|(at, b)| nibble(at) * signed(b)).sum();
+            for level in SimdLevel::here() {
+                let expected = (dot as i32, rough as i32);
+                prop_assert_eq!(Dispatch::at(level).run(Codes(&a, &b)), expected, "{:?}", level);
+            }
+        }
+
+        #[test]
+        fn float_products_agree_at_every_level(pairs in proptest::collection::vec((-1.0f32..1.0, -1.0f32..1.0), 1..300)) {
+            let (a, b): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
+            let dot: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            let difference: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+            for level in SimdLevel::here() {
+                let (d, a) = Dispatch::at(level).run(Floats(&a, &b));
+                prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - difference).abs() < 1e-4, "{:?}", level);
+            }
+        }
+    }
+}

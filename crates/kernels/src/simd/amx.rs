@@ -5,11 +5,11 @@
 
 use std::{arch::asm, sync::OnceLock};
 
-use super::{SIDE, Squared, Squares};
+use crate::simd::{SIDE, Squared, Squares};
 
 /// Returns true if the processor has AMX for bf16 and bytes, and the operating system permits this process to use
 /// AMX.
-pub(super) fn granted() -> bool {
+pub(crate) fn granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| {
         let [tiles, bf16, bytes] = [24, 22, 25].map(|bit| extended_features() >> bit & 1 == 1);

@@ -2,11 +2,11 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{Kernel, Simd, Squared, Squares};
+use crate::simd::{Kernel, Simd, Squared, Squares};
 
 /// SIMD level AVX2 with FMA.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx2;
+pub(crate) struct Avx2;
 
 /// Defines functions that consist of one expression each.
 macro_rules! operations {

@@ -2,14 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
+use crate::simd::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
 
 /// SIMD level AVX-512 (F, BW, VL, DQ), optionally with VNNI, BF16 and AMX.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
+pub(crate) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
 /// Returns true if the processor is from AMD.
-pub(super) fn is_amd() -> bool {
+pub(crate) fn is_amd() -> bool {
     let maker = __cpuid(0);
     [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }

@@ -9,15 +9,14 @@
 //! registers (see `tile`).
 
 #[cfg(target_arch = "x86_64")]
-mod amx;
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
-pub(super) mod level;
 pub(super) mod portable;
 
-pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
+pub use crate::precision::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 
 /// Calls a generic function with the [`Simd`] type of a level. Levels of other architectures map to the portable
 /// type: they are never available, so they are never chosen.

@@ -1,16 +1,16 @@
 //! Portable level: vectors are plain arrays, and the compiler vectorizes their loops.
 
-use super::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
+use crate::simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
 
 /// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates
 /// AMX tiles (squares).
 #[derive(Clone, Copy)]
-pub(in super::super) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
+pub(crate) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
 /// `N` elements, aligned like a vector.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-pub(in super::super) struct Lanes<T, const N: usize>([T; N]);
+pub(crate) struct Lanes<T, const N: usize>([T; N]);
 
 #[inline(always)]
 fn map<T: Copy, U: Copy + Default, const N: usize>(a: Lanes<T, N>, f: impl Fn(T) -> U) -> Lanes<U, N> {

@@ -1,14 +1,14 @@
 //! Compares the engine with the reference implementation, at every SIMD level of this processor.
 
-mod math;
-mod product;
+mod kernels;
 
-use super::{CpuEngine, SimdChoice, SimdLevel, reference};
-use crate::{
-    Batch, Network, Precision, Sequence,
-    network::{Activation, Shape, Table},
-};
 use turnwise_core::{Error, vectors::cosine};
+
+use crate::{
+    Batch, CpuEngine, Network, Precision, Sequence, SimdChoice, SimdLevel,
+    network::{Activation, Shape, Table},
+    reference,
+};
 
 fn shape(hidden: usize, heads: usize, intermediate: usize, activation: Activation) -> Shape {
     Shape { hidden, heads, intermediate, activation, norm_epsilon: 1e-12, first_position: 0 }

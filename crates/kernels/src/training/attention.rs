@@ -3,7 +3,7 @@
 //! The forward pass saves nothing for the backward pass. The attention weights are computed again from queries and
 //! keys.
 
-use super::{Dropout, LANES, scalar, sum, vectorized};
+use crate::training::{Dropout, LANES, activation, sum, vectorized};
 
 /// Input of attention for one sequence.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +180,7 @@ impl Attended<'_> {
             }
             for block in weights.as_chunks_mut::<LANES>().0 {
                 for weight in block {
-                    *weight = scalar::exp(*weight - most);
+                    *weight = activation::exp(*weight - most);
                 }
             }
             weights[tokens..].fill(0.0);

@@ -5,33 +5,28 @@
 //! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
 //! how rows are distributed among threads.
 
-mod adamw;
-mod attention;
-mod dropout;
-mod feed;
-mod norm;
-mod scalar;
-#[cfg(test)]
-mod tests;
-
-pub use adamw::{AdamW, adamw};
-pub use attention::{Attended, attend, attend_backward};
-pub use dropout::Dropout;
-pub use feed::{activate, activate_backward};
-pub use norm::{AddNorm, add_norm, add_norm_backward};
-
 use std::sync::OnceLock;
 
 use crate::{
-    proof,
+    precision,
     simd::{Kernel, Simd, SimdChoice, SimdLevel, at_level},
 };
+
+pub use activation::{activate, activate_backward};
+pub use attention::{Attended, attend, attend_backward};
+pub use norm::{AddNorm, add_norm, add_norm_backward};
+
+mod activation;
+mod attention;
+mod norm;
+#[cfg(test)]
+mod tests;
 
 /// Returns the SIMD level for training, which is the level that inference uses.
 fn level() -> SimdLevel {
     static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
     *LEVEL.get_or_init(|| {
-        SimdChoice::Auto.requested().ok().flatten().unwrap_or_else(|| proof::best_verified().0)
+        SimdChoice::Auto.requested().ok().flatten().unwrap_or_else(|| precision::best_verified().0)
     })
 }
 
@@ -85,4 +80,93 @@ fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
         width /= 2;
     }
     lanes[0]
+}
+
+/// Hyperparameters of an AdamW step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamW {
+    /// Learning rate.
+    pub rate: f32,
+    /// Decay rate of the first moment, the moving average of the gradients.
+    pub beta1: f32,
+    /// Decay rate of the second moment, the moving average of the squared gradients.
+    pub beta2: f32,
+    /// Term added to the denominator for numerical stability.
+    pub epsilon: f32,
+    /// Weight decay; it is multiplied by the learning rate.
+    pub decay: f32,
+    /// Step number, starting at 1. It is used for bias correction.
+    pub step: u64,
+    /// Factor that the gradients are multiplied by: 1, or less with gradient clipping.
+    pub scale: f32,
+}
+
+/// Updates the weights, the first moment (`mean`) and the second moment (`square`) in place.
+pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
+    let n = weights.len();
+    assert!(gradient.len() == n && mean.len() == n && square.len() == n);
+    let AdamW { rate, beta1, beta2, epsilon, decay, step, scale } = *with;
+    let step = i32::try_from(step).unwrap_or(i32::MAX);
+    let correct = |beta: f32| 1.0 - f64::from(beta).powi(step);
+    let rate1 = (f64::from(rate) / correct(beta1)) as f32;
+    let root2 = correct(beta2).sqrt() as f32;
+    let kept = 1.0 - rate * decay;
+    vectorized(
+        #[inline(always)]
+        || {
+            for i in 0..n {
+                let g = gradient[i] * scale;
+                mean[i] = beta1 * mean[i] + (1.0 - beta1) * g;
+                square[i] = beta2 * square[i] + (1.0 - beta2) * g * g;
+                weights[i] = weights[i] * kept - rate1 * mean[i] / (square[i].sqrt() / root2 + epsilon);
+            }
+        },
+    );
+}
+
+/// Dropout: sets elements to 0 with a given probability, and scales the other elements to keep the expected value. The
+/// mask depends only on a key and an index, so the backward pass uses the same mask as the forward pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    key: [u32; 2],
+    /// An element is dropped if its random bits are below this threshold.
+    threshold: u32,
+    scale: f32,
+}
+
+impl Dropout {
+    /// Creates dropout with a probability from 0 to 0.999; larger values are limited to 0.999. The key is the random
+    /// seed of the mask.
+    pub fn new(probability: f32, key: u64) -> Self {
+        let probability = f64::from(probability.clamp(0.0, 0.999));
+        Dropout {
+            key: [key as u32, (key >> 32) as u32],
+            threshold: (probability * 4_294_967_296.0) as u32,
+            scale: (1.0 / (1.0 - probability)) as f32,
+        }
+    }
+
+    /// Returns dropout with the same probability and an independent mask for a group of elements.
+    #[must_use]
+    pub fn of(self, group: u32) -> Self {
+        Dropout {
+            key: [self.key[0] ^ mix(group.wrapping_add(0x9e37_79b9)), self.key[1].wrapping_add(group)],
+            ..self
+        }
+    }
+
+    /// Returns the factor for the element at an index: 0 if the element is dropped.
+    #[inline(always)]
+    pub fn factor(&self, index: u32) -> f32 {
+        let bits = mix(mix(index ^ self.key[0]).wrapping_add(self.key[1]));
+        if bits >= self.threshold { self.scale } else { 0.0 }
+    }
+}
+
+/// Finalizer of MurmurHash3.
+#[inline(always)]
+fn mix(x: u32) -> u32 {
+    let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+    let x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
 }

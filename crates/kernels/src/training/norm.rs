@@ -1,6 +1,6 @@
 //! Layer norm of a sum, `norm(x + dropout(y))`: forward and backward pass.
 
-use super::{Dropout, sum, vectorized};
+use crate::training::{Dropout, sum, vectorized};
 
 /// Parameters of the norm and the dropout.
 #[derive(Debug, Clone, Copy)]

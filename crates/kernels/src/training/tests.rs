@@ -1,7 +1,7 @@
 //! Compares each backward pass with finite differences of the forward pass. The sizes are not multiples of the number
 //! of lanes.
 
-use super::*;
+use crate::training::*;
 
 /// Pseudo-random numbers between -1 and 1.
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
@@ -148,4 +148,19 @@ fn adamw_agrees_with_its_formula() {
     for i in 0..21 {
         assert!((f64::from(weights[i]) - w[i]).abs() < 1e-5, "{} {}", weights[i], w[i]);
     }
+}
+
+#[test]
+fn the_dropped_part_matches_the_probability_and_keys_are_independent() {
+    let dropped = |d: Dropout| (0..100_000).map(|n| d.factor(n) == 0.0).collect::<Vec<_>>();
+    let count = |d: &[bool]| d.iter().filter(|d| **d).count();
+    let (a, b) = (dropped(Dropout::new(0.1, 1)), dropped(Dropout::new(0.1, 2)));
+    assert!((9_700..10_300).contains(&count(&a)), "{}", count(&a));
+    for other in [b, dropped(Dropout::new(0.1, 1).of(7)), dropped(Dropout::new(0.1, 1 << 32))] {
+        // Two independent patterns with p = 0.1 both drop about one number in a hundred.
+        let both = a.iter().zip(&other).filter(|(a, b)| **a && **b).count();
+        assert!((800..1_200).contains(&both), "{both}");
+    }
+    assert_eq!(count(&dropped(Dropout::new(0.0, 1))), 0);
+    assert!((Dropout::new(0.2, 1).factor(3).max(Dropout::new(0.2, 1).factor(4)) - 1.25).abs() < 1e-6);
 }

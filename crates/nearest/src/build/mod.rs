@@ -1,10 +1,4 @@
-//! Building a graph and freezing it.
-
-mod codes;
-mod hnsw;
-mod native;
-mod neighbourhood;
-mod reach;
+//! Building a graph and writing it to a file.
 
 use std::{
     io::{BufWriter, Cursor},
@@ -12,13 +6,17 @@ use std::{
 };
 
 use crate::{
-    Error, Frozen, Originals, Points, Progress, Result,
+    Error, GraphFile, Points, Result, VectorFormat,
     distances::Dispatch,
-    file::{self, Parts},
+    file::{self, Content},
     graph::Graph,
     nibbles::Nibbles,
 };
-pub(crate) use codes::Codes;
+
+pub(crate) use crate::codes::Codes;
+
+mod hnsw;
+mod native;
 
 /// Maximum number of nodes. The top bit of a node's number is used as a mark during a search.
 const MAX_NODES: usize = 1 << 31;
@@ -57,19 +55,19 @@ pub struct BuildOptions {
     /// Number of candidates in the beam search for each new node, from 8 to 4096.
     pub ef: usize,
     /// Number format of the original vectors in the file.
-    pub originals: Originals,
+    pub format: VectorFormat,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        BuildOptions { builder: Builder::Native, m: 16, ef: 128, originals: Originals::F32 }
+        BuildOptions { builder: Builder::Native, m: 16, ef: 128, format: VectorFormat::F32 }
     }
 }
 
 /// Builds a graph over points and writes it to a new file. `progress` is notified and can cancel the build.
 ///
 /// The file must not exist yet. It is synced to disk. The caller renames it to its final name.
-pub fn freeze(
+pub fn write_graph(
     points: &Points<'_>,
     options: &BuildOptions,
     path: &Path,
@@ -79,19 +77,19 @@ pub fn freeze(
     let made = build(points, options, progress)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
     let mut out = BufWriter::with_capacity(1 << 20, out);
-    file::write(&Parts { points, options, made: &made }, &mut out).map_err(io("write"))?;
+    file::write(&Content { points, options, made: &made }, &mut out).map_err(io("write"))?;
     let out = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
     out.sync_all().map_err(io("flush"))
 }
 
 impl Points<'_> {
-    /// Builds a frozen graph in memory.
-    pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
+    /// Builds a graph file in memory.
+    pub fn build(&self, options: &BuildOptions) -> Result<GraphFile> {
         let made = build(self, options, &|| false)?;
         let mut bytes = Cursor::new(Vec::new());
-        file::write(&Parts { points: self, options, made: &made }, &mut bytes)
+        file::write(&Content { points: self, options, made: &made }, &mut bytes)
             .map_err(|e| Error::input(e.to_string()))?;
-        Frozen::from_bytes(bytes.get_ref())
+        GraphFile::from_bytes(bytes.get_ref())
     }
 }
 
@@ -119,12 +117,12 @@ fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -
         Builder::Native => native::order(points.len(), options.m),
     };
     let codes = Codes::new(points, &order, Dispatch::best());
-    let nibbles = Nibbles::fine_enough(points, &order);
+    let nibbles = Nibbles::if_accurate(points, &order);
     let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, progress)?,
+        Builder::HnswRs => hnsw::build(&codes, &hnsw::locality_order(&codes), options, progress)?,
         Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, progress)?,
     };
-    reach::repair(&mut graph, &codes);
+    crate::graph::repair(&mut graph, &codes);
     Ok(BuildOutput { order, codes, nibbles, graph })
 }
 
@@ -149,4 +147,36 @@ fn check(options: &BuildOptions) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Long operation that reports progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Inserting vectors into the graph.
+    Linking,
+    /// Measuring recall.
+    Measuring,
+}
+
+/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores
+/// the progress.
+pub trait Progress: Sync {
+    /// Returns whether to cancel the operation. Called from time to time.
+    fn stop(&self) -> bool;
+
+    /// Reports that `done` of `of` items of a step are finished.
+    fn done(&self, _step: Step, _done: usize, _of: usize) {}
+}
+
+impl<F: Fn() -> bool + Sync> Progress for F {
+    fn stop(&self) -> bool {
+        self()
+    }
+}
+
+/// Returns the error for an operation that [`Progress::stop`] canceled.
+pub fn interrupted() -> turnwise_core::Error {
+    turnwise_core::Error::Interrupted {
+        hint: Some("nothing was changed; run `turnwise index build` to start again".to_owned()),
+    }
 }

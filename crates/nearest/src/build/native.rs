@@ -7,13 +7,13 @@
 
 use rayon::prelude::*;
 
-use super::{BuildOptions, Codes, mixed};
 use crate::{
     Progress, Result, Step,
+    build::{BuildOptions, Codes, mixed},
+    candidates::{Candidate, CodeDistances, EXPANDED, Lists, NodeDistance, Visited, descend, walk},
     distances::{Distances, Task},
     graph::{Graph, Links, NONE},
     nibbles::{NibbleDistances, Nibbles},
-    walk::{Candidate, CodeDistances, DONE, Lists, Marks, NodeDistance, descend, walk},
 };
 
 /// The number of nodes in the graph divided by this is the maximum size of a batch.
@@ -36,19 +36,19 @@ pub(super) fn build(
         let nodes = level_of.iter().take_while(|l| **l >= level).count();
         Links::empty(nodes, if level == 0 { 2 * options.m } else { options.m })
     };
-    let mut growing =
-        Growing { codes, nibbles, links: (0..=top).map(links).collect(), level_of, ef: options.ef };
+    let mut builder =
+        NativeBuilder { codes, nibbles, links: (0..=top).map(links).collect(), level_of, ef: options.ef };
     let mut done = 1;
     while done < codes.len() {
         if progress.stop() {
-            return Err(crate::progress::stopped());
+            return Err(crate::build::interrupted());
         }
         let batch = done..codes.len().min(done + (done / BATCH_DIVISOR).clamp(1, MAX_BATCH));
-        growing.insert(batch.clone());
+        builder.insert(batch.clone());
         done = batch.end;
         progress.done(Step::Linking, done, codes.len());
     }
-    Ok(Graph { points: (0..codes.len() as u32).collect(), levels: growing.links })
+    Ok(Graph { points: (0..codes.len() as u32).collect(), levels: builder.links })
 }
 
 /// Returns the points in the order of the nodes: sorted by level, the highest first.
@@ -66,7 +66,7 @@ fn level(point: u32, m: usize) -> usize {
 }
 
 /// The graph under construction.
-struct Growing<'a> {
+struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
     links: Vec<Links>,
@@ -77,13 +77,13 @@ struct Growing<'a> {
 /// Buffers of a thread.
 #[derive(Default)]
 struct Scratch {
-    marks: Marks,
+    visited: Visited,
     signed: Vec<i8>,
     candidates: Vec<Candidate>,
     chosen: Vec<u32>,
 }
 
-impl Growing<'_> {
+impl NativeBuilder<'_> {
     /// Inserts a batch of nodes.
     fn insert(&mut self, batch: std::ops::Range<usize>) {
         let found: Vec<Vec<Vec<u32>>> = batch
@@ -91,7 +91,7 @@ impl Growing<'_> {
             .into_par_iter()
             .with_min_len(4)
             .map_init(Scratch::default, |scratch, node| {
-                self.codes.level.run(Find { growing: self, node: node as u32, scratch })
+                self.codes.level.run(FindNeighbors { builder: self, node: node as u32, scratch })
             })
             .collect();
         for level in 0..=self.level_of[batch.start] {
@@ -109,7 +109,7 @@ impl Growing<'_> {
                 .with_min_len(16)
                 .map_init(Scratch::default, |scratch, group| {
                     let node = group[0].0;
-                    let task = Join { growing: self, level, node, others: group, scratch };
+                    let task = AddNeighbors { builder: self, level, node, others: group, scratch };
                     (node, self.codes.level.run(task))
                 })
                 .collect();
@@ -139,11 +139,11 @@ impl Growing<'_> {
             }
             let node = candidate.node;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
-            let near = self.codes.distances_from(node);
+            let distances = self.codes.distances_from(node);
             let mut diverse = true;
             for other in chosen.iter() {
                 // SAFETY: candidates are nodes.
-                if unsafe { near.distance::<S>(*other) } + others < candidate.distance + own {
+                if unsafe { distances.distance::<S>(*other) } + others < candidate.distance + own {
                     diverse = false;
                     break;
                 }
@@ -161,57 +161,60 @@ impl Growing<'_> {
 }
 
 /// Task that finds the neighbors of a new node on each of its levels.
-struct Find<'a> {
-    growing: &'a Growing<'a>,
+struct FindNeighbors<'a> {
+    builder: &'a NativeBuilder<'a>,
     node: u32,
     scratch: &'a mut Scratch,
 }
 
-impl Task for Find<'_> {
+impl Task for FindNeighbors<'_> {
     type Output = Vec<Vec<u32>>;
 
     #[inline(always)]
     fn run<S: Distances>(self) -> Vec<Vec<u32>> {
-        let Find { growing, node, scratch } = self;
-        let near = growing.codes.distances_from(node);
-        let Some(nibbles) = growing.nibbles else { return growing.find::<S>(node, &near, &near, scratch) };
+        let FindNeighbors { builder, node, scratch } = self;
+        let distances = builder.codes.distances_from(node);
+        let Some(nibbles) = builder.nibbles else {
+            return builder.find::<S>(node, &distances, &distances, scratch);
+        };
         let mut signed = std::mem::take(&mut scratch.signed);
         signed.clear();
-        signed.extend(near.row.iter().map(|code| (*code ^ 128) as i8));
-        let lists = growing.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &near, scratch);
+        signed.extend(distances.row.iter().map(|code| (*code ^ 128) as i8));
+        let lists =
+            builder.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &distances, scratch);
         scratch.signed = signed;
         lists
     }
 }
 
-impl Growing<'_> {
-    /// Finds the neighbors of a node. `walked` gives the distances of the beam search; `near` gives those for the
+impl NativeBuilder<'_> {
+    /// Finds the neighbors of a node. `search` gives the distances of the beam search; `distances` gives those for the
     /// choice.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
         node: u32,
-        walked: &impl NodeDistance,
-        near: &CodeDistances<'_>,
+        search: &impl NodeDistance,
+        distances: &CodeDistances<'_>,
         scratch: &mut Scratch,
     ) -> Vec<Vec<u32>> {
-        let Scratch { marks, candidates, chosen, .. } = scratch;
+        let Scratch { visited, candidates, chosen, .. } = scratch;
         let nodes = self.codes.len();
         let level = self.level_of[node as usize];
         let mut at = 0;
         for level in (level + 1..self.links.len()).rev() {
             // SAFETY: node 0 exists from the start, and lists contain only nodes.
-            at = unsafe { descend::<S>(self.lists(level), nodes, walked, at) };
+            at = unsafe { descend::<S>(self.lists(level), nodes, search, at) };
         }
         let mut lists = vec![Vec::new(); level + 1];
         for level in (0..=level).rev() {
-            marks.begin(nodes);
-            // SAFETY: as above, and `marks.begin` has been called.
-            unsafe { walk::<S>(self.lists(level), walked, at, self.ef, marks, candidates) };
+            visited.begin(nodes);
+            // SAFETY: as above, and `visited.begin` has been called.
+            unsafe { walk::<S>(self.lists(level), search, at, self.ef, visited, candidates) };
             for candidate in candidates.iter_mut() {
-                candidate.node &= !DONE;
+                candidate.node &= !EXPANDED;
                 // SAFETY: candidates are nodes.
-                candidate.distance = unsafe { near.distance::<S>(candidate.node) };
+                candidate.distance = unsafe { distances.distance::<S>(candidate.node) };
             }
             candidates.sort_unstable_by(Candidate::order);
             at = candidates[0].node;
@@ -224,35 +227,35 @@ impl Growing<'_> {
 }
 
 /// Task that adds new nodes to the list of a node they have chosen. If they do not all fit, the best are chosen.
-struct Join<'a> {
-    growing: &'a Growing<'a>,
+struct AddNeighbors<'a> {
+    builder: &'a NativeBuilder<'a>,
     level: usize,
     node: u32,
     others: &'a [(u32, u32)],
     scratch: &'a mut Scratch,
 }
 
-impl Task for Join<'_> {
+impl Task for AddNeighbors<'_> {
     type Output = Vec<u32>;
 
     #[inline(always)]
     fn run<S: Distances>(self) -> Vec<u32> {
-        let Join { growing, level, node, others, scratch } = self;
+        let AddNeighbors { builder, level, node, others, scratch } = self;
         let Scratch { candidates, chosen, .. } = scratch;
-        let links = &growing.links[level];
+        let links = &builder.links[level];
         let mut all = links.of(node).to_vec();
         all.extend(others.iter().map(|(_, other)| *other));
         if all.len() <= links.width {
             return all;
         }
-        let near = growing.codes.distances_from(node);
+        let distances = builder.codes.distances_from(node);
         candidates.clear();
         for node in all {
             // SAFETY: neighbors and new nodes are nodes.
-            candidates.push(Candidate { distance: unsafe { near.distance::<S>(node) }, node });
+            candidates.push(Candidate { distance: unsafe { distances.distance::<S>(node) }, node });
         }
         candidates.sort_unstable_by(Candidate::order);
-        growing.choose::<S>(growing.own(node), candidates, links.width, chosen);
+        builder.choose::<S>(builder.own(node), candidates, links.width, chosen);
         chosen.clone()
     }
 }

@@ -1,7 +1,7 @@
 //! Approximate nearest neighbors with an HNSW graph.
 
 use rayon::prelude::*;
-use turnwise_nearest::{Ask, BuildOptions, Metric, Points, Scratch};
+use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions};
 
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
@@ -16,12 +16,17 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>
     for (n, row) in vectors.rows().enumerate() {
         points.push(n as u32, row)?;
     }
-    let frozen = points.frozen(&BuildOptions::default())?;
+    let graph = points.build(&BuildOptions::default())?;
     // The vector itself is among the hits, so request one more.
-    let ask = Ask { k: nearest + 1, ef: EF_FACTOR * nearest, rerank: 2 * (nearest + 1), ..Ask::default() };
+    let options = SearchOptions {
+        k: nearest + 1,
+        ef: EF_FACTOR * nearest,
+        rerank: 2 * (nearest + 1),
+        ..SearchOptions::default()
+    };
     let nearest_of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
-        frozen.search(vectors.row(n), &ask, scratch, hits)?;
-        let rows = hits.iter().map(|hit| frozen.rows(hit.node));
+        graph.search(vectors.row(n), &options, scratch, hits)?;
+        let rows = hits.iter().map(|hit| graph.rows(hit.node));
         let others = rows.filter(|rows| !rows.contains(&(n as u32))).filter_map(|rows| rows.first().copied());
         Ok(others.take(nearest).collect())
     };

@@ -20,7 +20,7 @@ mod tests;
 
 use super::scatter;
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::{Vectors, statics::eigen};
+use turnwise_encoder::{Vectors, statics::linalg};
 
 /// Weight of the identity in the shrunk covariances.
 const SHRINKAGE: f64 = 0.5;
@@ -159,7 +159,7 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let cross = whitened(covariance(|s| &s.own_around, |s| &s.own, |s| &s.around));
     let elsewhere = whitened(covariance(|s| &s.own_elsewhere, |s| &s.own, |s| &s.around));
     let squared = scatter::times(&cross, &scatter::transposed(&cross, dim), dim);
-    let eigen = eigen::symmetric(squared.clone(), dim);
+    let eigen = linalg::symmetric_eigen(squared.clone(), dim);
     let told: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0).sqrt()).collect();
     let by_chance = largest_singular_value(&elsewhere, dim);
     if told.first().is_none_or(|largest| *largest <= by_chance) {

@@ -4,7 +4,7 @@ use crate::{
     ops::{Matrix, product},
     scatter::{gram, inverse_root},
 };
-use turnwise_encoder::{Vectors, statics::eigen};
+use turnwise_encoder::{Vectors, statics::linalg};
 
 /// Projection matrix, one row per output axis.
 pub(super) struct Head {
@@ -35,7 +35,7 @@ pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axe
     let white: Vec<f32> = inverse_root(scatter, dim).into_iter().map(|number| number as f32).collect();
     let white = Vectors::from_flat(dim, white).unwrap_or_default();
     let whitened = project(vectors, &white);
-    let principal = eigen::symmetric(gram(whitened.flat(), dim), dim);
+    let principal = linalg::symmetric_eigen(gram(whitened.flat(), dim), dim);
     // Express each axis in the input dimensions. `W^-½` is symmetric.
     let mut rows = Vectors::new(dim);
     for axis in principal.vectors.iter().take(axes.min(dim)) {

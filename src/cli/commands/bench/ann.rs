@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use turnwise_nearest::Originals;
+use turnwise_nearest::VectorFormat;
 
 use super::speeds;
 use crate::cli::{
@@ -58,7 +58,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
 
 /// All combinations of builder and number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
-    let originals = if args.half { Originals::F16 } else { Originals::F32 };
+    let originals = if args.half { VectorFormat::F16 } else { VectorFormat::F32 };
     let with = |graph: &Builder| {
         let builder = *graph;
         args.m.iter().map(move |m| BuildOptions { builder, m: *m, ef: args.ef_construction, originals })

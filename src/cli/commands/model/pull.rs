@@ -11,9 +11,8 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::hub::{
-    Known, Spec,
+    Known, Source, Spec,
     pull::{self, Progress, Route},
-    record::Source,
 };
 
 pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {

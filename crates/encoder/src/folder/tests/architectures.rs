@@ -5,10 +5,9 @@ use std::fs;
 use safetensors::Dtype;
 use serde_json::json;
 
-use super::builder::*;
 use crate::{
     Network,
-    folder::Architecture,
+    folder::{Architecture, tests::builder::*},
     network::{Activation, Linear, Norm},
 };
 

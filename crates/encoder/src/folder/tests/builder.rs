@@ -7,9 +7,9 @@ use half::{bf16, f16};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwise_core::error::{Class, Error};
 
 use crate::folder::ModelFolder;
-use turnwise_core::error::{Class, Error};
 
 pub const HIDDEN: usize = 8;
 pub const INTERMEDIATE: usize = 12;

@@ -3,7 +3,6 @@
 mod architectures;
 pub mod builder;
 mod pipelines;
-mod refused_settings;
-mod refused_weights;
+mod refused;
 mod saving;
 mod tokenizers;

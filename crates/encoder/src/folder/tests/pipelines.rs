@@ -4,8 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::builder::*;
-use crate::folder::{Dense, DenseActivation, PoolingMode, Step};
+use crate::folder::{Dense, DenseActivation, PoolingMode, Step, tests::builder::*};
 
 const T: (&str, &str) = ("", "sentence_transformers.models.Transformer");
 const P: (&str, &str) = ("1_Pooling", "sentence_transformers.models.Pooling");

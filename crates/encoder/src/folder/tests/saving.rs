@@ -3,13 +3,12 @@
 use std::fs;
 
 use serde_json::json;
+use turnwise_core::error::Class;
 
-use super::builder::*;
 use crate::{
-    folder::{Architecture, ModelFolder, Pipeline, PoolingMode, SavedModel, Step, save},
+    folder::{Architecture, ModelFolder, Pipeline, PoolingMode, SavedModel, Step, save, tests::builder::*},
     network::Activation,
 };
-use turnwise_core::error::Class;
 
 /// Opens a folder, saves it to a second folder, opens that, and compares everything.
 fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFolder {

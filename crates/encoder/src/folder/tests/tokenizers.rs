@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::builder::*;
-use crate::folder::Tokenizer;
+use crate::folder::{Tokenizer, tests::builder::*};
 
 /// Ids of tokens of [`VOCABULARY`].
 fn ids(tokens: &[&str]) -> Vec<u32> {

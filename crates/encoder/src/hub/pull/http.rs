@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use turnwise_core::error::{Error, IoContext, Result};
 use ureq::{
     Agent, Body,
     http::{HeaderMap, Response, Uri},
     tls::{PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-use super::{Hub, Progress, stopped};
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::hub::pull::{Hub, Progress, stopped};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// Timeout while no data arrives.

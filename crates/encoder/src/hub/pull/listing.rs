@@ -1,10 +1,14 @@
 //! File list of a model on the hub: the commit, and the name, size and digest of each file.
 
 use serde::Deserialize;
-
-use super::{Client, FetchError, Progress, Spec};
-use crate::hub::{KNOWN, cache::is_commit, files};
 use turnwise_core::error::{Error, Result, closest_name};
+
+use crate::hub::{
+    KNOWN,
+    cache::is_commit,
+    files,
+    pull::{Client, FetchError, Progress, Spec},
+};
 
 /// A revision, with the files that an encoder reads.
 pub(super) struct Listing {

@@ -5,10 +5,9 @@
 //! are checked. A revision gets a reference only when all its files are present. An interrupted pull is
 //! continued by the next one.
 
-mod blob;
+mod blobs;
 mod http;
 mod listing;
-mod snapshot;
 mod wheel;
 
 use std::{
@@ -16,19 +15,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
-
-use super::{
-    Checked, Known, Places, Record, Spec,
-    cache::{self, Found},
-    files,
-    record::{FileRecord, Source},
-    sha256_of,
-};
-use crate::folder::Architecture;
-use blob::Expected;
+use blobs::Expected;
 use http::{Client, FetchError};
+use serde::Serialize;
 use turnwise_core::error::{Error, IoContext, Result};
+
+use crate::{
+    folder::Architecture,
+    hub::{
+        Checked, Known, Places, Record, Spec,
+        cache::{self, FileRecord, Found, Source},
+        files, sha256_of,
+    },
+};
 
 /// Address of the Hugging Face hub.
 pub const HUB: &str = "https://huggingface.co";
@@ -191,7 +190,7 @@ fn from_hub(
         }
     }
     let total = listing.files.iter().map(|file| file.bytes).sum();
-    let mut transfer = blob::Transfer { client: &client, watch, done: 0, total, fetched: 0 };
+    let mut transfer = blobs::Transfer { client: &client, watch, done: 0, total, fetched: 0 };
     let mut records = Vec::new();
     let mut blobs = Vec::new();
     for file in &listing.files {
@@ -225,7 +224,7 @@ fn from_hub(
         source: Source::Hub { endpoint: hub.endpoint.clone() },
         files: records,
     };
-    snapshot::install(&repository, &places.locks(&spec.repository), &record, &blobs, spec.revision(), watch)?;
+    blobs::install(&repository, &places.locks(&spec.repository), &record, &blobs, spec.revision(), watch)?;
     Ok((record, fetched))
 }
 

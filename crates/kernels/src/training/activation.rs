@@ -1,8 +1,9 @@
-//! Scalar versions of the functions in `math`, and their derivatives, without branches.
+//! Activation functions: forward and backward pass, and their scalar versions without branches.
 
 use crate::{
     math::{POWER, TAIL},
     network::Activation,
+    training::vectorized,
 };
 
 /// Rounding constant: adding and then subtracting it rounds an f32 to the nearest integer.
@@ -54,7 +55,7 @@ fn tanh_and_slope(x: f32) -> (f32, f32) {
 
 /// Computes an activation function.
 #[inline(always)]
-pub fn activate(activation: Activation, x: f32) -> f32 {
+fn activation_of(activation: Activation, x: f32) -> f32 {
     match activation {
         Activation::Gelu => {
             let positive = if x > 0.0 { x } else { 0.0 };
@@ -75,7 +76,7 @@ pub fn activate(activation: Activation, x: f32) -> f32 {
 
 /// Computes the derivative of an activation function.
 #[inline(always)]
-pub fn slope(activation: Activation, x: f32) -> f32 {
+fn slope(activation: Activation, x: f32) -> f32 {
     match activation {
         Activation::Gelu => {
             // 1/√(2π)
@@ -93,6 +94,51 @@ pub fn slope(activation: Activation, x: f32) -> f32 {
                 0.0
             }
         }
+    }
+}
+
+/// Computes `out = activation(x)`.
+pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
+    assert!(x.len() == out.len());
+    macro_rules! each {
+        ($activation:expr) => {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = activation_of($activation, *x);
+                    }
+                },
+            )
+        };
+    }
+    // The activation is a constant in each loop, so the loops have no branches.
+    match activation {
+        Activation::Gelu => each!(Activation::Gelu),
+        Activation::GeluTanh => each!(Activation::GeluTanh),
+        Activation::Relu => each!(Activation::Relu),
+    }
+}
+
+/// Computes the gradient of the input, `grad_x = gradient · activation′(x)`.
+pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], grad_x: &mut [f32]) {
+    assert!(x.len() == grad_x.len() && gradient.len() == grad_x.len());
+    macro_rules! each {
+        ($activation:expr) => {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for ((grad_x, gradient), x) in grad_x.iter_mut().zip(gradient).zip(x) {
+                        *grad_x = gradient * slope($activation, *x);
+                    }
+                },
+            )
+        };
+    }
+    match activation {
+        Activation::Gelu => each!(Activation::Gelu),
+        Activation::GeluTanh => each!(Activation::GeluTanh),
+        Activation::Relu => each!(Activation::Relu),
     }
 }
 
@@ -114,7 +160,7 @@ mod tests {
             assert!((e / f64::from(x).exp() - 1.0).abs() < 3e-7, "exp {x}: {e}");
             for activation in ALL {
                 let (got, expected) =
-                    (activate(activation, x), reference::activate(activation, f64::from(x)));
+                    (activation_of(activation, x), reference::activate(activation, f64::from(x)));
                 assert!((f64::from(got) - expected).abs() < 1e-6, "{activation:?} {x}: {got} {expected}");
             }
         }

@@ -1,4 +1,4 @@
-//! A frozen graph: a read-only, memory-mapped file.
+//! A graph file: read-only and memory-mapped.
 
 use std::{fs::File, ops::Range, path::Path};
 
@@ -6,23 +6,22 @@ use half::f16;
 use memmap2::Mmap;
 
 use crate::{
-    Builder, Error, Metric, Originals, Result,
-    aligned::Aligned,
+    Builder, Error, Metric, Result, VectorFormat,
+    candidates::Lists,
+    codes::{AlignedBytes, Quantizer, stride},
     distances::Dispatch,
     file::{BLOCK, HEADER_BYTES, Header, Kind},
     nibbles::row_bytes,
-    quantizer::{Quantizer, stride},
-    walk::Lists,
 };
 
-/// A frozen graph: read-only, fast to open, and shared by all processes that map the same file.
-pub struct Frozen {
+/// A graph file: read-only, fast to open, and shared by all processes that map the same file.
+pub struct GraphFile {
     bytes: Bytes,
     name: std::path::PathBuf,
     pub(crate) header: Header,
     pub(crate) stride: usize,
     pub(crate) level: Dispatch,
-    walked: Walked<Range<usize>>,
+    codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
@@ -32,19 +31,19 @@ pub struct Frozen {
 }
 
 /// Quantized vectors for finding candidates.
-pub(crate) enum Walked<T> {
+pub(crate) enum SearchCodes<T> {
     Nibbles(T),
     Codes(T),
 }
 
 enum Bytes {
     Mapped(Mmap),
-    Owned(Aligned),
+    Owned(AlignedBytes),
 }
 
-/// Properties of a frozen graph.
+/// Properties of a graph file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Info {
+pub struct GraphInfo {
     /// Metric of the graph.
     pub metric: Metric,
     /// Number of dimensions of a vector.
@@ -60,9 +59,9 @@ pub struct Info {
     /// Builder of the graph.
     pub builder: Builder,
     /// Number format of the original vectors.
-    pub originals: Originals,
+    pub format: VectorFormat,
     /// Bits per dimension of the quantized vectors that find candidates.
-    pub walked_bits: u32,
+    pub code_bits: u32,
     /// Number of levels.
     pub levels: usize,
     /// Size of the file in bytes.
@@ -73,22 +72,22 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
     Error::corrupt(path, what).with_hint("rebuild it with `turnwise index build`")
 }
 
-impl Frozen {
-    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`Frozen::verify`] checks the
+impl GraphFile {
+    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`GraphFile::verify`] checks the
     /// rest.
     pub fn open(path: &Path) -> Result<Self> {
         let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
         let file = File::open(path).map_err(io("open"))?;
         // SAFETY: such files are written under a temporary name and are never changed after that.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
-        Frozen::new(Bytes::Mapped(map), path)
+        GraphFile::new(Bytes::Mapped(map), path)
     }
 
     /// Opens a graph from a copy of a file's bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let mut owned = Aligned::filled(bytes.len(), 0);
+        let mut owned = AlignedBytes::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
-        Frozen::new(Bytes::Owned(owned), Path::new("a graph in memory"))
+        GraphFile::new(Bytes::Owned(owned), Path::new("a graph in memory"))
     }
 
     fn new(bytes: Bytes, name: &Path) -> Result<Self> {
@@ -107,14 +106,14 @@ impl Frozen {
             }
         };
         let (nodes, stride) = (header.nodes, stride(header.dim));
-        let number = if header.originals == Originals::F16 { 2 } else { 4 };
+        let number = if header.format == VectorFormat::F16 { 2 } else { 4 };
         let levels = header.sections.iter().filter(|s| matches!(s.kind, Kind::Links(_))).count();
         let links =
             |level: usize| need(Kind::Links(level as u32), (level == 0).then_some(nodes * header.m * 8));
-        let frozen = Frozen {
-            walked: match find(Kind::Nibbles) {
-                Some(_) => Walked::Nibbles(need(Kind::Nibbles, Some(nodes * row_bytes(header.dim)))?),
-                None => Walked::Codes(need(Kind::Codes, Some(nodes * stride))?),
+        let graph = GraphFile {
+            codes: match find(Kind::Nibbles) {
+                Some(_) => SearchCodes::Nibbles(need(Kind::Nibbles, Some(nodes * row_bytes(header.dim)))?),
+                None => SearchCodes::Codes(need(Kind::Codes, Some(nodes * stride))?),
             },
             originals: need(Kind::Originals, Some(nodes * header.dim * number))?,
             links: (0..levels.max(1)).map(links).collect::<Result<_>>()?,
@@ -128,11 +127,11 @@ impl Frozen {
             header,
             bytes,
         };
-        let blocks = (frozen.checks.start - HEADER_BYTES).div_ceil(BLOCK);
-        if frozen.checks.len() != blocks * 4 {
-            return Err(frozen.corrupt("the number of its checksums does not match the size of the file"));
+        let blocks = (graph.checks.start - HEADER_BYTES).div_ceil(BLOCK);
+        if graph.checks.len() != blocks * 4 {
+            return Err(graph.corrupt("the number of its checksums does not match the size of the file"));
         }
-        Ok(frozen)
+        Ok(graph)
     }
 
     pub(crate) fn corrupt(&self, what: impl Into<String>) -> Error {
@@ -160,8 +159,8 @@ impl Frozen {
     }
 
     /// Returns the properties of the graph.
-    pub fn info(&self) -> Info {
-        Info {
+    pub fn info(&self) -> GraphInfo {
+        GraphInfo {
             metric: self.header.metric,
             dim: self.header.dim,
             nodes: self.header.nodes,
@@ -169,8 +168,8 @@ impl Frozen {
             m: self.header.m,
             ef: self.header.ef,
             builder: self.header.builder,
-            originals: self.header.originals,
-            walked_bits: if matches!(self.walked, Walked::Nibbles(_)) { 4 } else { 8 },
+            format: self.header.format,
+            code_bits: if matches!(self.codes, SearchCodes::Nibbles(_)) { 4 } else { 8 },
             levels: self.links.len(),
             bytes: self.bytes.all().len(),
         }
@@ -203,11 +202,11 @@ impl Frozen {
     }
 
     /// Returns the quantized vectors of all nodes.
-    pub(crate) fn walked(&self) -> Walked<&[u8]> {
+    pub(crate) fn search_codes(&self) -> SearchCodes<&[u8]> {
         let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
-        match &self.walked {
-            Walked::Nibbles(nibbles) => Walked::Nibbles(bytes(nibbles)),
-            Walked::Codes(codes) => Walked::Codes(bytes(codes)),
+        match &self.codes {
+            SearchCodes::Nibbles(nibbles) => SearchCodes::Nibbles(bytes(nibbles)),
+            SearchCodes::Codes(codes) => SearchCodes::Codes(bytes(codes)),
         }
     }
 
@@ -215,9 +214,9 @@ impl Frozen {
         let bytes = &self.bytes.all()[self.originals.clone()];
         // SAFETY: every bit pattern is a valid number, and a section starts at a multiple of 64.
         unsafe {
-            match self.header.originals {
-                Originals::F32 => Vectors::F32(cast(bytes)),
-                Originals::F16 => Vectors::F16(cast(bytes)),
+            match self.header.format {
+                VectorFormat::F32 => Vectors::F32(cast(bytes)),
+                VectorFormat::F16 => Vectors::F16(cast(bytes)),
             }
         }
     }

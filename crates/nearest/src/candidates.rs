@@ -1,11 +1,15 @@
-//! Beam search in a graph; used for searching and for building.
+//! Finding candidates: the beam search in a graph, which the builder uses too, and the approximate scan of all
+//! allowed nodes by their quantized vectors.
 
 use std::cmp::Ordering;
 
-use crate::distances::Distances;
+use crate::{
+    distances::{Distances, Task},
+    search::NodeSet,
+};
 
-/// Bit that marks a candidate whose neighbors have been visited.
-pub(crate) const DONE: u32 = 1 << 31;
+/// Bit that visited a candidate whose neighbors have been visited.
+pub(crate) const EXPANDED: u32 = 1 << 31;
 
 /// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
 const CLEARED_PER_WORD: usize = 8;
@@ -27,14 +31,14 @@ impl Candidate {
 
 /// Set of visited nodes: one bit per node. It is compact because nodes are visited in random order.
 #[derive(Default)]
-pub(crate) struct Marks {
+pub(crate) struct Visited {
     bits: Vec<u64>,
     nodes: usize,
     /// Visited nodes, in the order of the visits.
     seen: Vec<u32>,
 }
 
-impl Marks {
+impl Visited {
     /// Clears the set for a new search among `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
         // If the last search has visited a large part of the nodes, clearing everything is faster.
@@ -127,21 +131,21 @@ impl<'a> Lists<'a> {
 pub(crate) unsafe fn descend<S: Distances>(
     lists: Lists<'_>,
     nodes: usize,
-    near: &impl NodeDistance,
+    distances: &impl NodeDistance,
     mut at: u32,
 ) -> u32 {
     // SAFETY: guaranteed by the caller; neighbors are compared with the number of nodes.
-    let mut distance = unsafe { near.distance::<S>(at) };
+    let mut distance = unsafe { distances.distance::<S>(at) };
     loop {
         let before = at;
         let list = lists.of(at);
         let list = &list[..list.iter().position(|n| *n as usize >= nodes).unwrap_or(list.len())];
         for neighbor in list {
-            near.prefetch::<S>(*neighbor);
+            distances.prefetch::<S>(*neighbor);
         }
         for neighbor in list {
             // SAFETY: as above.
-            let this = unsafe { near.distance::<S>(*neighbor) };
+            let this = unsafe { distances.distance::<S>(*neighbor) };
             if this < distance {
                 (distance, at) = (this, *neighbor);
             }
@@ -157,41 +161,41 @@ pub(crate) unsafe fn descend<S: Distances>(
 ///
 /// # Safety
 ///
-/// `start` must be a node. `marks.begin` must have been called with the number of nodes that have codes.
+/// `start` must be a node. `visited.begin` must have been called with the number of nodes that have codes.
 #[inline(always)]
 pub(crate) unsafe fn walk<S: Distances>(
     lists: Lists<'_>,
-    near: &impl NodeDistance,
+    distances: &impl NodeDistance,
     start: u32,
     ef: usize,
-    marks: &mut Marks,
+    visited: &mut Visited,
     candidates: &mut Vec<Candidate>,
 ) {
     /// Number of nodes whose codes are prefetched ahead.
     const AHEAD: usize = 8;
-    let Marks { bits, nodes, seen } = marks;
+    let Visited { bits, nodes, seen } = visited;
     let nodes = *nodes;
     candidates.clear();
     candidates.reserve(ef + 1);
     bits[start as usize / 64] |= 1 << (start % 64);
     seen.push(start);
-    // SAFETY: guaranteed by the caller. A neighbor has a mark, and there are as many marks as codes.
-    candidates.push(Candidate { distance: unsafe { near.distance::<S>(start) }, node: start });
+    // SAFETY: guaranteed by the caller. A neighbor has a mark, and there are as many visited as codes.
+    candidates.push(Candidate { distance: unsafe { distances.distance::<S>(start) }, node: start });
     let mut at = 0;
     while at < candidates.len() {
         let node = candidates[at].node;
-        if node & DONE != 0 {
+        if node & EXPANDED != 0 {
             at += 1;
             continue;
         }
-        candidates[at].node |= DONE;
+        candidates[at].node |= EXPANDED;
         // This candidate is probably next, unless a neighbor is nearer.
-        if let Some(next) = candidates[at + 1..].iter().find(|c| c.node & DONE == 0) {
+        if let Some(next) = candidates[at + 1..].iter().find(|c| c.node & EXPANDED == 0) {
             lists.prefetch::<S>(next.node);
         }
         let before = seen.len();
         for neighbor in lists.of(node) {
-            // `NONE` marks the end of the list; it is larger than any node.
+            // `NONE` visited the end of the list; it is larger than any node.
             if *neighbor as usize >= nodes {
                 break;
             }
@@ -203,15 +207,15 @@ pub(crate) unsafe fn walk<S: Distances>(
         }
         let fresh = &seen[before..];
         for neighbor in fresh.iter().take(AHEAD) {
-            near.prefetch::<S>(*neighbor);
+            distances.prefetch::<S>(*neighbor);
         }
         let mut first = at + 1;
         for n in 0..fresh.len() {
             if let Some(later) = fresh.get(n + AHEAD) {
-                near.prefetch::<S>(*later);
+                distances.prefetch::<S>(*later);
             }
             // SAFETY: as above.
-            let distance = unsafe { near.distance::<S>(fresh[n]) };
+            let distance = unsafe { distances.distance::<S>(fresh[n]) };
             if candidates.len() >= ef {
                 if candidates.last().is_some_and(|last| distance >= last.distance) {
                     continue;
@@ -226,5 +230,77 @@ pub(crate) unsafe fn walk<S: Distances>(
             }
         }
         at = first;
+    }
+}
+
+/// Number of nodes to prefetch ahead, if the nodes are not consecutive.
+const AHEAD: usize = 8;
+
+/// Finds the nearest `keep` allowed nodes. The order of `candidates` is undefined.
+pub(crate) struct ApproximateScan<'a, N> {
+    pub(crate) distances: N,
+    pub(crate) nodes: usize,
+    pub(crate) filter: Option<&'a NodeSet>,
+    pub(crate) keep: usize,
+    pub(crate) candidates: &'a mut Vec<Candidate>,
+}
+
+impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Distances>(self) {
+        let ApproximateScan { distances, nodes, filter, keep, candidates } = self;
+        candidates.clear();
+        let mut best = Best { candidates, keep, worst: f32::INFINITY };
+        // Loops instead of closures: a closure is compiled without the processor's features, so its intrinsics are
+        // calls.
+        match filter {
+            None => {
+                for node in 0..nodes as u32 {
+                    // SAFETY: all numbers below `nodes` are nodes.
+                    best.offer(Candidate { distance: unsafe { distances.distance::<S>(node) }, node });
+                }
+            }
+            Some(filter) => {
+                let mut later = filter.nodes().skip(AHEAD);
+                for node in filter.nodes() {
+                    if let Some(node) = later.next() {
+                        distances.prefetch::<S>(node);
+                    }
+                    // SAFETY: `filter` contains only nodes.
+                    best.offer(Candidate { distance: unsafe { distances.distance::<S>(node) }, node });
+                }
+            }
+        }
+        best.drop_others();
+    }
+}
+
+/// Best candidates so far. The list grows to twice its final size before the worse half is dropped.
+struct Best<'a> {
+    candidates: &'a mut Vec<Candidate>,
+    keep: usize,
+    worst: f32,
+}
+
+impl Best<'_> {
+    #[inline(always)]
+    fn offer(&mut self, candidate: Candidate) {
+        if candidate.distance < self.worst {
+            self.candidates.push(candidate);
+            if self.candidates.len() >= 2 * self.keep {
+                self.drop_others();
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn drop_others(&mut self) {
+        if self.candidates.len() > self.keep {
+            let (_, last, _) = self.candidates.select_nth_unstable_by(self.keep - 1, Candidate::order);
+            self.worst = last.distance;
+            self.candidates.truncate(self.keep);
+        }
     }
 }

@@ -8,14 +8,16 @@
 //! No dense matrix with as many rows as the input is stored. Memory use therefore depends only on the number of
 //! nonzero entries. For a given seed, the result is bitwise the same on any number of threads. If the matrix has no
 //! more rows or columns than the basis has vectors, no iterations are needed.
+//!
+//! Eigendecomposition of small symmetric matrices by Jacobi rotations: slow for large matrices, but exact and
+//! always convergent.
+//!
+//! Random numbers that depend only on a seed and an index, so threads can draw them in any order.
 
 use rayon::prelude::*;
+use turnwise_core::random::hash64;
 
-use super::{
-    eigen,
-    panels::{Panel, Panels, WIDTH},
-    random::normal,
-};
+use crate::statics::panels::{Panel, Panels, WIDTH};
 
 /// Accuracy of the decomposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,20 +121,20 @@ pub struct Svd {
 }
 
 /// Computes the `dim` largest singular values. The largest element of every component is positive.
-pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
-    truncated_with(matrix, dim, Effort::THOROUGH, seed)
+pub fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
+    truncated_svd_with(matrix, dim, Effort::THOROUGH, seed)
 }
 
 /// Like [`truncated`], with a given accuracy.
-pub fn truncated_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
+pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank is at most the number of rows or columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols());
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
     let n = q.cols();
     let projected = q.transposed_times(&y);
-    let symmetric = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
-    let found = eigen::symmetric(symmetric, n);
+    let averaged = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
+    let found = symmetric_eigen(averaged, n);
     let values: Vec<f64> = found.values.iter().map(|v| v.max(0.0).sqrt()).collect();
     let kept = values.iter().take(dim).take_while(|v| **v > NEGLIGIBLE * values[0]).count();
     let right = q.times(&found.vectors[..kept]);
@@ -169,11 +171,80 @@ fn sign(matrix: &Panels, col: usize) -> f64 {
     if greatest < 0.0 { -1.0 } else { 1.0 }
 }
 
+/// Maximum number of sweeps. Convergence is quadratic and usually takes six to ten sweeps.
+const SWEEPS: usize = 60;
+
+/// Eigenvalues and eigenvectors of a symmetric matrix.
+pub struct Eigen {
+    /// Eigenvalues, in descending order.
+    pub values: Vec<f64>,
+    /// One L2-normalized eigenvector per eigenvalue.
+    pub vectors: Vec<Vec<f64>>,
+}
+
+/// Decomposes a symmetric matrix with `n` rows, in row-major order.
+pub fn symmetric_eigen(mut a: Vec<f64>, n: usize) -> Eigen {
+    // Row k of `v` becomes eigenvector k. So a rotation changes two contiguous rows.
+    let mut v = vec![0.0; n * n];
+    (0..n).for_each(|i| v[i * n + i] = 1.0);
+    let total: f64 = a.iter().map(|x| x * x).sum();
+    for _ in 0..SWEEPS {
+        let off: f64 = (0..n).flat_map(|i| &a[i * n..i * n + i]).map(|x| x * x).sum();
+        if off <= 1e-30 * total {
+            break;
+        }
+        for p in 0..n {
+            for q in p + 1..n {
+                rotate(&mut a, &mut v, n, p, q);
+            }
+        }
+    }
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|i, j| a[j * n + j].total_cmp(&a[i * n + i]).then(i.cmp(j)));
+    Eigen {
+        values: order.iter().map(|i| a[i * n + i]).collect(),
+        vectors: order.iter().map(|i| v[i * n..(i + 1) * n].to_vec()).collect(),
+    }
+}
+
+/// Applies the rotation that makes the element at (p, q) zero.
+fn rotate(a: &mut [f64], v: &mut [f64], n: usize, p: usize, q: usize) {
+    let apq = a[p * n + q];
+    if apq == 0.0 {
+        return;
+    }
+    let theta = (a[q * n + q] - a[p * n + p]) / (2.0 * apq);
+    let t = theta.signum() / (theta.abs() + theta.hypot(1.0));
+    let c = 1.0 / t.hypot(1.0);
+    let s = t * c;
+    rows(a, n, p, q, c, s);
+    for row in a.chunks_exact_mut(n) {
+        (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
+    }
+    a[p * n + q] = 0.0;
+    a[q * n + p] = 0.0;
+    rows(v, n, p, q, c, s);
+}
+
+fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
+    let (upper, lower) = m.split_at_mut(q * n);
+    for (x, y) in upper[p * n..(p + 1) * n].iter_mut().zip(&mut lower[..n]) {
+        (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
+    }
+}
+
+/// Returns the standard normal random number at an index (Box–Muller transform).
+pub(super) fn normal(seed: u64, place: u64) -> f64 {
+    // 53 bits, and never 0, whose logarithm is infinite.
+    let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let (a, b) = (unit(hash64(seed, 2 * place)), unit(hash64(seed, 2 * place + 1)));
+    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+}
+
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn sparse(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f32) -> Sparse {
         let mut m = Sparse::new(cols);
@@ -185,7 +256,7 @@ mod tests {
     #[test]
     fn less_effort_is_exact_for_the_first_and_lower_for_the_last_value() {
         let m = sparse(300, 400, text_like);
-        let (some, all) = (truncated_with(&m, 30, Effort::SCIKIT, 1), truncated(&m, 30, 1));
+        let (some, all) = (truncated_svd_with(&m, 30, Effort::SCIKIT, 1), truncated_svd(&m, 30, 1));
         assert!((some.values[0] / all.values[0] - 1.0).abs() < 1e-9);
         assert!(some.values[29] <= all.values[29] * (1.0 + 1e-9) && some.values[29] > 0.9 * all.values[29]);
     }
@@ -193,12 +264,12 @@ mod tests {
     #[test]
     fn dim_is_limited_by_the_rank() {
         let m = sparse(5, 4000, |r, c| if c % 5 <= r { (c % 7) as f32 } else { 0.0 });
-        let (few, many) = (truncated(&m, 5, 1), truncated(&m, usize::MAX / 2, 1));
+        let (few, many) = (truncated_svd(&m, 5, 1), truncated_svd(&m, usize::MAX / 2, 1));
         assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
     /// Computes the exact decomposition from the small dense Gram matrix.
-    fn exact(m: &Sparse) -> eigen::Eigen {
+    fn exact(m: &Sparse) -> Eigen {
         let n = m.cols();
         let mut gram = vec![0.0; n * n];
         for r in 0..m.rows() {
@@ -209,7 +280,7 @@ mod tests {
                 }
             }
         }
-        eigen::symmetric(gram, n)
+        symmetric_eigen(gram, n)
     }
 
     fn text_like(r: usize, c: usize) -> f32 {
@@ -221,7 +292,7 @@ mod tests {
     #[test]
     fn it_agrees_with_the_exact_decomposition() {
         let m = sparse(120, 60, text_like);
-        let (found, exact) = (truncated(&m, 10, 7), exact(&m));
+        let (found, exact) = (truncated_svd(&m, 10, 7), exact(&m));
         assert_eq!(found.values.len(), 10);
         for k in 0..10 {
             assert!((found.values[k] / exact.values[k].sqrt() - 1.0).abs() < 1e-6, "value {k}");
@@ -240,12 +311,12 @@ mod tests {
         let m = sparse(200, 90, text_like);
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| truncated(&m, 20, 1))
+            pool.install(|| truncated_svd(&m, 20, 1))
         };
         let (one, four) = (with(1), with(4));
         assert_eq!(one.values, four.values);
         assert_eq!(one.components, four.components);
-        let other = truncated(&m, 20, 2);
+        let other = truncated_svd(&m, 20, 2);
         assert_ne!(one.components, other.components);
         for (a, b) in one.values.iter().zip(&other.values) {
             assert!((a / b - 1.0).abs() < 1e-3);
@@ -255,17 +326,17 @@ mod tests {
     #[test]
     fn a_matrix_of_low_rank_has_few_values() {
         let m = sparse(40, 30, |r, c| ((r % 3 + 1) * (c + 1)) as f32);
-        assert_eq!(truncated(&m, 8, 0).values.len(), 1);
-        assert_eq!(truncated(&sparse(1, 5, |_, c| c as f32), 8, 0).values.len(), 1);
-        assert!(truncated(&sparse(4, 5, |_, _| 0.0), 8, 0).values.is_empty());
-        assert!(truncated(&Sparse::new(0), 8, 0).values.is_empty());
+        assert_eq!(truncated_svd(&m, 8, 0).values.len(), 1);
+        assert_eq!(truncated_svd(&sparse(1, 5, |_, c| c as f32), 8, 0).values.len(), 1);
+        assert!(truncated_svd(&sparse(4, 5, |_, _| 0.0), 8, 0).values.is_empty());
+        assert!(truncated_svd(&Sparse::new(0), 8, 0).values.is_empty());
     }
 
     proptest! {
         #[test]
         fn values_agree_with_the_exact_decomposition(rows in 1usize..14, cols in 1usize..12, dim in 1usize..14, seed: u64) {
             let m = sparse(rows, cols, |r, c| normal(seed, (r * cols + c) as u64).max(0.0) as f32);
-            let (found, exact) = (truncated(&m, dim, seed), exact(&m));
+            let (found, exact) = (truncated_svd(&m, dim, seed), exact(&m));
             prop_assert!(found.values.len() <= dim.min(rows).min(cols));
             prop_assert_eq!(found.components.len(), cols * found.values.len());
             for (k, want) in exact.values.iter().take(dim).enumerate() {
@@ -273,5 +344,45 @@ mod tests {
                 prop_assert!((value - want.max(0.0).sqrt()).abs() < 1e-5 * exact.values[0].sqrt().max(1e-9));
             }
         }
+    }
+
+    #[test]
+    fn a_known_matrix() {
+        let e = symmetric_eigen(vec![2.0, 1.0, 1.0, 2.0], 2);
+        assert!((e.values[0] - 3.0).abs() < 1e-12 && (e.values[1] - 1.0).abs() < 1e-12);
+        assert!((e.vectors[0][0] - e.vectors[0][1]).abs() < 1e-12);
+        assert!(symmetric_eigen(Vec::new(), 0).values.is_empty());
+        assert_eq!(symmetric_eigen(vec![0.0; 9], 3).values, [0.0; 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_decomposition_reconstructs_the_matrix(n in 1usize..9, numbers in prop::collection::vec(-5.0f64..5.0, 81)) {
+            let at = |i: usize, j: usize| numbers[i.min(j) * 9 + i.max(j)];
+            let a: Vec<f64> = (0..n * n).map(|k| at(k / n, k % n)).collect();
+            let e = symmetric_eigen(a.clone(), n);
+            prop_assert!(e.values.windows(2).all(|w| w[0] >= w[1]));
+            for i in 0..n {
+                for j in 0..n {
+                    let sum: f64 = (0..n).map(|k| e.values[k] * e.vectors[k][i] * e.vectors[k][j]).sum();
+                    prop_assert!((sum - a[i * n + j]).abs() < 1e-10);
+                    let dot: f64 = (0..n).map(|k| e.vectors[i][k] * e.vectors[j][k]).sum();
+                    prop_assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-10);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_normal_and_depend_on_seed_and_index() {
+        let of = |seed| (0..20_000).map(|n| normal(seed, n)).collect::<Vec<_>>();
+        let (one, two) = (of(1), of(2));
+        let mean = |v: &[f64], f: &dyn Fn(f64) -> f64| v.iter().map(|x| f(*x)).sum::<f64>() / v.len() as f64;
+        assert!(one.iter().all(|x| x.is_finite()));
+        assert!(mean(&one, &|x| x).abs() < 0.03);
+        assert!((mean(&one, &|x| x * x) - 1.0).abs() < 0.05);
+        assert!((mean(&one, &|x| x.powi(4)) - 3.0).abs() < 0.3);
+        assert_eq!(one, of(1));
+        assert_ne!(one[..3], two[..3]);
     }
 }

@@ -1,0 +1,178 @@
+//! Backends, which run a network on batches, and pooling, which reduces token states to one vector.
+//!
+//! Pooling is a weighted sum or a maximum over rows. These two operations cover every kind of pooling. Mean pooling is
+//! a sum in which each of the `n` tokens has the weight `1/n`. Pooling of the first token is a sum of one row. In
+//! interlocutor-level pooling, the weight of a token is one divided by the number of tokens of the same speaker. A
+//! dialogue in several windows is a sum over all windows. Therefore a [`Backend`] needs no knowledge of dialogues.
+
+use std::ops::Range;
+
+use turnwise_core::Result;
+
+use crate::{Batch, Vectors, cpu::CpuEngine};
+
+/// Runs a network on batches: on the CPU with turnwise's own kernels, or with candle.
+///
+/// The result for a sequence does not depend on the other sequences of the batch (within 1e-5 in f32).
+pub trait Backend: Send + Sync {
+    /// Computes the hidden states after each of the `layers`, in ascending order. Layer 0 is the embeddings,
+    /// layer `n` the last of `n` layers. Calls `take(layer, states)`; `states` has one row per token, and
+    /// sequences follow each other without padding.
+    fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
+
+    /// Computes the weighted sum of the hidden states after several layers; rows as in [`Backend::run`].
+    fn mixed(&self, batch: &Batch, layers: &[(usize, f32)], take: &mut dyn FnMut(&[f32])) -> Result<()> {
+        let numbers: Vec<usize> = layers.iter().map(|(layer, _)| *layer).collect();
+        let last = numbers.last().copied();
+        let mut sum = Vec::new();
+        self.run(batch, &numbers, &mut |layer, states| {
+            if let [(_, 1.0)] = layers {
+                return take(states);
+            }
+            let weight = layers.iter().find(|(l, _)| *l == layer).map_or(0.0, |(_, weight)| *weight);
+            sum.resize(states.len(), 0.0);
+            sum.iter_mut().zip(states).for_each(|(m, s)| *m += weight * s);
+            if Some(layer) == last {
+                take(&sum);
+            }
+        })
+    }
+
+    /// Returns one vector per sequence for each pool. A GPU backend pools on the device and transfers only the
+    /// vectors.
+    fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
+        let width = self.hidden();
+        let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
+        let mut pooled: Vec<Vectors> = wanted.pools.iter().map(empty).collect();
+        self.mixed(batch, wanted.layers, &mut |states| {
+            for (pool, pooled) in wanted.pools.iter().zip(&mut pooled) {
+                let mut start = 0;
+                for (n, (sequence, parts)) in batch.sequences.iter().zip(&pool.parts).enumerate() {
+                    let end = start + sequence.len() * width;
+                    pool_into(pooled.row_mut(n), &states[start..end], parts, pool.reduction);
+                    start = end;
+                }
+            }
+        })?;
+        Ok(pooled)
+    }
+
+    /// Width of a hidden state.
+    fn hidden(&self) -> usize;
+
+    /// Number of layers, not counting the embeddings.
+    fn layers(&self) -> usize;
+
+    /// Best number of tokens per call.
+    fn best_batch(&self) -> usize;
+
+    /// Whether parallel calls from several threads are faster than sequential calls.
+    fn wants_threads(&self) -> bool;
+
+    /// Device and precision, for display: `f32 on cpu (avx2)`.
+    fn describe(&self) -> String;
+}
+
+/// Reduction of several rows to one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// Weighted sum.
+    Sum,
+    /// Element-wise maximum; weights are ignored.
+    Max,
+}
+
+/// Consecutive rows with the same weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Row positions in the sequence.
+    pub rows: Range<usize>,
+    /// Weight of each row.
+    pub weight: f32,
+}
+
+/// Layers and pools to compute from the states of a batch.
+#[derive(Debug, Clone)]
+pub struct PoolRequest<'a> {
+    /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
+    pub layers: &'a [(usize, f32)],
+    /// Pools to compute. Each pool gives one vector per sequence.
+    pub pools: &'a [Pool<'a>],
+}
+
+/// Pooling operation for all sequences of a batch.
+#[derive(Debug, Clone)]
+pub struct Pool<'a> {
+    /// Reduction of the rows to one row.
+    pub reduction: Reduction,
+    /// For each sequence of the batch, the row ranges to pool.
+    pub parts: Vec<&'a [Part]>,
+}
+
+/// Pools the states of one sequence into `out`: adds the weighted rows to `out`, or takes the element-wise maximum.
+pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reduction: Reduction) {
+    let width = out.len();
+    for part in parts {
+        for row in states[part.rows.start * width..part.rows.end * width].chunks_exact(width) {
+            match reduction {
+                Reduction::Sum => out.iter_mut().zip(row).for_each(|(o, v)| *o += part.weight * v),
+                Reduction::Max => out.iter_mut().zip(row).for_each(|(o, v)| *o = o.max(*v)),
+            }
+        }
+    }
+}
+
+/// Initial value of a pooled vector.
+pub(super) fn empty(reduction: Reduction) -> f32 {
+    match reduction {
+        Reduction::Sum => 0.0,
+        Reduction::Max => f32::NEG_INFINITY,
+    }
+}
+
+impl Backend for CpuEngine {
+    fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        CpuEngine::run(self, batch, layers, take)
+    }
+
+    fn hidden(&self) -> usize {
+        CpuEngine::hidden(self)
+    }
+
+    fn layers(&self) -> usize {
+        CpuEngine::layers(self)
+    }
+
+    fn best_batch(&self) -> usize {
+        CpuEngine::best_batch(self)
+    }
+
+    fn wants_threads(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        CpuEngine::describe(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_weigh_and_maxima_do_not() {
+        let states = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0];
+        let parts = [
+            Part { rows: 0..1, weight: 0.5 },
+            Part { rows: 1..3, weight: 2.0 },
+            Part { rows: 1..1, weight: 9.0 },
+        ];
+        let mut out = [0.0; 2];
+        pool_into(&mut out, &states, &parts, Reduction::Sum);
+        assert_eq!(out, [16.5, 5.0]);
+        let mut out = [empty(Reduction::Max); 2];
+        pool_into(&mut out, &states, &parts, Reduction::Max);
+        assert_eq!(out, [5.0, 6.0]);
+    }
+}

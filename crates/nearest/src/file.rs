@@ -1,0 +1,379 @@
+//! File format of a graph file.
+//!
+//! ```text
+//! 0     header, 4096 bytes: magic, version, parameters, table of sections, CRC-32 of the header
+//! 4096  sections, each at a multiple of 64:
+//!         nibbles    nodes × stride / 2 bytes (see `nibbles`); if nibbles are not accurate enough, instead:
+//!         codes      nodes × stride bytes, biased by 128, padded with 128 (see `distances`)
+//!         originals  nodes × dimensions numbers, f32 or f16
+//!         links 0    nodes × 2m u32; a shorter list ends with u32::MAX
+//!         links 1 …  nodes of the level × m u32
+//!         norms      nodes u32: squared norms of the codes (only for L2)
+//!         starts     nodes + 1 u32: start of each node's rows, and the end of the last
+//!         rows       u32: the rows of node 0, of node 1, …
+//!         checks     CRC-32 of each block of 64 KiB, from the end of the header to the start of this section
+//! ```
+//!
+//! All numbers are little-endian. Nodes are sorted by level, the highest first. So the nodes of a level are always
+//! the first ones, and a search starts at node 0.
+//!
+//! Header of a file: its first 4096 bytes.
+//!
+//! Writing the file of a graph file.
+
+use std::{
+    io::{self, Seek, Write},
+    ops::Range,
+};
+
+use half::f16;
+
+use crate::{BuildOptions, Builder, Metric, Points, VectorFormat, build::BuildOutput, nibbles::row_bytes};
+
+#[cfg(target_endian = "big")]
+compile_error!("graph files are memory-mapped and little-endian; big-endian targets are not supported");
+
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Bytes per checksum.
+pub(crate) const BLOCK: usize = 64 << 10;
+const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
+const VERSION: u32 = 1;
+const TABLE: usize = 128;
+const ENTRY: usize = 24;
+/// Maximum number of sections in the table.
+const SECTIONS: usize = 64;
+
+/// Kind of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Codes,
+    Originals,
+    /// Neighbor lists of a level.
+    Links(u32),
+    Norms,
+    Starts,
+    Rows,
+    Checks,
+    Nibbles,
+}
+
+impl Kind {
+    fn numbers(self) -> (u32, u32) {
+        match self {
+            Kind::Codes => (1, 0),
+            Kind::Originals => (2, 0),
+            Kind::Links(level) => (3, level),
+            Kind::Norms => (4, 0),
+            Kind::Starts => (5, 0),
+            Kind::Rows => (6, 0),
+            Kind::Checks => (7, 0),
+            Kind::Nibbles => (8, 0),
+        }
+    }
+
+    fn of(kind: u32, level: u32) -> Option<Self> {
+        let all = [
+            Kind::Codes,
+            Kind::Originals,
+            Kind::Links(level),
+            Kind::Norms,
+            Kind::Starts,
+            Kind::Rows,
+            Kind::Checks,
+            Kind::Nibbles,
+        ];
+        all.into_iter().find(|k| k.numbers() == (kind, level))
+    }
+
+    /// Returns the name for error messages.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Kind::Codes => "codes".to_owned(),
+            Kind::Originals => "vectors".to_owned(),
+            Kind::Links(level) => format!("links of level {level}"),
+            Kind::Norms => "lengths".to_owned(),
+            Kind::Starts => "starts of rows".to_owned(),
+            Kind::Rows => "rows".to_owned(),
+            Kind::Checks => "checksums".to_owned(),
+            Kind::Nibbles => "nibbles".to_owned(),
+        }
+    }
+}
+
+/// Kind and position of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: Range<usize>,
+}
+
+/// Parameters of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) dim: usize,
+    pub(crate) metric: Metric,
+    pub(crate) format: VectorFormat,
+    pub(crate) builder: Builder,
+    pub(crate) m: usize,
+    pub(crate) ef: usize,
+    pub(crate) nodes: usize,
+    pub(crate) scale: f32,
+    pub(crate) sections: Vec<Section>,
+    /// CRC-32 of the checksums.
+    pub(crate) checks: u32,
+}
+
+impl Header {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut page = vec![0u8; HEADER_BYTES];
+        page[..8].copy_from_slice(MAGIC);
+        let metric = Metric::ALL.iter().position(|m| *m == self.metric).unwrap_or(0);
+        let numbers = [
+            VERSION,
+            self.dim as u32,
+            metric as u32,
+            u32::from(self.format == VectorFormat::F16),
+            Builder::ALL.iter().position(|b| *b == self.builder).unwrap_or(0) as u32,
+            self.m as u32,
+            self.ef as u32,
+            self.nodes as u32,
+            self.scale.to_bits(),
+            self.checks,
+            self.sections.len() as u32,
+        ];
+        for (number, place) in numbers.iter().zip(page[8..].chunks_exact_mut(4)) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        for (section, place) in self.sections.iter().zip(page[TABLE..].chunks_exact_mut(ENTRY)) {
+            let (kind, level) = section.kind.numbers();
+            place[..4].copy_from_slice(&kind.to_le_bytes());
+            place[4..8].copy_from_slice(&level.to_le_bytes());
+            place[8..16].copy_from_slice(&(section.bytes.start as u64).to_le_bytes());
+            place[16..].copy_from_slice(&(section.bytes.len() as u64).to_le_bytes());
+        }
+        let crc = crc32fast::hash(&page[..HEADER_BYTES - 4]);
+        page[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// Reads and checks the header. `file` is the size of the file in bytes. An error is the reason for users.
+    pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
+        if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
+            return Err("the file is not a graph file".to_owned());
+        }
+        let number = |at: usize| page[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
+        let long = |at: usize| page[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        let version = number(8);
+        if version != VERSION {
+            return Err(format!("the format version is {version}; this turnwise reads version {VERSION}"));
+        }
+        if crc32fast::hash(&page[..HEADER_BYTES - 4]) != number(HEADER_BYTES - 4) {
+            return Err("its header is damaged".to_owned());
+        }
+        let field = |n: usize| number(8 + 4 * n) as usize;
+        let unknown = || "its header has values that this turnwise does not know".to_owned();
+        let mut sections = Vec::new();
+        for n in 0..field(10).min(SECTIONS) {
+            let at = TABLE + n * ENTRY;
+            let kind = Kind::of(number(at), number(at + 4)).ok_or_else(unknown)?;
+            let (start, length) = (long(at + 8), long(at + 16));
+            let end = start.checked_add(length).filter(|end| *end <= file as u64);
+            let Some(end) = end else {
+                return Err(format!("the file ends inside its {}: it has only {file} bytes", kind.name()));
+            };
+            sections.push(Section { kind, bytes: start as usize..end as usize });
+        }
+        Ok(Header {
+            dim: field(1),
+            metric: *Metric::ALL.get(field(2)).ok_or_else(unknown)?,
+            format: if field(3) == 1 { VectorFormat::F16 } else { VectorFormat::F32 },
+            builder: *Builder::ALL.get(field(4)).ok_or_else(unknown)?,
+            m: field(5),
+            ef: field(6),
+            nodes: field(7),
+            scale: f32::from_bits(number(8 + 4 * 8)),
+            checks: number(8 + 4 * 9),
+            sections,
+        })
+    }
+}
+
+/// Content of a file.
+pub(crate) struct Content<'a> {
+    pub(crate) points: &'a Points<'a>,
+    pub(crate) options: &'a BuildOptions,
+    pub(crate) made: &'a BuildOutput,
+}
+
+/// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
+/// checksums.
+pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Result<()> {
+    out.write_all(&[0; HEADER_BYTES])?;
+    let mut checked = ChecksumWriter { out: &mut *out, sums: Checksums::default() };
+    sections(content, &mut checked)?;
+    let checks = checked.sums.finish();
+    out.write_all(&checks)?;
+    let list = list(content, checks.len());
+    let header = Header {
+        dim: content.points.dim,
+        metric: content.points.metric,
+        format: content.options.format,
+        builder: content.options.builder,
+        m: content.options.m,
+        ef: content.options.ef,
+        nodes: content.made.graph.len(),
+        scale: content.made.codes.quantizer.scale,
+        sections: list,
+        checks: crc32fast::hash(&checks),
+    };
+    out.rewind()?;
+    out.write_all(&header.bytes())
+}
+
+/// Computes the positions of the sections.
+fn list(content: &Content, checks: usize) -> Vec<Section> {
+    let nodes = content.made.graph.len();
+    let number = match content.options.format {
+        VectorFormat::F32 => 4,
+        VectorFormat::F16 => 2,
+    };
+    let mut lengths = vec![match content.made.nibbles {
+        Some(_) => (Kind::Nibbles, nodes * row_bytes(content.points.dim)),
+        None => (Kind::Codes, nodes * content.made.codes.stride),
+    }];
+    lengths.push((Kind::Originals, nodes * content.points.dim * number));
+    for (level, links) in content.made.graph.levels.iter().enumerate() {
+        lengths.push((Kind::Links(level as u32), links.flat.len() * 4));
+    }
+    if content.points.metric == Metric::L2 {
+        lengths.push((Kind::Norms, nodes * 4));
+    }
+    lengths.push((Kind::Starts, (nodes + 1) * 4));
+    lengths.push((Kind::Rows, content.points.row_count() * 4));
+    lengths.push((Kind::Checks, checks));
+    let mut at = HEADER_BYTES;
+    let place = |(kind, length): (Kind, usize)| {
+        let start = at;
+        at = (at + length).next_multiple_of(64);
+        Section { kind, bytes: start..start + length }
+    };
+    lengths.into_iter().map(place).collect()
+}
+
+fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
+    let BuildOutput { order, codes, nibbles, graph } = content.made;
+    let mut section = SectionWriter { out, length: 0 };
+    for row in &graph.points {
+        section.put(nibbles.as_ref().map_or_else(|| codes.row(*row), |nibbles| nibbles.row(*row)))?;
+    }
+    section.end()?;
+    let points: Vec<u32> = graph.points.iter().map(|row| order[*row as usize]).collect();
+    let (mut vector, mut row) = (Vec::new(), Vec::new());
+    for point in &points {
+        content.points.prepare(*point, &mut vector);
+        match content.options.format {
+            VectorFormat::F32 => to_bytes(&vector, f32::to_le_bytes, &mut row),
+            VectorFormat::F16 => to_bytes(&vector, |v| f16::from_f32(v).to_le_bytes(), &mut row),
+        }
+        section.put(&row)?;
+    }
+    section.end()?;
+    for links in &graph.levels {
+        section.put_all(&links.flat)?;
+    }
+    if content.points.metric == Metric::L2 {
+        let norms: Vec<u32> = graph.points.iter().map(|row| codes.norms[*row as usize]).collect();
+        section.put_all(&norms)?;
+    }
+    let (starts, rows) = content.points.rows(&points);
+    section.put_all(&starts)?;
+    section.put_all(&rows)
+}
+
+/// Converts numbers to bytes. The compiler turns the loop into a copy.
+fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
+    out.resize(numbers.len() * N, 0);
+    for (place, number) in out.chunks_exact_mut(N).zip(numbers) {
+        place.copy_from_slice(&bytes(*number));
+    }
+}
+
+/// Writer of sections, which pads each section to a multiple of 64 bytes.
+struct SectionWriter<'a> {
+    out: &'a mut dyn Write,
+    length: usize,
+}
+
+impl SectionWriter<'_> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.length += bytes.len();
+        self.out.write_all(bytes)
+    }
+
+    fn put_all(&mut self, numbers: &[u32]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for some in numbers.chunks(1 << 16) {
+            to_bytes(some, u32::to_le_bytes, &mut bytes);
+            self.put(&bytes)?;
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let padding = self.length.next_multiple_of(64) - self.length;
+        self.put(&[0; 64][..padding])
+    }
+}
+
+/// Writer that computes the checksums of what it writes.
+struct ChecksumWriter<'a, W> {
+    out: &'a mut W,
+    sums: Checksums,
+}
+
+impl<W: Write> Write for ChecksumWriter<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sums.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Computes the checksums of blocks.
+#[derive(Default)]
+struct Checksums {
+    block: crc32fast::Hasher,
+    length: usize,
+    done: Vec<u8>,
+}
+
+impl Checksums {
+    fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - self.length));
+            self.block.update(now);
+            self.length += now.len();
+            if self.length == BLOCK {
+                self.close();
+            }
+            bytes = later;
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        if self.length > 0 {
+            self.close();
+        }
+        self.done
+    }
+
+    fn close(&mut self) {
+        let sum = std::mem::take(&mut self.block).finalize();
+        self.done.extend(sum.to_le_bytes());
+        self.length = 0;
+    }
+}
