@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::HashMap};
 
 use super::{
-    explain::Explanation,
+    fuse::Explanation,
     fuse::FusedCandidate,
     query::Query,
     request::{Fusion, Group, Mode, SearchRequest},

@@ -21,37 +21,32 @@
 //! # }
 //! ```
 
-mod batch;
 pub mod clusters;
 pub mod duplicates;
-mod explain;
 mod facets;
 mod find;
 mod fuse;
 mod hits;
-pub mod late;
 mod query;
 mod request;
 mod rerank;
 mod respond;
 mod response;
-mod statistics;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod tune;
-mod tuning;
 
 use std::{path::Path, sync::Arc};
 
-pub use explain::{Explanation, Fused};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
-pub use fuse::{BM25_HALF_SCORE, Place};
+pub use fuse::{BM25_HALF_SCORE, Explanation, Fused, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+pub use rerank::{matching_guided, maxsim};
 pub use respond::{Replies, Reply, RespondRequest, Said};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
-pub use statistics::statistics;
-pub use tune::{LabeledQuery, Quality, Tried, Tuned};
-pub use tuning::Tuning;
+pub use scan::statistics;
+pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    explain::Explanation,
+    fuse::Explanation,
     request::{Fusion, Mode, Of},
 };
 use turnwise_corpus::Turn;
@@ -15,6 +15,7 @@ pub const SCHEMA: &str = "turnwise/search/1";
 
 /// Response to a search request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "SearchResponse")]
 pub struct Response {
     /// [`SCHEMA`].
     pub schema: &'static str,

@@ -354,8 +354,8 @@ fn reranking_by_token_vectors_uses_their_scores() {
         for hit in hits {
             let found = &tokens(&[&hit.turn.text])[0];
             let score = match by {
-                By::Maxsim => late::maxsim(&said[1], found),
-                _ => late::matching_guided(&[&said[0], &said[1]], found),
+                By::Maxsim => maxsim(&said[1], found),
+                _ => matching_guided(&[&said[0], &said[1]], found),
             };
             assert_eq!(hit.score, score);
             let place = hit.explanation.unwrap().before.unwrap();

@@ -9,8 +9,8 @@ use super::{
     options::{Limits, Options},
     pool::Pool,
     problem::{Outcome, Problem},
-    response_cache::Surveys,
     source::Place,
+    stored_responses::Surveys,
 };
 use turnwise_core::{
     error::{Class, Error, Result},

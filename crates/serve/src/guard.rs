@@ -3,27 +3,27 @@
 use std::time::Instant;
 
 use axum::{
-    body::Body,
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::IntoResponse,
 };
 
 use super::{
     app::{App, Client},
+    body::HttpResponse,
     problem::{Outcome, Problem},
 };
 
 /// Permission that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
-    /// None, because the response contains no index data.
-    All,
+pub(super) enum Access {
+    /// No key, because the response contains no index data.
+    Public,
     /// A key with the scope `read`.
-    Readers,
+    Read,
     /// A key with the scope `write`.
-    Writers,
+    Write,
 }
 
 /// Security headers of every response. They forbid browsers to run scripts from other sites, embed the page or guess
@@ -41,10 +41,10 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Middleware around all routes.
-pub(super) async fn around(State(app): State<App>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn around(State(app): State<App>, request: Request, next: Next) -> HttpResponse {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let route = path.as_deref().and_then(super::routes::name).unwrap_or("other");
+    let route = path.as_deref().and_then(super::routes::label).unwrap_or("other");
     let id = request.headers().get("x-request-id").cloned();
     let endless = super::routes::has_no_time_limit(route);
     let mut response = match from_elsewhere(&app, request.headers()) {
@@ -103,8 +103,8 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Authenticates a request and checks its permission.
-pub(super) fn client(app: &App, headers: &HeaderMap, of: For) -> Outcome<Client> {
-    if of == For::All || app.keys.is_empty() {
+pub(super) fn client(app: &App, headers: &HeaderMap, access: Access) -> Outcome<Client> {
+    if access == Access::Public || app.keys.is_empty() {
         return Ok(Client::default());
     }
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -118,9 +118,9 @@ pub(super) fn client(app: &App, headers: &HeaderMap, of: For) -> Outcome<Client>
         return Err(unknown("an API key is required").hint("send it as `Authorization: Bearer KEY`"));
     };
     let key = app.keys.of(secret).ok_or_else(|| unknown("unknown API key"))?;
-    let allowed = match of {
-        For::Writers => key.scopes.write,
-        For::Readers | For::All => key.scopes.read,
+    let allowed = match access {
+        Access::Write => key.scopes.write,
+        Access::Read | Access::Public => key.scopes.read,
     };
     if !allowed {
         return Err(Problem::new(

@@ -1,39 +1,46 @@
 //! The OpenAPI document, made from the table of routes and the types of requests and responses.
 
+use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    guard::For,
-    routes::{Parameter, ROUTES, Reply, RequestBody},
+    guard::Access,
+    routes::{Parameter, Place, ROUTES, RequestBody, ResponseBody, SchemaOf},
 };
+use turnwise_corpus::Dialogue;
 
 /// The OpenAPI 3.1 document of the HTTP API.
 pub fn document() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
     let mut paths: Map<String, Value> = Map::new();
-    for route in &ROUTES {
+    for route in ROUTES {
         let mut operation = json!({
             "summary": route.summary,
             "operationId": format!("{}{}", route.method, route.path.replace(['/', '.'], "_").replace(['{', '}'], "")),
             "responses": {
-                "200": {"description": "Success", "content": response(route.reply)},
+                "200": {"description": "Success", "content": response(route.response, &mut generator)},
                 "default": {
                     "description": "An error",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
                 },
             },
         });
-        if route.access != For::All {
+        if route.access != Access::Public {
             operation["security"] = json!([{"key": []}, {}]);
         }
         if !route.parameters.is_empty() {
             operation["parameters"] = route.parameters.iter().map(parameter).collect();
         }
-        if let Some(body) = request(route.body) {
+        if let Some(body) = request(route.body, &mut generator) {
             operation["requestBody"] = json!({"required": true, "content": body});
         }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method] = operation;
     }
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert("Error".to_owned(), error_schema());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -45,122 +52,83 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": schemas(),
+            "schemas": schemas,
         },
     })
-}
-
-fn reference(schema: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}")})
 }
 
 fn parameter(parameter: &Parameter) -> Value {
     json!({
         "name": parameter.name,
-        "in": parameter.place.name(),
+        "in": match parameter.place {
+            Place::Path => "path",
+            Place::Query => "query",
+            Place::Header => "header",
+        },
         "required": parameter.required,
         "description": parameter.about,
         "schema": {"type": "string"},
     })
 }
 
-fn request(body: RequestBody) -> Option<Value> {
-    match body {
-        RequestBody::None => None,
-        RequestBody::Json(schema) => Some(json!({"application/json": {"schema": reference(schema)}})),
+fn request(body: RequestBody, generator: &mut SchemaGenerator) -> Option<Value> {
+    Some(match body {
+        RequestBody::None => return None,
+        RequestBody::Json(schema) => json!({"application/json": {"schema": schema(generator)}}),
         RequestBody::JsonRpc => {
-            Some(json!({"application/json": {"schema": {"type": "object", "description": "JSON-RPC 2.0"}}}))
+            json!({"application/json": {"schema": {"type": "object", "description": "JSON-RPC 2.0"}}})
         }
-        RequestBody::Lines(schema) => Some(json!({"application/x-ndjson": {"schema": reference(schema)}})),
-    }
+        RequestBody::Lines(schema) => json!({"application/x-ndjson": {"schema": schema(generator)}}),
+    })
 }
 
-fn response(reply: Reply) -> Value {
-    let streamed = |whole: Value, item: &str| {
+fn response(body: ResponseBody, generator: &mut SchemaGenerator) -> Value {
+    let streamed = |whole: Value, item: SchemaOf, generator: &mut SchemaGenerator| {
+        let item = item(generator);
         json!({
             "application/json": {"schema": whole},
-            "application/x-ndjson": {"schema": reference(item)},
-            "text/event-stream": {"schema": reference(item)},
+            "application/x-ndjson": {"schema": item},
+            "text/event-stream": {"schema": item},
         })
     };
-    match reply {
-        Reply::Object => json!({"application/json": {"schema": {"type": "object"}}}),
-        Reply::Json(schema) => json!({"application/json": {"schema": reference(schema)}}),
-        Reply::Stream { whole, item } => streamed(reference(whole), item),
-        Reply::DialogueList => {
+    match body {
+        ResponseBody::Object => json!({"application/json": {"schema": {"type": "object"}}}),
+        ResponseBody::Json(schema) => json!({"application/json": {"schema": schema(generator)}}),
+        ResponseBody::Stream { whole, item } => {
+            let whole = whole(generator).to_value();
+            streamed(whole, item, generator)
+        }
+        ResponseBody::DialogueList => {
+            let dialogues = generator.subschema_for::<Vec<Dialogue>>();
             let list = json!({"type": "object", "required": ["dialogues", "next"], "properties": {
-                "dialogues": {"type": "array", "items": reference("Dialogue")},
+                "dialogues": dialogues,
                 "next": {"type": ["string", "null"], "description": "Value of `after` for the next page; null on the last page"},
             }});
-            streamed(list, "Dialogue")
+            streamed(list, |generator| generator.subschema_for::<Dialogue>(), generator)
         }
-        Reply::Html => json!({"text/html": {"schema": {"type": "string"}}}),
-        Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        ResponseBody::Html => json!({"text/html": {"schema": {"type": "string"}}}),
+        ResponseBody::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
     }
 }
 
-fn schemas() -> Value {
-    let mut schemas = json!({
-        "Error": {
+/// Schema of an error response.
+fn error_schema() -> Value {
+    let text = |about: &str| json!({"type": "string", "description": about});
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": {"error": {
             "type": "object",
-            "required": ["error"],
-            "properties": {"error": {
-                "type": "object",
-                "required": ["message", "type", "code"],
-                "properties": {
-                    "message": {"type": "string", "description": "Description of the error"},
-                    "type": {"type": "string", "description": "Error type, as in OpenAI's API"},
-                    "param": {"type": ["string", "null"], "description": "Field of the request that the error is about"},
-                    "code": {"type": "string", "description": "Stable identifier for programs"},
-                    "hint": {"type": "string", "description": "How to fix the error"},
-                },
-            }},
-        },
-        "RerankRequest": {
-            "type": "object",
-            "required": ["query", "documents"],
-            "additionalProperties": false,
+            "required": ["message", "type", "code"],
             "properties": {
-                "query": {"type": "string"},
-                "documents": {"type": "array", "items": {"anyOf": [
-                    {"type": "string"},
-                    {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
-                ]}},
-                "top_n": {"type": "integer", "minimum": 1},
-                "return_documents": {"type": "boolean"},
-                "model": {"type": "string"},
+                "message": text("Description of the error"),
+                "type": text("Error type, as in OpenAI's API"),
+                "param": {"type": ["string", "null"], "description": "Field of the request that the error is about"},
+                "code": text("Stable identifier for programs"),
+                "hint": text("How to fix the error"),
             },
-        },
-        "EmbeddingsRequest": {
-            "type": "object",
-            "required": ["input"],
-            "additionalProperties": false,
-            "properties": {
-                "input": {"description": "A string, a list of strings, a list of token ids or a list of such lists"},
-                "model": {"type": "string"},
-                "encoding_format": {"enum": ["float", "base64"]},
-                "dimensions": {"type": "integer", "minimum": 1},
-                "user": {"type": "string"},
-            },
-        },
-    });
-    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
-    settings.definitions_path = "/components/schemas".into();
-    let mut generator = settings.into_generator();
-    generator.subschema_for::<turnwise_search::SearchRequest>();
-    generator.subschema_for::<turnwise_search::Response>();
-    generator.subschema_for::<turnwise_search::Facets>();
-    generator.subschema_for::<turnwise_search::RespondRequest>();
-    generator.subschema_for::<turnwise_search::Replies>();
-    generator.subschema_for::<super::routes::Topics>();
-    generator.subschema_for::<turnwise_corpus::Dialogue>();
-    if let Some(all) = schemas.as_object_mut() {
-        for (name, schema) in generator.take_definitions(true) {
-            let name = if name == "Response" { "SearchResponse".to_owned() } else { name };
-            all.insert(name, schema);
-        }
-    }
-    schemas
+        }},
+    })
 }
 
 #[cfg(test)]
@@ -189,7 +157,7 @@ mod tests {
         for path in found {
             assert!(document.pointer(path.trim_start_matches('#')).is_some(), "{path} is missing");
         }
-        for route in &ROUTES {
+        for route in ROUTES {
             let names: Vec<&str> =
                 route.path.split('{').skip(1).filter_map(|p| p.split('}').next()).collect();
             let described = document["paths"][route.path][route.method]["parameters"].clone();

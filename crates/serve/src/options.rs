@@ -1,9 +1,21 @@
 //! Server options.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use super::{Keys, tls};
-use turnwise_core::error::{Error, Result};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::Keys;
+use turnwise_core::error::{Error, IoContext, Result};
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -77,7 +89,7 @@ impl Options {
 
     /// Rejects a public address without API keys, unless explicitly allowed, and invalid certificates.
     pub fn check(&self) -> Result<()> {
-        self.tls.as_ref().map(tls::acceptor).transpose()?;
+        self.tls.as_ref().map(tls_acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {
             return Ok(());
         }
@@ -92,6 +104,31 @@ impl Options {
             ),
         })
     }
+}
+
+pub(super) fn tls_acceptor(tls: &Tls) -> Result<TlsAcceptor> {
+    let wrong = |path: &Path, what: &str| {
+        Error::data(format!("{}: {what}", path.display())).with_hint(
+            "both files must be in PEM format: --tls-cert contains the certificate chain, --tls-key the private key",
+        )
+    };
+    let bytes = fs::read(&tls.certificate).at("read", &tls.certificate)?;
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|e| wrong(&tls.certificate, &format!("not a certificate: {e}")))?;
+    if chain.is_empty() {
+        return Err(wrong(&tls.certificate, "contains no certificate"));
+    }
+    let bytes = fs::read(&tls.key).at("read", &tls.key)?;
+    let key = PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|e| wrong(&tls.key, &format!("not a private key: {e}")))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|e| wrong(&tls.key, &format!("the private key does not match the certificate: {e}")))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{Dense, Items, Pool, Progress, Ranker, Scorer, Step};
 use turnwise_core::error::Result;
 use turnwise_encoder::{Encoder, TextOptions, TokenVectors};
-use turnwise_search::late::{matching_guided, maxsim};
+use turnwise_search::{matching_guided, maxsim};
 
 /// Number of texts per encoding batch.
 const BATCH: usize = 64;

@@ -3,13 +3,11 @@
 use std::{fs, path::Path};
 
 use serde::Serialize;
-use turnwise_nearest::{BuildOptions, GraphFile, Metric, Points, SearchOptions, measure, write_graph};
 
 use super::{
     SimilarityDistribution, folder,
-    generation::{self, Generation, Manifest, Part, graph_path},
-    places::{Dialogues, Utterances},
-    progress::{KindProgress, Progress, Step},
+    generation::{self, Dialogues, Generation, Manifest, Part, Utterances, graph_path},
+    reader::DenseReader,
 };
 use crate::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
 use turnwise_core::{
@@ -18,6 +16,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
 use turnwise_corpus::Dialogue;
+use turnwise_nearest::{SearchOptions, BuildOptions, Builder, GraphFile, Metric, Points, write_graph, measure};
 use turnwise_store::{Snapshot, lock::WriterLock};
 
 /// Number of queries used to measure the recall.
@@ -216,4 +215,132 @@ fn gather<'a>(
         }
     }
     Ok((points, part))
+}
+
+/// Builds a new generation if the generation in use belongs to other vectors or to another log. Returns true if a
+/// generation was built. Removes unfinished builds, and graphs whose vectors no longer exist. An index without graphs
+/// stays without graphs.
+pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
+    if !folder(root).is_dir() {
+        return Ok(false);
+    }
+    let _lock = lock(root, command)?;
+    let builder = match (VectorReader::open(root)?, Generation::open(root)) {
+        (None, _) | (_, Ok(None)) => {
+            files::remove_folder(&folder(root))?;
+            return Ok(false);
+        }
+        (Some(vectors), Ok(Some(generation))) => {
+            let manifest = &generation.manifest;
+            if manifest.vectors == set_of(&vectors) && manifest.log == snapshot.log_id() {
+                generation::remove_others(root, &generation.folder);
+                return Ok(false);
+            }
+            Builder::ALL.into_iter().find(|builder| builder.name() == manifest.builder)
+        }
+        (Some(_), Err(Error::Corrupt { .. })) => None,
+        (Some(_), Err(e)) => return Err(e),
+    };
+    let Some(vectors) = VectorReader::open(root)? else { return Ok(false) };
+    let options = BuildOptions { builder: builder.unwrap_or(Builder::Native), ..BuildOptions::default() };
+    make(root, snapshot, &vectors, &options, watch).map(|_| true)
+}
+
+/// Step of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Reads records to compute the keys of their vectors; counted in dialogues.
+    Reading,
+    /// Links the distinct vectors of a kind to their neighbors.
+    Linking(Kind),
+    /// Measures the recall, query by query.
+    Measuring(Kind),
+}
+
+/// Receives progress reports of a build and can cancel it. A closure that returns a bool is enough for
+/// cancellation.
+pub trait Progress: Sync {
+    /// Returns true to cancel.
+    fn stop(&self) -> bool;
+
+    /// Reports progress: `_done` of `_of` items of a step are complete.
+    fn done(&self, _step: Step, _done: u64, _of: u64) {}
+}
+
+impl<F: Fn() -> bool + Sync> Progress for F {
+    fn stop(&self) -> bool {
+        self()
+    }
+}
+
+/// Adapter that forwards the progress of one kind.
+pub(super) struct KindProgress<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
+
+impl turnwise_nearest::Progress for KindProgress<'_> {
+    fn stop(&self) -> bool {
+        self.1.stop()
+    }
+
+    fn done(&self, step: turnwise_nearest::Step, done: usize, of: usize) {
+        let step = match step {
+            turnwise_nearest::Step::Linking => Step::Linking(self.0),
+            turnwise_nearest::Step::Measuring => Step::Measuring(self.0),
+        };
+        self.1.done(step, done as u64, of as u64);
+    }
+}
+
+/// Returns true if a rebuild is worthwhile: the tail is larger than a tenth of the built dialogues, or there is
+/// no generation.
+pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
+    let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
+    Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
+}
+
+/// Verifies the checksums of the generation in use.
+pub fn verify(root: &Path) -> Result<()> {
+    Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
+}
+
+/// Recall@10 of a graph: the fraction of the 10 true nearest neighbors that a graph search finds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// `utterances` or `dialogues`.
+    pub of: &'static str,
+    /// Number of distinct vectors in the graph.
+    pub nodes: u64,
+    /// Recall measured when the graph was built.
+    pub when_built: f64,
+    /// Recall measured now, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub now: Option<f64>,
+}
+
+/// Returns the graphs in use and their stored recall. With `again`, also measures the recall now.
+pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Measured>> {
+    let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
+    let measured = |kind: Kind| {
+        let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
+        let now = || match measure(graph, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
+            Ok(measured) => Ok(measured.recall),
+            Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
+            Err(e) => Err(e),
+        };
+        let now = again.then(now).transpose()?;
+        Ok(Measured { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
+    };
+    Kind::ALL.into_iter().map(measured).collect()
+}
+
+/// Returns the graph builder of the generation in use, even if the generation is damaged. If the manifest cannot be
+/// read, returns the default builder. Returns `None` if there is no generation.
+pub fn builder(root: &Path) -> Option<Builder> {
+    let named = generation::manifest(root)?.map(|manifest| manifest.builder);
+    let builder = named.ok().and_then(|name| Builder::ALL.into_iter().find(|b| b.name() == name));
+    Some(builder.unwrap_or(BuildOptions::default().builder))
+}
+
+/// Returns the manifest of the generation in use; `None` if there is none.
+pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
+    Ok(Generation::open(root)?.map(|generation| generation.manifest))
 }

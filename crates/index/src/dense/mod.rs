@@ -21,24 +21,20 @@
 
 mod background;
 mod build;
-mod compact;
 mod generation;
-mod places;
-mod progress;
 mod reader;
-mod state;
 mod sweep;
 
 #[cfg(test)]
 mod tests;
 
 pub use background::SimilarityDistribution;
-pub use build::{Built, build, rebuild};
-pub use compact::compact;
+pub use build::{
+    Built, Measured, Progress, Step, build, builder, compact, in_use, is_worth_building, rebuild, recall,
+    verify,
+};
 pub use generation::{Manifest, Part};
-pub use progress::{Progress, Step};
 pub use reader::{DenseHit, DenseReader, NodeFilter, SearchSettings};
-pub use state::{Measured, builder, in_use, is_worth_building, recall, verify};
 pub use sweep::{DistinctVectors, Near, Owner};
 pub use turnwise_nearest::{BuildOptions, Builder};
 

@@ -3,13 +3,8 @@
 //! Both indexes are updated from the log. Each index stores the log position that it has reached, and an update adds
 //! newer records. They contain only terms and ids. Texts stay in the records.
 
-mod best;
-mod compact;
-mod explain;
-mod expression;
+mod adapters;
 mod facets;
-mod names;
-mod overlay;
 mod query;
 mod select;
 mod side;
@@ -17,7 +12,6 @@ mod sum;
 mod tail;
 #[cfg(test)]
 mod tests;
-mod tokenizer;
 mod top;
 mod update;
 
@@ -25,9 +19,8 @@ use std::path::{Path, PathBuf};
 
 use tantivy::Term;
 
-pub use explain::TermScore;
 pub use facets::Counts;
-pub use query::LexicalQuery;
+pub use query::{LexicalQuery, TermScore};
 pub use select::Selected;
 
 use crate::vectors::Kind;

@@ -1,12 +1,20 @@
 //! Keyword queries: plain words, or Tantivy's query language if requested.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use tantivy::{
-    Term,
-    query::{BooleanQuery, BoostQuery, EmptyQuery, Occur, Query, QueryParser, TermQuery},
+    DocSet, Searcher, TERMINATED, Term,
+    postings::Postings,
+    query::{Bm25Weight, BooleanQuery, BoostQuery, EmptyQuery, Occur, Query, QueryParser, TermQuery},
     schema::{Field, IndexRecordOption},
 };
 
-use super::{Lexical, top};
+use super::{Lexical, side, top};
+use crate::vectors::Kind;
+use turnwise_core::{
+    error::Result,
+    ids::{DialogueId, TurnNo},
+};
 use turnwise_core::error::caught;
 
 /// A query for both indexes of the [`Lexical`] that created it.
@@ -88,4 +96,150 @@ impl Lexical {
         let terms = top::terms_of(query.as_ref(), side.fields.text);
         LexicalQuery { query, sum: None, terms, warnings }
     }
+}
+
+/// A term is common if it is in more than 1/`COMMON` of the documents.
+const COMMON: u64 = 4;
+
+/// Contribution of one term to the BM25 score of a document.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TermScore {
+    /// The term.
+    pub term: String,
+    /// Inverse document frequency: ln(1 + (N − n + ½) / (n + ½)) for n of N documents.
+    pub idf: f32,
+    /// Number of occurrences in the document.
+    pub frequency: u32,
+    /// Length of the document in terms, as rounded by BM25.
+    pub length: u32,
+    /// Average length of all documents.
+    pub mean_length: f32,
+    /// Contribution to the score.
+    pub score: f32,
+}
+
+impl Lexical {
+    /// Returns the contribution of each query term to an utterance or a dialogue, largest first.
+    pub fn explain(
+        &self,
+        kind: Kind,
+        query: &LexicalQuery,
+        dialogue: &DialogueId,
+        turn: Option<TurnNo>,
+    ) -> Result<Vec<TermScore>> {
+        let side = self.side(kind);
+        let explained = caught(|| {
+            self.explained(kind, query, dialogue, turn).map_err(|e| side::failed(&side.folder, &e))
+        });
+        explained.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")))
+    }
+
+    fn explained(
+        &self,
+        kind: Kind,
+        query: &LexicalQuery,
+        dialogue: &DialogueId,
+        turn: Option<TurnNo>,
+    ) -> tantivy::Result<Vec<TermScore>> {
+        let side = self.side(kind);
+        let Ok(state) = side.state() else { return Ok(Vec::new()) };
+        let searcher = &state.searcher;
+        let name = Term::from_field_text(side.fields.dialogue, dialogue.as_str());
+        let mut scores = Vec::new();
+        for segment in searcher.segment_readers() {
+            let names = segment.inverted_index(side.fields.dialogue)?;
+            let Some(mut documents) = names.read_postings(&name, IndexRecordOption::Basic)? else { continue };
+            let turns = segment.fast_fields().u64("turn")?;
+            let is_it = |doc| {
+                let number = turns.first(doc).unwrap_or_default();
+                !segment.is_deleted(doc) && turn.is_none_or(|turn| u64::from(turn.0) == number)
+            };
+            let mut doc = documents.doc();
+            while doc != TERMINATED && !is_it(doc) {
+                doc = documents.advance();
+            }
+            if doc == TERMINATED {
+                continue;
+            }
+            let texts = segment.inverted_index(side.fields.text)?;
+            let norms = segment.get_fieldnorms_reader(side.fields.text)?;
+            for name in query.terms() {
+                let term = Term::from_field_text(side.fields.text, name);
+                let Some(mut postings) = texts.read_postings(&term, IndexRecordOption::WithFreqs)? else {
+                    continue;
+                };
+                let at = if postings.doc() < doc { postings.seek(doc) } else { postings.doc() };
+                if at != doc {
+                    continue;
+                }
+                let weight = Bm25Weight::for_terms(searcher, std::slice::from_ref(&term))?;
+                scores.push(TermScore {
+                    term: name.clone(),
+                    idf: idf(searcher, &term)?,
+                    frequency: postings.term_freq(),
+                    length: norms.fieldnorm(doc),
+                    mean_length: mean_length(searcher, &term)?,
+                    score: weight.score(norms.fieldnorm_id(doc), postings.term_freq()),
+                });
+            }
+            break;
+        }
+        scores.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.term.cmp(&b.term)));
+        Ok(scores)
+    }
+
+    /// Returns a query of the most informative terms of a text: frequent in the text and rare in other
+    /// documents. A term that occurs in no other document is left out, because it matches nothing. Terms in
+    /// more than a quarter of the documents are used only if there are no others.
+    pub fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
+        let side = self.side(kind);
+        let searcher = &side.state()?.searcher;
+        let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();
+        all.sort_unstable();
+        // Document frequency and IDF.
+        let known = |term: &Term| -> tantivy::Result<(u64, f32)> {
+            Ok((searcher.doc_freq(term)?, idf(searcher, term)?))
+        };
+        let mut weighted: Vec<(f32, String)> = Vec::new();
+        let mut common: Vec<(f32, String)> = Vec::new();
+        for same in all.chunk_by(|a, b| a == b) {
+            let term = Term::from_field_text(side.fields.text, &same[0]);
+            let known = caught(|| known(&term).map_err(|e| side::failed(&side.folder, &e)));
+            let known =
+                known.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")));
+            let (with, rare) = known?;
+            let of = if with * COMMON <= documents(searcher) { &mut weighted } else { &mut common };
+            if with > 1 {
+                of.push((same.len() as f32 * rare, same[0].clone()));
+            }
+        }
+        if weighted.is_empty() {
+            // The text contains only common terms: use those.
+            weighted = common;
+        }
+        weighted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        weighted.truncate(most);
+        let mut terms: Vec<String> = weighted.into_iter().map(|(_, term)| term).collect();
+        terms.sort_unstable();
+        Ok(LexicalQuery::sum_over(terms, self.utterances.fields.text))
+    }
+}
+
+/// Number of documents for BM25, including deleted documents in segments that were not merged yet.
+fn documents(searcher: &Searcher) -> u64 {
+    searcher.segment_readers().iter().map(|segment| u64::from(segment.max_doc())).sum()
+}
+
+/// Inverse document frequency of a term, with the formula of Tantivy's BM25.
+fn idf(searcher: &Searcher, term: &Term) -> tantivy::Result<f32> {
+    let (all, with) = (documents(searcher) as f32, searcher.doc_freq(term)? as f32);
+    Ok((1.0 + (all - with + 0.5) / (with + 0.5)).ln())
+}
+
+fn mean_length(searcher: &Searcher, term: &Term) -> tantivy::Result<f32> {
+    let mut tokens = 0;
+    for segment in searcher.segment_readers() {
+        tokens += segment.inverted_index(term.field())?.total_num_tokens();
+    }
+    Ok(tokens as f32 / documents(searcher).max(1) as f32)
 }

@@ -15,7 +15,10 @@ use tantivy::{
     schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions},
 };
 
-use super::{overlay::Overlay, tokenizer::Analyzed, top::Columns};
+use super::{
+    adapters::{Analyzed, Overlay},
+    top::Columns,
+};
 use turnwise_core::{
     error::{Error, IoContext, Result, caught},
     ids::Seq,

@@ -4,9 +4,24 @@
 //! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept, and
 //! then sorted by id.
 
-use tantivy::{DocId, SegmentReader, Term, columnar::Column, query::Query, schema::Field};
+use std::{
+    cmp::{self, Reverse},
+    collections::BinaryHeap,
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use super::{Selected, expression, names::Names, side::SearchState, sum};
+use tantivy::{
+    DocId, SegmentReader, Term,
+    columnar::{Column, StrColumn},
+    query::{EnableScoring, Query},
+    schema::Field,
+};
+
+use super::{Selected, select, side::SearchState, sum};
 use turnwise_core::ids::Seq;
 
 /// Columns with the ids of a segment's documents.
@@ -55,7 +70,7 @@ pub(super) fn best(
     }
     let found = match terms {
         Some(terms) => sum::best(state, terms, k, selected)?,
-        None => expression::best(state, query, k, selected)?,
+        None => best_by_expression(state, query, k, selected)?,
     };
     let chosen = choose(state, &found, k);
     name(state, &chosen, k)
@@ -133,4 +148,187 @@ pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
     terms.sort_unstable();
     terms.dedup();
     terms
+}
+
+/// The documents of a segment that may be returned.
+pub(super) struct Wanted<'a> {
+    segment: &'a SegmentReader,
+    selected: Option<&'a [u64]>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn of(segment: &'a SegmentReader, selected: Option<&'a [u64]>) -> Self {
+        Wanted { segment, selected }
+    }
+
+    pub(super) fn holds(&self, doc: DocId) -> bool {
+        self.selected.is_none_or(|selected| select::holds(selected, doc))
+            && self.segment.alive_bitset().is_none_or(|alive| alive.is_alive(doc))
+    }
+}
+
+/// Candidates for the top `k`, segment by segment.
+pub(super) struct Best {
+    k: usize,
+    /// The `k` best scores so far.
+    scores: BinaryHeap<Reverse<Score>>,
+    /// Documents of each segment, with their scores.
+    found: Vec<Vec<(DocId, f32)>>,
+    /// Number of documents in the last segment at which documents below the threshold are removed.
+    limit: usize,
+}
+
+#[derive(PartialEq)]
+struct Score(f32);
+
+impl Eq for Score {}
+
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Score {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl Best {
+    pub(super) fn of(k: usize) -> Self {
+        Best { k, scores: BinaryHeap::new(), found: Vec::new(), limit: 0 }
+    }
+
+    pub(super) fn begin_segment(&mut self) {
+        self.found.push(Vec::new());
+        self.limit = self.k.saturating_mul(2).max(1024);
+    }
+
+    /// Minimum score of the top k so far.
+    pub(super) fn least(&self) -> f32 {
+        match self.scores.peek() {
+            Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
+            _ => f32::MIN,
+        }
+    }
+
+    pub(super) fn offer(&mut self, doc: DocId, score: f32) {
+        if score < self.least() {
+            return;
+        }
+        if self.scores.len() < self.k {
+            self.scores.push(Reverse(Score(score)));
+        } else if let Some(mut least) = self.scores.peek_mut()
+            && score > least.0.0
+        {
+            least.0.0 = score;
+        }
+        let least = self.least();
+        if let Some(documents) = self.found.last_mut() {
+            documents.push((doc, score));
+            if documents.len() >= self.limit {
+                documents.retain(|(_, score)| *score >= least);
+                self.limit = self.limit.max(documents.len() * 2);
+            }
+        }
+    }
+
+    /// Returns the documents of each segment that score at least as high as the `k`th best, in the order in
+    /// which they were added.
+    pub(super) fn finish(mut self) -> Vec<Vec<(DocId, f32)>> {
+        let least = self.least();
+        self.found.iter_mut().for_each(|documents| documents.retain(|(_, score)| *score >= least));
+        self.found
+    }
+}
+
+/// Returns, for each segment, the documents that score at least as high as the `k`th best document of all segments.
+/// They are in document order.
+pub(super) fn best_by_expression(
+    state: &SearchState,
+    query: &dyn Query,
+    k: usize,
+    selected: Option<&Selected>,
+) -> tantivy::Result<Vec<Vec<(DocId, f32)>>> {
+    let weight = query.weight(EnableScoring::enabled_from_searcher(&state.searcher))?;
+    let mut best = Best::of(k);
+    for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
+        let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
+        best.begin_segment();
+        // Tantivy skips scores equal to the threshold. Lower it a little to keep ties with the last hit.
+        weight.for_each_pruning(best.least().next_down(), segment, &mut |doc, score| {
+            if wanted.holds(doc) {
+                best.offer(doc, score);
+            }
+            best.least().next_down()
+        })?;
+    }
+    Ok(best.finish())
+}
+
+/// Approximate number of ids that must be decoded to read one id: all ids before it in the same block of the
+/// dictionary.
+const READ_FOR_ONE: u64 = 500;
+
+/// Reads ids from the compressed dictionary. When searches have decoded about as many ids as the dictionary
+/// contains, all ids are decoded once and cached. The total cost is at most twice the cost of caching at once.
+pub(super) struct Names {
+    column: StrColumn,
+    read: AtomicU64,
+    all: OnceLock<All>,
+}
+
+/// All ids, concatenated, and the end offset of each id.
+struct All {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Names {
+    pub(super) fn of(column: StrColumn) -> Self {
+        Names { column, read: AtomicU64::new(0), all: OnceLock::new() }
+    }
+
+    /// Returns the ordinal of a document's dialogue. Ordinals are in id order.
+    pub(super) fn number(&self, doc: DocId) -> Option<u64> {
+        self.column.ords().first(doc)
+    }
+
+    /// Calls `name` with the id of each ordinal. The ordinals must be sorted.
+    pub(super) fn each(&self, numbers: &[u64], mut name: impl FnMut(&[u8])) -> io::Result<()> {
+        let some = (numbers.len() as u64).saturating_mul(READ_FOR_ONE);
+        let before = self.read.fetch_add(some, Ordering::Relaxed);
+        if before < self.column.num_terms() as u64 {
+            return self.column.dictionary().sorted_ords_to_term_cb(numbers, name).map(|_| ());
+        }
+        let all = match self.all.get() {
+            Some(all) => all,
+            None => {
+                let all = self.read_all()?;
+                self.all.get_or_init(|| all)
+            }
+        };
+        numbers.iter().filter_map(|number| all.get(*number)).for_each(&mut name);
+        Ok(())
+    }
+
+    fn read_all(&self) -> io::Result<All> {
+        let mut all = All { bytes: Vec::new(), ends: Vec::with_capacity(self.column.num_terms()) };
+        let mut names = self.column.dictionary().stream()?;
+        while names.advance() {
+            all.bytes.extend_from_slice(names.key());
+            all.ends.push(all.bytes.len());
+        }
+        all.bytes.shrink_to_fit();
+        Ok(all)
+    }
+}
+
+impl All {
+    fn get(&self, number: u64) -> Option<&[u8]> {
+        let number = usize::try_from(number).ok()?;
+        let start = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.bytes.get(start..*self.ends.get(number)?)
+    }
 }

@@ -1,17 +1,24 @@
 //! Verifies all checksums and lengths of the vectors in use, read-only.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
 use crate::vectors::{
-    column::{BadChecksum, Column, keys_path, rows_path},
-    key::Kind,
-    manifest::Manifest,
-    sets, table,
+    Kind,
+    column::{BadChecksum, Column, ColumnWriter, keys_path, rows_path},
+    sets,
+    sets::{Manifest, Reached},
+    table, writer,
 };
-use turnwise_core::error::{Error, Result};
-use turnwise_store::verify::Damage;
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_store::{Position, verify::Damage};
 
 /// Maximum number of damaged rows to list.
 const MAX_LISTED: usize = 20;
@@ -92,4 +99,95 @@ fn damage(e: Error) -> Result<Damage> {
         Error::Corrupt { path, what, .. } => Ok(Damage { path, what }),
         other => Err(other),
     }
+}
+
+/// Result of a vector repair.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// Number of undamaged vectors.
+    pub kept: u64,
+    /// Number of damaged or truncated vectors; they must be encoded again.
+    pub dropped: u64,
+    /// True if all vectors were removed because no readable manifest was left.
+    pub all_removed: bool,
+    /// Number of removed tables. The next encoding builds them again.
+    pub tables: u64,
+}
+
+/// Removes the damaged vectors of an index. Returns `None` if the index has no vectors. Can be run again after
+/// a crash.
+pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
+    if !sets::exists(root) {
+        return Ok(None);
+    }
+    let _lock = writer::lock(root, command)?;
+    let Some((set, manifest)) = usable(root)? else {
+        files::remove_folder(&sets::folder(root))?;
+        return Ok(Some(RepairReport { all_removed: true, ..RepairReport::default() }));
+    };
+    let mut repaired = RepairReport::default();
+    let mut columns = Vec::new();
+    for kind in Kind::ALL {
+        let rows = manifest.extent(kind).rows;
+        let column = Column::open_available(&set, kind, manifest.recipe.dim, rows)?;
+        let sound = (0..column.count()).filter(|row| column.checked(*row).is_ok()).count() as u64;
+        repaired.kept += sound;
+        repaired.dropped += rows - sound;
+        if let Some((path, _)) = table::check(&set, kind, &column)
+            && fs::remove_file(&path).is_ok()
+        {
+            repaired.tables += 1;
+        }
+        columns.push((kind, column));
+    }
+    if repaired.dropped > 0 {
+        let rebuilt = keep_sound(root, &manifest, &columns)?;
+        sets::switch(root, &rebuilt)?;
+        drop(columns);
+        sets::remove(&set);
+    }
+    Ok(Some(repaired))
+}
+
+/// Returns the set in use. If `current.json` is damaged, returns the only readable set.
+fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
+    let set = match sets::current(root) {
+        Ok(Some(set)) => set,
+        Ok(None) => return Ok(None),
+        Err(Error::Corrupt { .. }) => {
+            let readable: Vec<PathBuf> =
+                sets::all(root).into_iter().filter(|set| Manifest::read(set).is_ok()).collect();
+            let [only] = readable.as_slice() else { return Ok(None) };
+            sets::switch(root, only)?;
+            only.clone()
+        }
+        Err(e) => return Err(e),
+    };
+    match Manifest::read(&set) {
+        Ok(manifest) => Ok(Some((set, manifest))),
+        Err(Error::Corrupt { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Creates a new set of the undamaged rows. The log position of the set is the beginning of the log, so the next
+/// encoding run adds the missing vectors.
+fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
+    let mut kept = Manifest::new(manifest.recipe.clone());
+    let set = sets::create(root, &kept)?;
+    for (kind, column) in columns {
+        let mut out = ColumnWriter::open(&set, *kind, manifest.recipe.dim, 0)?;
+        for row in 0..column.count() {
+            if let Ok(vector) = column.checked(row) {
+                out.append(&column.key(row), vector)?;
+            }
+        }
+        out.flush()?;
+        let extent = kept.extent_mut(*kind);
+        extent.rows = out.rows();
+        let again = |_: &Reached| Reached { log: String::new(), at: Position::START };
+        extent.reached = manifest.extent(*kind).reached.as_ref().map(again);
+    }
+    kept.write(&set)?;
+    Ok(set)
 }

@@ -12,7 +12,7 @@ use std::{
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::vectors::{key::Kind, sets};
+use crate::vectors::{Kind, sets};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     ids::IdKey,

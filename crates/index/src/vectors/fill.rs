@@ -9,11 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::vectors::{
-    VectorWriter,
-    key::{Kind, dialogue_key, utterance_key},
-    manifest::Reached,
-};
+use crate::vectors::{Kind, VectorWriter, dialogue_key, sets::Reached, utterance_key};
 use turnwise_core::{
     error::{Error, Result},
     ids::IdKey,

@@ -27,13 +27,8 @@
 mod check;
 mod column;
 mod compact;
-mod copy;
-mod coverage;
 mod fill;
-mod key;
-mod manifest;
 mod reader;
-mod repair;
 mod sets;
 mod table;
 mod writer;
@@ -41,14 +36,63 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Checked, check};
-pub use compact::{CompactReport, compact};
-pub use copy::{backup, restore};
-pub use coverage::{Coverage, VectorCounts};
+pub use check::{Checked, RepairReport, check, repair};
+pub use compact::{CompactReport, backup, compact, restore};
 pub use fill::{Filled, Wanted, fill, pending_dialogues};
-pub use key::{Kind, dialogue_key, utterance_key};
-pub use manifest::{Extent, Manifest, Reached, Recipe};
-pub use reader::VectorReader;
-pub use repair::{RepairReport, repair};
-pub use sets::exists;
+pub use reader::{Coverage, VectorCounts, VectorReader};
+pub use sets::{Extent, Manifest, Reached, Recipe, exists};
 pub use writer::{Mode, VectorWriter};
+
+use turnwise_core::ids::IdKey;
+use turnwise_corpus::{Dialogue, Role};
+
+/// Kind of item that a vector represents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One utterance.
+    Utterances,
+    /// A whole dialogue.
+    Dialogues,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 2] = [Kind::Utterances, Kind::Dialogues];
+
+    /// Name of the kind; also the prefix of its file names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Utterances => "utterances",
+            Kind::Dialogues => "dialogues",
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+fn hasher(kind: Kind) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(kind.name().as_bytes()).update(&[0]);
+    hasher
+}
+
+/// Returns the key of an utterance's vector.
+pub fn utterance_key(text: &str) -> IdKey {
+    IdKey::from_hash(&hasher(Kind::Utterances).update(text.as_bytes()).finalize())
+}
+
+/// Returns the key of a dialogue's vector: a hash of role, speaker and text of all turns, in order. Ids, times
+/// and labels are not encoded and not hashed.
+pub fn dialogue_key(dialogue: &Dialogue) -> IdKey {
+    let mut hasher = hasher(Kind::Dialogues);
+    for turn in &dialogue.turns {
+        let role = turn.role.as_ref().map_or("", Role::as_str);
+        for part in [role, &turn.speaker, &turn.text] {
+            // The length prefix keeps adjacent parts apart: `ab`+`c` and `a`+`bc` get different keys.
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        }
+    }
+    IdKey::from_hash(&hasher.finalize())
+}

@@ -23,8 +23,8 @@ use std::{
 use memmap2::{Mmap, MmapMut};
 
 use crate::vectors::{
+    Kind,
     column::{self, Column},
-    key::Kind,
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::vectors::{
+    Kind,
     column::{Column, ColumnWriter},
-    key::Kind,
-    manifest::{Manifest, Reached, Recipe},
     sets,
+    sets::{Manifest, Reached, Recipe},
     table::{self, Lookup},
 };
 use turnwise_core::{

@@ -2,25 +2,20 @@
 //! characteristic terms.
 
 mod choose;
-mod gather;
+mod describe;
 mod kmeans;
-mod map;
-mod terms;
 #[cfg(test)]
 mod tests;
-
-use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use choose::Tried;
-pub use map::Point;
-pub use terms::Term;
+pub use describe::{Point, Term};
 
-use gather::each_dialogue;
-use kmeans::{Item, Items, Partition, kmeans};
-use terms::{Counts, terms_of};
+use crate::scan::each_dialogue;
+use describe::{describe, mean};
+use kmeans::{Item, Items, kmeans};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Vectors;
@@ -132,10 +127,10 @@ pub struct Central {
 
 /// Callback that returns whether to stop. It is called regularly.
 #[derive(Clone, Copy)]
-struct Stop<'a>(&'a (dyn Fn() -> bool + Sync));
+pub(crate) struct Stop<'a>(&'a (dyn Fn() -> bool + Sync));
 
 impl Stop<'_> {
-    fn check(self) -> Result<()> {
+    pub(crate) fn check(self) -> Result<()> {
         match (self.0)() {
             true => Err(Error::Interrupted { hint: None }),
             false => Ok(()),
@@ -149,14 +144,6 @@ enum Selection {
     NoVector,
     ZeroVector,
     Item(Item),
-}
-
-/// Data of a clustered dialogue that is needed to describe its cluster.
-struct DialogueFacts {
-    terms: Vec<String>,
-    domains: Vec<String>,
-    /// The dialogue itself, if it is shown to the user.
-    dialogue: Option<Dialogue>,
 }
 
 /// Builds a topic map of the dialogues that have vectors. The result does not depend on the number of threads.
@@ -237,129 +224,4 @@ fn select(dialogue: &Dialogue, vectors: &VectorReader, wanted: &Wanted<'_>) -> R
         true => Selection::Item(Item { row: row as u32, scale: (1.0 / length) as f32 }),
         false => Selection::ZeroVector,
     })
-}
-
-fn mean<'a>(cosines: impl ExactSizeIterator<Item = &'a f32>) -> f64 {
-    let count = cosines.len().max(1);
-    cosines.map(|c| f64::from(*c)).sum::<f64>() / count as f64
-}
-
-/// Reads the dialogues again and describes the clusters: terms, domains, central dialogues and map positions.
-fn describe(
-    snapshot: &Snapshot,
-    wanted: &Wanted<'_>,
-    items: Items<'_>,
-    partition: &Partition,
-    places: &[Option<u32>],
-    made: &mut Clusters,
-    stop: Stop<'_>,
-) -> Result<()> {
-    let central: Vec<Vec<u32>> = partition
-        .members
-        .iter()
-        .map(|members| most_central(items, partition, members, wanted.central))
-        .collect();
-    let is_central = |n: u32| central[partition.of[n as usize] as usize].contains(&n);
-    let drawn: HashMap<u32, [f32; 2]> = map::places(items, wanted.drawn, wanted.seed, stop)?;
-    let mut counts = Counts::new(partition.members.len());
-    let mut domains: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); partition.members.len()];
-    let mut single: BTreeMap<String, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut shown: BTreeMap<u32, Central> = BTreeMap::new();
-    let look = |n: usize, dialogue: Dialogue| -> Result<Option<(u32, DialogueFacts)>> {
-        let Some(item) = places.get(n).copied().flatten() else { return Ok(None) };
-        let terms = terms_of(&dialogue, &wanted.analyzer);
-        let domains = dialogue.domains.clone();
-        let shown = is_central(item) || drawn.contains_key(&item);
-        Ok(Some((item, DialogueFacts { terms, domains, dialogue: shown.then_some(dialogue) })))
-    };
-    each_dialogue(snapshot, stop, &look, &mut |facts| {
-        let Some((item, DialogueFacts { terms, domains: mut of_this, dialogue })) = facts else { return };
-        let cluster = partition.of[item as usize];
-        counts.add(cluster, terms);
-        of_this.sort_unstable();
-        of_this.dedup();
-        if let [domain] = of_this.as_slice() {
-            *single.entry(domain.clone()).or_default().entry(cluster).or_default() += 1;
-        }
-        for domain in of_this {
-            *domains[cluster as usize].entry(domain).or_default() += 1;
-        }
-        let Some(dialogue) = dialogue else { return };
-        if let Some(at) = drawn.get(&item) {
-            made.map.push(Point::of(&dialogue, cluster as usize, *at));
-        }
-        if is_central(item) {
-            shown.insert(item, Central::of(dialogue, partition.cosines[item as usize]));
-        }
-    })?;
-    made.purity = purity(&single, partition.members.len());
-    let all = made.dialogues.max(1) as f64;
-    let rest = counts.best(wanted.terms).into_iter().zip(domains).zip(central);
-    for (((terms, domains), central), members) in rest.zip(&partition.members) {
-        let size = members.len() as u64;
-        made.clusters.push(Cluster {
-            size,
-            share: size as f64 / all,
-            cohesion: mean(members.iter().map(|n| &partition.cosines[*n as usize])),
-            terms,
-            domains: shares(domains, size),
-            central: central.iter().filter_map(|n| shown.remove(n)).collect(),
-        });
-    }
-    // The sort is stable: clusters of equal size keep their order.
-    let mut order: Vec<usize> = (0..made.clusters.len()).collect();
-    order.sort_by_key(|n| std::cmp::Reverse(made.clusters[*n].size));
-    made.clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.size));
-    for point in &mut made.map {
-        point.cluster = order.iter().position(|n| *n == point.cluster).unwrap_or_default();
-    }
-    Ok(())
-}
-
-/// Returns the items nearest to the center. Of items with the same vector, only one is returned.
-fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count: usize) -> Vec<u32> {
-    let mut order: Vec<u32> = members.to_vec();
-    let cosine = |n: &u32| partition.cosines[*n as usize];
-    order.sort_by(|a, b| cosine(b).total_cmp(&cosine(a)).then(a.cmp(b)));
-    let mut rows = Vec::new();
-    let is_new = |n: &u32| {
-        let row = items.items[*n as usize].row;
-        let new = !rows.contains(&row);
-        rows.push(row);
-        new
-    };
-    order.into_iter().filter(is_new).take(count).collect()
-}
-
-/// Returns the most frequent domains, at most 5.
-fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
-    const MAX_SHARES: usize = 5;
-    let share =
-        |(name, dialogues): (String, u64)| Share { name, dialogues, share: dialogues as f64 / size as f64 };
-    let mut shares: Vec<Share> = domains.into_iter().map(share).collect();
-    // The sort is stable: domains of equal size stay in alphabetical order.
-    shares.sort_by_key(|share| std::cmp::Reverse(share.dialogues));
-    shares.truncate(MAX_SHARES);
-    shares
-}
-
-/// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster.
-fn purity(single: &BTreeMap<String, BTreeMap<u32, u64>>, clusters: usize) -> Option<Purity> {
-    let dialogues: u64 = single.values().flat_map(BTreeMap::values).sum();
-    let most = |cluster: u32| single.values().filter_map(|of| of.get(&cluster)).max().copied().unwrap_or(0);
-    let agree: u64 = (0..clusters as u32).map(most).sum();
-    let purity = agree as f64 / dialogues.max(1) as f64;
-    (dialogues > 0).then_some(Purity { purity, dialogues, domains: single.len() as u64 })
-}
-
-impl Central {
-    fn of(dialogue: Dialogue, similarity: f32) -> Self {
-        Central {
-            similarity,
-            turns: dialogue.turns.len(),
-            text: dialogue.opening().map(|turn| turn.text.clone()).unwrap_or_default(),
-            id: dialogue.id.to_string(),
-            title: dialogue.title,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::*;
+use super::{kmeans::Partition, *};
 use crate::duplicates::tests::{dialogue, encode, put};
 use turnwise_core::{error::Class, vectors::cosine};
 

@@ -1,5 +1,16 @@
 //! Web page: files that are part of the binary. It uses only the public API of this server.
 
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header},
+};
+
+use crate::routes::Call;
+use crate::{
+    body::{self, HttpResponse},
+    problem::{Outcome, Problem},
+};
+
 /// File of the page.
 pub(super) struct File {
     pub(super) name: &'static str,
@@ -25,3 +36,24 @@ pub(super) const FILES: [File; 14] = [
     File { name: "thread.js", kind: SCRIPT, text: include_str!("thread.js") },
     File { name: "topics.js", kind: SCRIPT, text: include_str!("topics.js") },
 ];
+
+pub(super) const PATHS: [&str; 5] = ["/", "/ui", "/ui/", "/ui/{file}", "/docs"];
+
+/// Serves a file of the page. Redirects to `/ui/` if the slash is missing, because links in the page are relative to
+/// it.
+pub(super) async fn file(call: Call) -> Outcome<HttpResponse> {
+    let path = call.request.uri().path();
+    let name = if path == "/docs" { Some("docs.html") } else { path.strip_prefix("/ui/") };
+    let Some(name) = name else {
+        let mut to = Response::new(Body::empty());
+        *to.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+        to.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/ui/"));
+        return Ok(to);
+    };
+    let file = FILES.iter().find(|file| file.name == name);
+    let file = file.ok_or_else(|| Problem::not_found(format!("{path} does not exist")))?;
+    let mut response = body::of(file.text, file.kind);
+    // Disables caching, because file names do not change between versions of turnwise.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}

@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderValue, Response, StatusCode, header},
+    http::{HeaderValue, Response, header},
 };
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
-    Opened, body,
+    Opened,
+    body::{self, Form, HttpResponse, Pieces},
     pool::Pool,
     problem::{Outcome, Problem},
-    stream::{Form, Pieces},
 };
 use turnwise_core::ids::DialogueId;
 use turnwise_corpus::{Dialogue, filter::Filter};
@@ -29,10 +29,9 @@ const PIECE: usize = 64 << 10;
 /// Pause before a retry when the request queue is full.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
     let id = call.last_of_path()?;
-    let index = call.query_value("index");
-    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let opened = call.opened()?;
     let (pool, client) = (call.app.pool.clone(), call.client);
     let dialogue = pool
         .run(move || {
@@ -42,18 +41,17 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
             dialogue.filter(|dialogue| client.can_see(dialogue)).ok_or_else(nothing)
         })
         .await?;
-    Ok(body::json(StatusCode::OK, &dialogue))
+    Ok(body::ok(&dialogue))
 }
 
-pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     let form = Form::of(call.request.headers());
     let limit = match form {
         Form::Whole => Some(call.number("limit", 1, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT)),
         _ => call.number("limit", 1, u64::MAX)?,
     };
     let filter = call.filter()?;
-    let index = call.query_value("index");
-    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let opened = call.opened()?;
     let at = match call.query_value("after") {
         None => Bookmark::Beginning,
         Some(id) => {
@@ -76,7 +74,7 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|dialogue| dialogue.id.clone());
-        return Ok(body::json(StatusCode::OK, &json!({"dialogues": found, "next": next})));
+        return Ok(body::ok(&json!({"dialogues": found, "next": next})));
     }
     let (sender, receiver) = mpsc::channel(2);
     tokio::spawn(send(walk, form, limit.unwrap_or(u64::MAX), sender));

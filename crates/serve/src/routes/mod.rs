@@ -1,187 +1,311 @@
-//! The HTTP routes: [`table`] has all of them with their parameters and schemas; the handlers are in one file per subject.
+//! The table of routes: method, path, access, handler, parameters and schemas of each. The router, the metrics and the
+//! OpenAPI document are made from it. The handlers are in one file per subject.
 
-mod benchmarks;
-mod delete;
 mod dialogues;
-mod embeddings;
-mod facets;
-mod health;
-mod info;
-mod ingest;
 mod mcp;
-mod rerank;
+mod models;
+mod router;
 mod search;
+mod status;
 mod surveys;
-mod table;
-mod ui;
+mod writes;
 
-use axum::{
-    Router,
-    body::Body,
-    extract::{MatchedPath, Request},
-    http::{Method, Response, StatusCode},
-    response::IntoResponse,
-    routing::{delete, get, post},
-};
+use std::pin::Pin;
 
-pub(super) use surveys::Topics;
-use table::Handler;
-pub(super) use table::{Body as RequestBody, Parameter, ROUTES, Reply, has_no_time_limit, name};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::{
-    app::{App, Client},
-    guard::{self, For},
-    problem::{Outcome, Problem},
-};
-use turnwise_corpus::filter::Filter;
+pub(crate) use router::{Call, router};
 
-/// What a handler is given.
-pub(super) struct Call {
-    pub(super) app: App,
-    pub(super) client: Client,
-    pub(super) request: Request,
+use crate::{body::HttpResponse, guard::Access, page, problem::Outcome};
+use turnwise_corpus::Dialogue;
+use turnwise_search::{Facets, Hit, Replies, Reply, RespondRequest, Response, SearchRequest};
+
+/// A handler: an asynchronous function from a call to a response.
+type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Outcome<HttpResponse>> + Send>>;
+
+/// One route of the API.
+pub(crate) struct Route {
+    /// HTTP method in lower case, as in OpenAPI.
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    /// Permission that the route needs.
+    pub(crate) access: Access,
+    /// One-line description.
+    pub(crate) summary: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) body: RequestBody,
+    pub(crate) response: ResponseBody,
+    /// Whether the route has no time limit while the client keeps sending.
+    pub(crate) endless: bool,
+    handler: Handler,
 }
 
-impl Call {
-    /// Value of a query parameter.
-    pub(super) fn query_value(&self, name: &str) -> Option<String> {
-        self.query_values(name).next()
-    }
+/// A parameter of a route.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place,
+    pub(crate) required: bool,
+    pub(crate) about: &'static str,
+}
 
-    /// Numeric query parameter between `least` and `most`.
-    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
-        let Some(text) = self.query_value(name) else { return Ok(None) };
-        match text.parse() {
-            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(Problem::request(format!("invalid value `{text}` for `{name}`")).param(name).hint(
-                match most {
-                    u64::MAX => format!("use an integer of at least {least}"),
-                    most => format!("use an integer from {least} to {most}"),
-                },
-            )),
+/// Part of the request that contains a parameter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    Header,
+}
+
+/// Adds the schema of a type to the OpenAPI document and returns a reference to it. See [`schema`].
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// Body of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum RequestBody {
+    None,
+    Json(SchemaOf),
+    JsonRpc,
+    /// JSON lines, each with this schema.
+    Lines(SchemaOf),
+}
+
+/// Body of a successful response.
+#[derive(Clone, Copy)]
+pub(crate) enum ResponseBody {
+    /// A JSON object without a schema.
+    Object,
+    Json(SchemaOf),
+    /// One JSON document, or its items as JSON lines or server-sent events.
+    Stream {
+        whole: SchemaOf,
+        item: SchemaOf,
+    },
+    /// A page of a list of dialogues, or the dialogues as JSON lines or server-sent events.
+    DialogueList,
+    Html,
+    Text,
+}
+
+impl Route {
+    const fn new(
+        method: &'static str,
+        path: &'static str,
+        access: Access,
+        summary: &'static str,
+        handler: Handler,
+    ) -> Route {
+        Route {
+            method,
+            path,
+            access,
+            summary,
+            parameters: &[],
+            body: RequestBody::None,
+            response: ResponseBody::Object,
+            endless: false,
+            handler,
         }
     }
 
-    /// Filter from the query string, combined with the filter of the key.
-    pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
-        let filter = self.query_value("filter").filter(|text| !text.trim().is_empty());
-        let filter = filter.map(|text| text.parse::<Filter>()).transpose();
-        let filter = filter.map_err(|e| Problem::from(e).param("filter"))?;
-        Ok(self.client.restrict(filter)?)
+    const fn takes(mut self, parameters: &'static [Parameter]) -> Route {
+        self.parameters = parameters;
+        self
     }
 
-    /// All values of a repeatable query parameter.
-    pub(super) fn query_values(&self, name: &str) -> impl Iterator<Item = String> {
-        let query = self.request.uri().query().unwrap_or_default();
-        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
+    const fn body(mut self, body: RequestBody) -> Route {
+        self.body = body;
+        self
     }
 
-    /// Value of `{id}` in the path.
-    pub(super) fn last_of_path(&self) -> Outcome<String> {
-        let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
-        decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
+    const fn returns(mut self, response: ResponseBody) -> Route {
+        self.response = response;
+        self
     }
 
-    /// Reads the whole body.
-    pub(super) async fn body(&mut self) -> Outcome<axum::body::Bytes> {
-        let body = std::mem::take(self.request.body_mut());
-        super::body::read(body, self.app.limits.body).await
+    const fn endless(mut self) -> Route {
+        self.endless = true;
+        self
     }
 }
 
-/// Decodes percent-encoding; `None` if it is invalid.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                (digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+const fn query(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, required: false, about }
 }
 
-/// Wraps the handler of a route: checks the key and the names of the parameters, and turns an error into a response.
-fn handle(access: For, handler: Handler) -> impl Fn(axum::extract::State<App>, Request) -> Answer + Clone {
-    move |axum::extract::State(app), request: Request| {
-        Box::pin(async move {
-            let all = app.clone();
-            let client = guard::client(&app, request.headers(), access);
-            let done = match client.and_then(|client| only_known_parameters(&request).map(|()| client)) {
-                Ok(client) => handler(Call { app, client, request }).await,
-                Err(problem) => Err(problem),
-            };
-            done.unwrap_or_else(|problem| all.hidden(problem).into_response())
-        })
-    }
+const fn in_path(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, place: Place::Path, required: true, about }
 }
 
-/// Rejects unknown query parameters: a misspelled `filter` would match everything. A route without parameters accepts
-/// any, because clients may add their own.
-fn only_known_parameters(request: &Request) -> Outcome<()> {
-    let (Some(query), Some(path)) = (request.uri().query(), request.extensions().get::<MatchedPath>()) else {
-        return Ok(());
+const INDEX: Parameter = query("index", "Name of the index; required if there are several");
+const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
+const SURVEYED: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
+
+/// Converts an async function to a function pointer.
+macro_rules! handler {
+    ($f:path) => {
+        |call| Box::pin($f(call))
     };
-    let method = request.method().as_str();
-    let route = ROUTES.iter().find(|r| r.path == path.as_str() && r.method.eq_ignore_ascii_case(method));
-    let known: Vec<&str> = route.map(|route| route.query_names().collect()).unwrap_or_default();
-    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    let unknown = names.filter(|name| !name.is_empty()).find(|name| !known.contains(name));
-    let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
-    let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
-    Err(match turnwise_core::error::closest_name(name, known.iter().copied()) {
-        Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None => problem.hint(format!("known parameters: {}", known.join(", "))),
-    })
 }
 
-pub(super) type Answer = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+/// All routes of the API.
+pub(crate) static ROUTES: &[Route] = &[
+    Route::new("post", "/v1/search", Access::Read, "Find utterances or dialogues", handler!(search::search))
+        .takes(&[INDEX])
+        .body(RequestBody::Json(schema::<SearchRequest>))
+        .returns(ResponseBody::Stream { whole: schema::<Response>, item: schema::<Hit> }),
+    Route::new(
+        "post",
+        "/v1/similar",
+        Access::Read,
+        "Find utterances or dialogues similar to a given one",
+        handler!(search::similar),
+    )
+    .takes(&[INDEX])
+    .body(RequestBody::Json(schema::<SearchRequest>))
+    .returns(ResponseBody::Stream { whole: schema::<Response>, item: schema::<Hit> }),
+    Route::new("post", "/v1/respond", Access::Read, "Find responses for a context", handler!(search::respond))
+        .takes(&[INDEX])
+        .body(RequestBody::Json(schema::<RespondRequest>))
+        .returns(ResponseBody::Stream { whole: schema::<Replies>, item: schema::<Reply> }),
+    Route::new("post", "/v1/rerank", Access::Read, "Rank texts by their similarity to a query", handler!(models::rerank))
+        .body(RequestBody::Json(schema::<models::RerankRequest>)),
+    Route::new(
+        "get",
+        "/v1/facets",
+        Access::Read,
+        "Count dialogues by domain, intent, role or another field",
+        handler!(surveys::facets),
+    )
+    .takes(&[INDEX, SURVEYED, query("field", "Field to count by; can be repeated")])
+    .returns(ResponseBody::Json(schema::<Facets>)),
+    Route::new(
+        "get",
+        "/v1/clusters",
+        Access::Read,
+        "Topics of the dialogues, and a map of the dialogues",
+        handler!(surveys::topics),
+    )
+    .takes(&[
+        INDEX,
+        SURVEYED,
+        query("k", "Number of topics (default: automatic)"),
+        query("seed", "Random seed (default: 0)"),
+        query("map", "Largest number of dialogues on the map (default: 0, no map)"),
+    ])
+    .returns(ResponseBody::Json(schema::<surveys::Topics>)),
+    Route::new("get", "/v1/stats", Access::Read, "Statistics of an index", handler!(surveys::stats))
+        .takes(&[INDEX, SURVEYED]),
+    Route::new(
+        "get",
+        "/v1/benchmarks",
+        Access::Read,
+        "Benchmark report, as HTML",
+        handler!(surveys::benchmarks),
+    )
+    .returns(ResponseBody::Html),
+    Route::new(
+        "get",
+        "/v1/dialogues",
+        Access::Read,
+        "List the dialogues that match a filter, in ingestion order",
+        handler!(dialogues::list),
+    )
+    .takes(&[
+        INDEX,
+        query("filter", "Filter of the dialogues, such as domain=banking (default: all)"),
+        query("after", "Id of the dialogue after which the list continues"),
+        query("limit", "Largest number of dialogues (default: 20; no limit for JSON lines and events)"),
+    ])
+    .returns(ResponseBody::DialogueList),
+    Route::new("get", "/v1/dialogues/{id}", Access::Read, "Read a dialogue with its turns", handler!(dialogues::one))
+        .takes(&[DIALOGUE_ID, INDEX])
+        .returns(ResponseBody::Json(schema::<Dialogue>)),
+    Route::new("delete", "/v1/dialogues/{id}", Access::Write, "Delete a dialogue", handler!(writes::delete_one))
+        .takes(&[DIALOGUE_ID, INDEX]),
+    Route::new(
+        "delete",
+        "/v1/dialogues",
+        Access::Write,
+        "Delete the dialogues that match a filter",
+        handler!(writes::delete_matching),
+    )
+    .takes(&[
+        INDEX,
+        Parameter {
+            name: "filter",
+            place: Place::Query,
+            required: true,
+            about: "Delete the dialogues that match this filter, such as domain=banking",
+        },
+    ]),
+    Route::new(
+        "post",
+        "/v1/ingest",
+        Access::Write,
+        "Ingest dialogues as JSON lines",
+        handler!(writes::ingest),
+    )
+    .takes(&[
+        INDEX,
+        Parameter {
+            name: "Idempotency-Key",
+            place: Place::Header,
+            required: false,
+            about: "Unique key of the request. Repeating a request with the same key and body returns the stored response and has no further effect",
+        },
+    ])
+    .body(RequestBody::Lines(schema::<Dialogue>))
+    .endless(),
+    Route::new(
+        "post",
+        "/v1/embeddings",
+        Access::Read,
+        "Encode texts (OpenAI-compatible)",
+        handler!(models::embeddings),
+    )
+    .body(RequestBody::Json(schema::<models::EmbeddingsRequest>)),
+    Route::new(
+        "get",
+        "/v1/models",
+        Access::Read,
+        "List the models of the indexes (OpenAI-compatible)",
+        handler!(models::list),
+    ),
+    Route::new(
+        "get",
+        "/v1/models/{id}",
+        Access::Read,
+        "Describe a model (OpenAI-compatible)",
+        handler!(models::one),
+    )
+    .takes(&[in_path("id", "Name of the model")]),
+    Route::new(
+        "post",
+        "/mcp",
+        Access::Read,
+        "Model Context Protocol: search tools for assistants",
+        handler!(mcp::mcp),
+    )
+    .takes(&[INDEX])
+    .body(RequestBody::JsonRpc),
+    Route::new("get", "/health/live", Access::Public, "Liveness check", handler!(status::live)),
+    Route::new("get", "/health/ready", Access::Public, "Readiness check", handler!(status::ready)),
+    Route::new("get", "/metrics", Access::Read, "Metrics in the Prometheus format", handler!(status::metrics))
+        .returns(ResponseBody::Text),
+    Route::new("get", "/info", Access::Read, "Indexes and version of the server", handler!(status::info)),
+    Route::new("get", "/openapi.json", Access::Public, "This API description, as OpenAPI 3.1", handler!(status::openapi)),
+];
 
-/// The router: all routes of [`ROUTES`], the files of the page, and the answers to unknown paths and methods.
-pub(super) fn router(app: App) -> Router {
-    let mut router = Router::new();
-    for route in &ROUTES {
-        let handler = handle(route.access, route.handler);
-        let method = match route.method {
-            "post" => post(handler),
-            "delete" => delete(handler),
-            _ => get(handler),
-        };
-        router = router.route(route.path, method);
-    }
-    for path in ui::PATHS {
-        router = router.route(path, get(handle(For::All, |call| Box::pin(ui::file(call)))));
-    }
-    router
-        .fallback(async |request: Request| {
-            let path = request.uri().path().to_owned();
-            let known = ROUTES.iter().map(|route| route.path);
-            let problem = Problem::not_found(format!("no route {path}"));
-            match turnwise_core::error::closest_name(&path, known) {
-                Some(near) => problem.hint(format!("did you mean {near}?")),
-                None => problem.hint("GET /openapi.json lists all routes"),
-            }
-        })
-        .method_not_allowed_fallback(async |method: Method, request: Request| {
-            let path = request.uri().path();
-            let matched = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
-            let known = ROUTES.iter().filter(|route| route.path == matched);
-            let mut methods: Vec<String> = known.map(|route| route.method.to_uppercase()).collect();
-            if methods.is_empty() {
-                methods.push("GET".to_owned());
-            }
-            Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                format!("{path} does not support {method}"),
-            )
-            .hint(format!("use {}", methods.join(" or ")))
-        })
-        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
-        .with_state(app)
+/// Label of a path in the metrics; `None` for an unknown path.
+pub(crate) fn label(path: &str) -> Option<&'static str> {
+    ROUTES.iter().map(|route| route.path).chain(page::PATHS).find(|known| *known == path)
+}
+
+/// Whether a path has a route without a time limit.
+pub(crate) fn has_no_time_limit(path: &str) -> bool {
+    ROUTES.iter().any(|route| route.endless && route.path == path)
 }

@@ -1,24 +1,19 @@
 //! `/v1/search`, `/v1/similar` and `/v1/respond`. Requests and responses are the same as in the library.
 
-use axum::{
-    body::Body,
-    http::{Response, StatusCode},
-};
 use serde::Serialize;
 
 use super::Call;
 use crate::{
-    body,
+    body::{self, Form, HttpResponse},
     problem::{Outcome, Problem},
-    stream::{self, Form},
 };
 use turnwise_search::{RespondRequest, SearchRequest};
 
-pub(super) async fn search(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn search(call: Call) -> Outcome<HttpResponse> {
     answer(call, |_| Ok(())).await
 }
 
-pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn similar(call: Call) -> Outcome<HttpResponse> {
     answer(call, |request| match (&request.like, &request.dialogue) {
         (None, None) => Err(Problem::request("neither `like` nor `dialogue` is given")
             .param("like")
@@ -28,21 +23,19 @@ pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
     .await
 }
 
-pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn respond(mut call: Call) -> Outcome<HttpResponse> {
     let request: RespondRequest = body::parse(&call.body().await?)?;
-    let index = call.query_value("index");
-    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let opened = call.opened()?;
     let form = Form::of(call.request.headers());
     let (pool, client) = (call.app.pool.clone(), call.client);
     let found = pool.run(move || opened.respond(request, &client)).await?;
     sent(form, found, "reply", |found| std::mem::take(&mut found.replies))
 }
 
-async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
+async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<HttpResponse> {
     let request: SearchRequest = body::parse(&call.body().await?)?;
     check(&request)?;
-    let index = call.query_value("index");
-    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let opened = call.opened()?;
     let form = Form::of(call.request.headers());
     let (pool, client) = (call.app.pool.clone(), call.client);
     let found = pool.run(move || opened.search(request, &client)).await?;
@@ -55,10 +48,10 @@ fn sent<T: Serialize, Item: Serialize>(
     mut found: T,
     item: &'static str,
     take: fn(&mut T) -> Vec<Item>,
-) -> Outcome<Response<Body>> {
+) -> Outcome<HttpResponse> {
     if let Form::Whole = form {
-        return Ok(body::json(StatusCode::OK, &found));
+        return Ok(body::ok(&found));
     }
     let items = take(&mut found);
-    stream::list(form, &items, item, &found)
+    body::list(form, &items, item, &found)
 }

@@ -1,19 +1,18 @@
 //! `/v1/clusters` and `/v1/stats`: topics and statistics of a whole index.
 
-use axum::{
-    body::{Body, Bytes},
-    http::Response,
-};
+use axum::{body::Bytes, http::StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Call;
 use crate::{
-    Opened, body,
+    Opened,
+    body::{self, HttpResponse},
     problem::{Outcome, Problem},
 };
 use turnwise_corpus::{filter::Filter, stats::Statistics};
 use turnwise_search::{
+    DEFAULT_FACETS,
     clusters::{Clusters, Wanted, clusters},
     statistics,
 };
@@ -44,7 +43,7 @@ struct Stats {
     statistics: Statistics,
 }
 
-pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn topics(call: Call) -> Outcome<HttpResponse> {
     let k = call.number("k", 1, 10_000)?;
     let seed = call.number("seed", 0, u64::MAX)?.unwrap_or(0);
     let drawn = call.number("map", 0, MAX_POINTS as u64)?.unwrap_or(0) as usize;
@@ -71,7 +70,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
     .await
 }
 
-pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn stats(call: Call) -> Outcome<HttpResponse> {
     surveyed(call, "stats".to_owned(), |opened, filter| {
         let snapshot = opened.snapshot("counting everything")?;
         let statistics = statistics(snapshot, filter, &|_| {}, &mut |_| Ok(()))?;
@@ -85,11 +84,10 @@ async fn surveyed(
     call: Call,
     key: String,
     make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
-) -> Outcome<Response<Body>> {
+) -> Outcome<HttpResponse> {
     let filter = call.filter()?;
     let key = format!("{key} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
-    let index = call.query_value("index");
-    let opened = call.client.opened(&call.app, index.as_deref())?;
+    let opened = call.opened()?;
     let found = call
         .app
         .surveying
@@ -101,4 +99,33 @@ async fn surveyed(
 fn bytes(found: &impl Serialize) -> Outcome<Bytes> {
     let bytes = serde_json::to_vec(found).map_err(|e| Problem::internal(e.to_string()))?;
     Ok(bytes.into())
+}
+
+/// Largest number of values per field.
+const MAX_VALUES: usize = 50;
+
+pub(super) async fn facets(call: Call) -> Outcome<HttpResponse> {
+    let mut fields: Vec<String> = call.query_values("field").collect();
+    if fields.is_empty() {
+        fields = DEFAULT_FACETS.map(str::to_owned).to_vec();
+    }
+    let filter = call.filter()?;
+    let opened = call.opened()?;
+    let counted =
+        call.app.pool.run(move || Ok(opened.searcher.facets(filter.as_ref(), &fields, MAX_VALUES)?)).await?;
+    Ok(body::ok(&counted))
+}
+
+pub(super) async fn benchmarks(call: Call) -> Outcome<HttpResponse> {
+    // The report names data and models of the whole server.
+    if !call.client.is_unrestricted() {
+        let message = "this API key has restrictions, but the benchmark report covers all data";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
+    }
+    let hooks = call.app.hooks.clone();
+    match call.app.surveying.run(move || Ok(hooks.report()?)).await? {
+        Some(page) => Ok(body::of(page, "text/html; charset=utf-8")),
+        None => Err(Problem::not_found("no benchmark results yet")
+            .hint("run a benchmark, for example: turnwise bench dialogues chats.jsonl -r model -r bm25")),
+    }
 }

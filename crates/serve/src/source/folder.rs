@@ -10,8 +10,8 @@ use super::{ChangeToken, Selection, Source, filled};
 use crate::{
     Opened,
     app::Client,
-    idempotency::{self, Answers},
     problem::Outcome,
+    stored_responses::{self, Answers},
 };
 use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::{Dialogue, walk::Plan};
@@ -54,7 +54,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<Sy
         let name = entry.file_name();
         let name = name.to_string_lossy();
         // Files of sled are internal to the writer; locks and stored responses are not part of the index.
-        if name.starts_with("records") || name.contains("lock") || name == idempotency::FILE {
+        if name.starts_with("records") || name.contains("lock") || name == stored_responses::FILE {
             continue;
         }
         match entry.metadata() {

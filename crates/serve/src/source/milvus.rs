@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ChangeToken, Selection, Source, filled};
-use crate::{Opened, app::Client, idempotency::Answers, problem::Outcome};
+use crate::{Opened, app::Client, problem::Outcome, stored_responses::Answers};
 use turnwise_core::error::Result;
 use turnwise_corpus::walk::Plan;
 use turnwise_milvus::{ChangeWatcher, Milvus, MilvusWriter, Target};

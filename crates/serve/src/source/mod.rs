@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Opened, app::Client, idempotency::Answers, problem::Outcome};
+use super::{Opened, app::Client, problem::Outcome, stored_responses::Answers};
 use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]

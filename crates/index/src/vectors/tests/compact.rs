@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use super::support::*;
-use crate::vectors::{manifest::Manifest, *};
+use super::*;
+use crate::vectors::*;
 use turnwise_core::error::Error;
 use turnwise_encoder::testing::HashEncoder;
 use turnwise_store as store;

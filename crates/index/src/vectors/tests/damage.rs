@@ -4,7 +4,7 @@
 use std::{fs, path::Path, sync::atomic::Ordering};
 
 use crate::vectors::{
-    tests::support::{assert_complete, dialogue, encode, files, put},
+    tests::{assert_complete, dialogue, encode, files, put},
     *,
 };
 use turnwise_core::error::Error;

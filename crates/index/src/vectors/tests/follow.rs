@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::vectors::{
-    tests::support::{BOTH, assert_complete, delete, dialogue, encode, pass, put, recipe},
+    tests::{BOTH, assert_complete, delete, dialogue, encode, pass, put, recipe},
     *,
 };
 use turnwise_core::error::Error;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, path::Path};
 
 use proptest::prelude::*;
 
-use crate::vectors::{tests::support::recipe, *};
+use crate::vectors::{tests::recipe, *};
 use turnwise_core::ids::IdKey;
 use turnwise_encoder::testing::{DIM, HashEncoder};
 

@@ -6,10 +6,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use axum::http::HeaderMap;
+use axum::{body::Bytes, http::HeaderMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use turnwise_core::{
 /// Header with the key.
 const HEADER: &str = "idempotency-key";
 /// Number of responses stored per index.
-const KEPT: usize = 1_000;
+const MAX_STORED: usize = 1_000;
 /// Largest length of a key, in bytes.
 const LONGEST: usize = 255;
 /// File name in the folder of an index.
@@ -102,7 +102,7 @@ impl Answers {
 fn add(all: &mut Vec<Answered>, answered: Answered) {
     all.retain(|other| other.request != answered.request);
     all.push(answered);
-    let old = all.len().saturating_sub(KEPT);
+    let old = all.len().saturating_sub(MAX_STORED);
     all.drain(..old);
 }
 
@@ -113,16 +113,54 @@ fn read(path: &Path) -> Vec<Answered> {
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
+/// Number of cached responses per index.
+const MAX_CACHED: usize = 16;
+
+/// Slot of a response; locked while the response is computed.
+type Slot = Arc<Mutex<Option<Bytes>>>;
+
+/// Cached responses by request, the latest first.
+#[derive(Default)]
+pub(super) struct Surveys(Mutex<Vec<(String, Slot)>>);
+
+impl Surveys {
+    /// Returns the cached response, or computes it with `make`.
+    pub(super) fn answer(&self, key: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
+        let slot = {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = kept.iter().position(|(question, _)| question == key).map(|at| kept.remove(at));
+            let (question, slot) = found.unwrap_or_else(|| (key.to_owned(), Arc::default()));
+            kept.insert(0, (question, slot.clone()));
+            kept.truncate(MAX_CACHED);
+            slot
+        };
+        let mut answer = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = &*answer {
+            return Ok(answer.clone());
+        }
+        let made = make()?;
+        *answer = Some(made.clone());
+        Ok(made)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+        time::Duration,
+    };
+
     use super::*;
+    use crate::problem::Problem;
 
     #[test]
     fn the_latest_responses_are_stored_and_a_damaged_file_counts_as_empty() {
         let dir = tempfile::tempdir().unwrap();
         let answer = |n: usize| Answered { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
         for answers in [Answers::beside(dir.path()), Answers::in_memory()] {
-            (0..KEPT + 2).for_each(|n| answers.keep(answer(n)).unwrap());
+            (0..MAX_STORED + 2).for_each(|n| answers.keep(answer(n)).unwrap());
             assert_eq!(answers.of("1"), None);
             assert_eq!(answers.of("2"), Some(answer(2)));
         }
@@ -141,5 +179,22 @@ mod tests {
         assert_eq!(named("a", "one"), named(" a ", "one"));
         assert_eq!(name(&HeaderMap::new(), "one").unwrap(), None);
         assert!(name(&headers(""), "one").is_err() && name(&headers(&"x".repeat(256)), "one").is_err());
+    }
+
+    #[test]
+    fn equal_requests_are_computed_once_and_failures_are_retried() {
+        let (surveys, made) = (Surveys::default(), AtomicUsize::new(0));
+        let slow = || {
+            thread::sleep(Duration::from_millis(20));
+            Ok(Bytes::from(made.fetch_add(1, Ordering::Relaxed).to_string()))
+        };
+        thread::scope(|scope| {
+            let key: Vec<_> = (0..8).map(|_| scope.spawn(|| surveys.answer("a", slow).unwrap())).collect();
+            key.into_iter().for_each(|key| assert_eq!(key.join().unwrap(), "0"));
+        });
+        assert_eq!(surveys.answer("b", || Err(Problem::request("no"))).unwrap_err().message, "no");
+        assert_eq!(surveys.answer("b", slow).unwrap(), "1");
+        (0..MAX_CACHED).for_each(|n| drop(surveys.answer(&format!("c{n}"), slow)));
+        assert_eq!(surveys.answer("b", slow).unwrap(), (2 + MAX_CACHED).to_string());
     }
 }

@@ -2,45 +2,51 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{
-    body::Body,
-    http::{Response, StatusCode},
-};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
     Opened,
     app::{self, Client},
-    body,
+    body::{self, HttpResponse},
     problem::{Outcome, Problem},
 };
-use turnwise_core::{error::Result, vectors::normalize};
+use turnwise_core::{
+    error::Result,
+    vectors::{cosine, normalize},
+};
 use turnwise_encoder::{Encoded, Encoder, TextOptions};
 
 /// Largest number of inputs per request, as in OpenAI's API.
-const MOST: usize = 2048;
+const MAX_INPUTS: usize = 2048;
 
-#[derive(Deserialize)]
+/// Request of `/v1/embeddings`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct EmbeddingsRequest {
+pub(super) struct EmbeddingsRequest {
+    /// A string, a list of strings, a list of token ids or a list of such lists.
     input: Inputs,
+    /// Name of the model. If there is only one model, any name selects it.
     #[serde(default)]
     model: String,
+    /// Format of the vectors in the response.
     #[serde(default)]
     encoding_format: Format,
+    /// Truncates the vectors to this number of dimensions.
     dimensions: Option<usize>,
     /// End user id of OpenAI's API. It is accepted and ignored.
     #[serde(rename = "user")]
     _user: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "`input` must be a string, a list of strings, a list of token ids or a list of such lists"
 )]
+#[schemars(inline)]
 enum Inputs {
     Text(String),
     Texts(Vec<String>),
@@ -48,8 +54,9 @@ enum Inputs {
     ManyTokens(Vec<Vec<u32>>),
 }
 
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 enum Format {
     #[default]
     Float,
@@ -84,7 +91,7 @@ struct Usage {
     total_tokens: u64,
 }
 
-pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn embeddings(mut call: Call) -> Outcome<HttpResponse> {
     let request: EmbeddingsRequest = body::parse(&call.body().await?)?;
     let (encoder, prompt) = encoder(&call, &request.model)?;
     let pool = call.app.pool.clone();
@@ -138,12 +145,12 @@ fn answer(
     request: &EmbeddingsRequest,
     encoder: &dyn Encoder,
     prompt: Option<String>,
-) -> Outcome<Response<Body>> {
+) -> Outcome<HttpResponse> {
     let wrong = |message: String, param: &str| Err(Problem::request(message).param(param));
     let lengths = request.input.lengths();
-    if lengths.is_empty() || lengths.len() > MOST {
+    if lengths.is_empty() || lengths.len() > MAX_INPUTS {
         return wrong(
-            format!("the number of inputs must be between 1 and {MOST}, but is {}", lengths.len()),
+            format!("the number of inputs must be between 1 and {MAX_INPUTS}, but is {}", lengths.len()),
             "input",
         );
     }
@@ -160,15 +167,12 @@ fn answer(
         index,
         embedding: numbers(row, request, encoder.normalizes()),
     });
-    Ok(body::json(
-        StatusCode::OK,
-        &Answer {
-            object: "list",
-            data: data.collect(),
-            model: encoder.name(),
-            usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
-        },
-    ))
+    Ok(body::ok(&Answer {
+        object: "list",
+        data: data.collect(),
+        model: encoder.name(),
+        usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
+    }))
 }
 
 impl Inputs {
@@ -222,16 +226,16 @@ fn base64(bytes: impl Iterator<Item = u8>) -> String {
     text
 }
 
-pub(super) async fn models(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     let data: Vec<_> = names(&call).iter().map(|name| described(name)).collect();
-    Ok(body::json(StatusCode::OK, &json!({"object": "list", "data": data})))
+    Ok(body::ok(&json!({"object": "list", "data": data})))
 }
 
-pub(super) async fn model(call: Call) -> Outcome<Response<Body>> {
+pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
     let wanted = call.last_of_path()?;
     let names = names(&call);
     match names.iter().find(|name| is_called(name, &wanted)) {
-        Some(name) => Ok(body::json(StatusCode::OK, &described(name))),
+        Some(name) => Ok(body::ok(&described(name))),
         None => Err(Problem::not_found(format!("model `{wanted}` does not exist")).param("model")),
     }
 }
@@ -243,6 +247,88 @@ fn names(call: &Call) -> BTreeSet<String> {
 
 fn described(name: &str) -> serde_json::Value {
     json!({"id": name, "object": "model", "created": 0, "owned_by": "turnwise"})
+}
+
+/// Largest number of documents per request.
+const MAX_DOCUMENTS: usize = 1_000;
+
+/// Request of `/v1/rerank`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RerankRequest {
+    /// The query.
+    query: String,
+    /// The texts to rank.
+    documents: Vec<Document>,
+    /// Maximum number of results.
+    top_n: Option<usize>,
+    /// Return the texts with the results.
+    #[serde(default)]
+    return_documents: bool,
+    /// Name of the model. If there is only one model, any name selects it.
+    #[serde(default)]
+    model: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a document must be a string or an object with a `text`")]
+#[schemars(inline)]
+enum Document {
+    Plain(String),
+    Object { text: String },
+}
+
+impl Document {
+    fn text(&self) -> &str {
+        match self {
+            Document::Plain(text) | Document::Object { text } => text,
+        }
+    }
+}
+
+pub(super) async fn rerank(mut call: Call) -> Outcome<HttpResponse> {
+    let request: RerankRequest = body::parse(&call.body().await?)?;
+    let wrong = |message: String, param: &str| Err(Problem::request(message).param(param));
+    if request.query.trim().is_empty() {
+        return wrong("the query is empty".to_owned(), "query");
+    }
+    if request.documents.is_empty() || request.documents.len() > MAX_DOCUMENTS {
+        let count = request.documents.len();
+        return wrong(
+            format!("the number of documents must be between 1 and {MAX_DOCUMENTS}, but is {count}"),
+            "documents",
+        );
+    }
+    if request.top_n == Some(0) {
+        return wrong("`top_n` must be at least 1".to_owned(), "top_n");
+    }
+    let (encoder, prompt) = encoder(&call, &request.model)?;
+    let pool = call.app.pool.clone();
+    let answer = pool.run(move || ranked(&request, encoder.as_ref(), prompt)).await?;
+    Ok(body::ok(&answer))
+}
+
+fn ranked(request: &RerankRequest, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Value> {
+    let texts: Vec<&str> =
+        std::iter::once(request.query.as_str()).chain(request.documents.iter().map(Document::text)).collect();
+    let made = encoder.encode(&texts, &TextOptions { prompt })?;
+    let query = made.vectors.row(0);
+    let mut ranked: Vec<(usize, f32)> =
+        made.vectors.rows().skip(1).map(|row| cosine(query, row)).enumerate().collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    ranked.truncate(request.top_n.unwrap_or(usize::MAX));
+    let result = |(index, score): &(usize, f32)| {
+        let mut result = json!({"index": index, "relevance_score": score});
+        if request.return_documents {
+            result["document"] = json!({"text": request.documents[*index].text()});
+        }
+        result
+    };
+    Ok(json!({
+        "model": encoder.name(),
+        "results": ranked.iter().map(result).collect::<Vec<Value>>(),
+        "usage": {"total_tokens": made.spent.tokens},
+    }))
 }
 
 #[cfg(test)]

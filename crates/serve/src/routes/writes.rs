@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderName, HeaderValue, Response, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
 };
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
@@ -17,12 +17,13 @@ use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
-    body,
+    body::{self, HttpResponse},
     hosted::Hosted,
-    idempotency::{self, Answered},
     problem::{Outcome, Problem},
+    source::Selection,
+    stored_responses::{self, Answered},
 };
-use turnwise_core::error::Error;
+use turnwise_core::{error::Error, ids::DialogueId};
 use turnwise_corpus::{
     formats,
     input::Input,
@@ -33,11 +34,10 @@ use turnwise_store::ingest::{IngestOptions, Ingested};
 /// Largest number of body pieces in the queue.
 const PIECES: usize = 16;
 
-pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
-    let index = call.query_value("index");
-    let hosted = call.client.index(&call.app, index.as_deref())?.clone();
+pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
+    let hosted = call.hosted()?;
     let client = call.client.0.as_ref().map_or("", |key| key.name.as_str());
-    let name = idempotency::name(call.request.headers(), client)?;
+    let name = stored_responses::name(call.request.headers(), client)?;
     let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
         let message = "the body is a form; expected JSON lines";
@@ -57,7 +57,7 @@ async fn ingest_and_store(
     options: IngestOptions,
     body: Body,
     write_timeout: Duration,
-) -> Outcome<Response<Body>> {
+) -> Outcome<HttpResponse> {
     // The ingest does not occupy the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
     if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
@@ -87,7 +87,7 @@ async fn ingest_and_store(
         let answered = Answered { request, body: digest(body), answer: answer.clone() };
         hosted.source.answers().keep(answered)?;
     }
-    Ok(body::json(StatusCode::OK, &answer))
+    Ok(body::ok(&answer))
 }
 
 /// Error for a body without any valid dialogue.
@@ -102,10 +102,10 @@ fn nothing(why: Option<&str>) -> Problem {
 }
 
 /// Returns the stored response if the body is the same as before, otherwise an error.
-fn replay(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Body>> {
+fn replay(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == answered.body => {
-            let mut response = body::json(StatusCode::OK, &answered.answer);
+            let mut response = body::ok(&answered.answer);
             let replayed = HeaderName::from_static("idempotency-replayed");
             response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
             Ok(response)
@@ -212,4 +212,44 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
     hosted.changed()?;
     hosted.derive();
     taken
+}
+
+pub(super) async fn delete_one(call: Call) -> Outcome<HttpResponse> {
+    let id = DialogueId::new(call.last_of_path()?)?;
+    match removed(call, Selection::One(id.clone())).await? {
+        0 => Err(Problem::not_found(format!("dialogue `{id}` does not exist"))),
+        deleted => Ok(deleted_response(deleted)),
+    }
+}
+
+pub(super) async fn delete_matching(call: Call) -> Outcome<HttpResponse> {
+    let filter = call.query_value("filter").ok_or_else(|| {
+        Problem::request("the filter is missing")
+            .param("filter")
+            .hint("use DELETE /v1/dialogues?filter=domain%3Dbanking or DELETE /v1/dialogues/ID")
+    })?;
+    Ok(deleted_response(removed(call, Selection::Matching(filter.parse()?)).await?))
+}
+
+fn deleted_response(deleted: usize) -> HttpResponse {
+    body::ok(&json!({ "deleted": deleted }))
+}
+
+/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait
+/// for each other.
+async fn removed(call: Call, selection: Selection) -> Outcome<usize> {
+    let hosted = call.hosted()?;
+    let (pool, client) = (call.app.pool.clone(), call.client);
+    let writing = hosted.writing.clone().lock_owned().await;
+    pool.run(move || {
+        let _writing = writing;
+        hosted.available()?;
+        let deleted = hosted.source.remove(&selection, &client)?;
+        if deleted > 0 {
+            hosted.changed()?;
+            hosted.derive();
+        }
+        Ok(deleted)
+    })
+    .await
 }

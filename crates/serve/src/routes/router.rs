@@ -1,0 +1,181 @@
+//! The router: wraps each handler with the check of key and parameters, and answers unknown paths and methods.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{MatchedPath, Request, State},
+    http::{Method, StatusCode},
+    response::IntoResponse,
+    routing::{delete, get, post},
+};
+
+use super::{Handler, Parameter, Place, ROUTES};
+use crate::{
+    app::{App, Client, Opened},
+    body::{self, HttpResponse},
+    guard::{self, Access},
+    hosted::Hosted,
+    page,
+    problem::{Outcome, Problem},
+};
+use turnwise_corpus::filter::Filter;
+
+/// A request with the server state and the client.
+pub(crate) struct Call {
+    pub(crate) app: App,
+    pub(crate) client: Client,
+    pub(crate) request: Request,
+}
+
+impl Call {
+    /// The requested index.
+    pub(super) fn hosted(&self) -> Outcome<Arc<Hosted>> {
+        self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
+    }
+
+    /// Current state of the requested index.
+    pub(super) fn opened(&self) -> Outcome<Arc<Opened>> {
+        self.hosted()?.available()
+    }
+
+    /// Value of a query parameter.
+    pub(super) fn query_value(&self, name: &str) -> Option<String> {
+        self.query_values(name).next()
+    }
+
+    /// Numeric query parameter between `least` and `most`.
+    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
+        let Some(text) = self.query_value(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ => Err(Problem::request(format!("invalid value `{text}` for `{name}`")).param(name).hint(
+                match most {
+                    u64::MAX => format!("use an integer of at least {least}"),
+                    most => format!("use an integer from {least} to {most}"),
+                },
+            )),
+        }
+    }
+
+    /// Filter from the query string, combined with the filter of the key.
+    pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
+        let filter = self.query_value("filter").filter(|text| !text.trim().is_empty());
+        let filter = filter.map(|text| text.parse::<Filter>()).transpose();
+        let filter = filter.map_err(|e| Problem::from(e).param("filter"))?;
+        Ok(self.client.restrict(filter)?)
+    }
+
+    /// All values of a repeatable query parameter.
+    pub(super) fn query_values(&self, name: &str) -> impl Iterator<Item = String> {
+        let query = self.request.uri().query().unwrap_or_default();
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
+    }
+
+    /// Value of `{id}` in the path.
+    pub(super) fn last_of_path(&self) -> Outcome<String> {
+        let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
+        decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
+    }
+
+    /// Reads the whole body.
+    pub(super) async fn body(&mut self) -> Outcome<Bytes> {
+        body::read(std::mem::take(self.request.body_mut()), self.app.limits.body).await
+    }
+}
+
+/// Decodes percent-encoding. Returns `None` if it is invalid.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                (digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+type Answer = std::pin::Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
+
+/// Wraps a handler: checks the key and the names of the query parameters, and converts an error to a response.
+fn handle(
+    access: Access,
+    parameters: &'static [Parameter],
+    handler: Handler,
+) -> impl Fn(State<App>, Request) -> Answer + Clone {
+    move |State(app), request| {
+        Box::pin(async move {
+            let client = guard::client(&app, request.headers(), access);
+            let checked = client.and_then(|client| check_parameters(&request, parameters).map(|()| client));
+            let done = match checked {
+                Ok(client) => handler(Call { app: app.clone(), client, request }).await,
+                Err(problem) => Err(problem),
+            };
+            done.unwrap_or_else(|problem| app.hidden(problem).into_response())
+        })
+    }
+}
+
+/// Rejects unknown query parameters: a misspelled `filter` would match everything. A route without query parameters
+/// accepts any, because clients may add their own.
+fn check_parameters(request: &Request, parameters: &[Parameter]) -> Outcome<()> {
+    let in_query = parameters.iter().filter(|parameter| parameter.place == Place::Query);
+    let known: Vec<&str> = in_query.map(|parameter| parameter.name).collect();
+    let query = request.uri().query().unwrap_or_default();
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    let unknown = names.find(|name| !name.is_empty() && !known.contains(name));
+    let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
+    let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
+    Err(match turnwise_core::error::nearest(name, known.iter().copied()) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint(format!("known parameters: {}", known.join(", "))),
+    })
+}
+
+/// Creates the router of all routes, including the files of the web page.
+pub(crate) fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let handler = handle(route.access, route.parameters, route.handler);
+        let method = match route.method {
+            "post" => post(handler),
+            "delete" => delete(handler),
+            _ => get(handler),
+        };
+        router = router.route(route.path, method);
+    }
+    for path in page::PATHS {
+        router = router.route(path, get(handle(Access::Public, &[], |call| Box::pin(page::file(call)))));
+    }
+    router
+        .fallback(async |request: Request| {
+            let path = request.uri().path().to_owned();
+            let known = ROUTES.iter().map(|route| route.path);
+            let problem = Problem::not_found(format!("no route {path}"));
+            match turnwise_core::error::nearest(&path, known) {
+                Some(near) => problem.hint(format!("did you mean {near}?")),
+                None => problem.hint("GET /openapi.json lists all routes"),
+            }
+        })
+        .method_not_allowed_fallback(async |method: Method, request: Request| {
+            let path = request.uri().path();
+            let matched = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
+            let known = ROUTES.iter().filter(|route| route.path == matched);
+            let mut methods: Vec<String> = known.map(|route| route.method.to_uppercase()).collect();
+            if methods.is_empty() {
+                methods.push("GET".to_owned());
+            }
+            let message = format!("{path} does not support {method}");
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+                .hint(format!("use {}", methods.join(" or ")))
+        })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
+        .with_state(app)
+}

@@ -1,0 +1,131 @@
+//! `/info`: indexes and version; `/openapi.json`: API description.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::{
+    app::Client,
+    body::{self, HttpResponse},
+    hosted::Hosted,
+    metrics::Gauge,
+    openapi,
+    problem::Outcome,
+};
+use turnwise_core::error::Result;
+use turnwise_index::{engine::Engine, vectors::Kind};
+
+pub(super) async fn info(call: Call) -> Outcome<HttpResponse> {
+    let app = call.app.clone();
+    let pool = app.pool.clone();
+    let indexes = pool
+        .run(move || {
+            let may = |name: &str| call.client.0.as_ref().is_none_or(|key| key.is_for(name));
+            let allowed = app.indexes.iter().filter(|hosted| may(&hosted.name));
+            let all: Result<Vec<Value>> = allowed.map(|hosted| about(hosted, &call.client)).collect();
+            Ok(all?)
+        })
+        .await?;
+    Ok(body::ok(&json!({"name": "turnwise", "version": env!("CARGO_PKG_VERSION"), "indexes": indexes})))
+}
+
+fn about(hosted: &Hosted, client: &Client) -> Result<Value> {
+    let opened = &hosted.current();
+    let engine = opened.searcher.engine();
+    let (dialogues, turns) = seen(engine, client)?.unzip();
+    let model = engine.recipe().map(|recipe| {
+        json!({
+            "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
+            "runs": opened.encoder.as_ref().map(|encoder| encoder.describe()),
+            "missing": opened.without_encoder.as_ref().map(ToString::to_string),
+        })
+    });
+    Ok(json!({
+        "name": hosted.name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
+        "created": engine.embedded().map(|index| index.snapshot().created()), "model": model,
+        "engine": hosted.source.kind(), "can": engine.capabilities(),
+    }))
+}
+
+/// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
+/// engine's totals would include hidden dialogues.
+fn seen(engine: &dyn Engine, client: &Client) -> Result<Option<(u64, u64)>> {
+    let Some(filter) = client.filter() else {
+        let totals = engine.totals();
+        return Ok(Some((totals.dialogues, totals.turns)));
+    };
+    let Some(index) = engine.embedded() else { return Ok(None) };
+    // Counts one by one, because the totals would include hidden dialogues.
+    let mut seen = (0, 0);
+    for dialogue in index.snapshot().dialogues() {
+        let dialogue = dialogue?;
+        if filter.matches(&dialogue) {
+            seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
+        }
+    }
+    Ok(Some(seen))
+}
+
+pub(super) async fn openapi(_: Call) -> Outcome<HttpResponse> {
+    Ok(body::ok(&openapi::document()))
+}
+
+/// Reports that the process is running.
+pub(super) async fn live(_: Call) -> Outcome<HttpResponse> {
+    Ok(body::ok(&json!({"status": "live"})))
+}
+
+/// Reports whether all indexes support all their search modes. The response contains no index names.
+pub(super) async fn ready(call: Call) -> Outcome<HttpResponse> {
+    let count = |is: fn(&Hosted) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
+    let unavailable = count(|hosted| hosted.unavailable().is_some());
+    let missing = count(|hosted| hosted.current().without_encoder.is_some());
+    let (status, mut report) = match unavailable + missing {
+        0 => (StatusCode::OK, json!({"status": "ready"})),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready"})),
+    };
+    for (what, n) in [("indexes_without_their_model", missing), ("engines_out_of_reach", unavailable)] {
+        if n > 0 {
+            report[what] = json!(n);
+        }
+    }
+    Ok(body::json(status, &report))
+}
+
+pub(super) async fn metrics(call: Call) -> Outcome<HttpResponse> {
+    let app = &call.app;
+    let allowed: Vec<_> = app
+        .indexes
+        .iter()
+        .filter(|hosted| {
+            call.client.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
+        })
+        .collect();
+    let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.current())).collect();
+    let of = |name, about, value: &dyn Fn(&crate::Opened) -> f64| Gauge {
+        name,
+        about,
+        values: opened.iter().map(|(index, opened)| (vec![("index", *index)], value(opened))).collect(),
+    };
+    let plain = |name, about, value: f64| Gauge { name, about, values: vec![(Vec::new(), value)] };
+    let vectors = |opened: &crate::Opened| {
+        Kind::ALL.map(|kind| opened.searcher.engine().rows(kind)).iter().sum::<u64>() as f64
+    };
+    let totals = |opened: &crate::Opened| opened.searcher.engine().totals();
+    let text = app.metrics.text(&[
+        plain("turnwise_queue_waiting", "Waiting requests.", app.pool.waiting() as f64),
+        plain("turnwise_queue_running", "Running requests.", app.pool.running() as f64),
+        plain(
+            "turnwise_uptime_seconds",
+            "Time since the server started.",
+            app.started.elapsed().as_secs_f64(),
+        ),
+        of("turnwise_index_dialogues", "Number of dialogues in an index.", &|o| totals(o).dialogues as f64),
+        of("turnwise_index_turns", "Number of turns in an index.", &|o| totals(o).turns as f64),
+        of("turnwise_index_vectors", "Number of vectors in an index.", &vectors),
+        of("turnwise_index_generation", "Generation of an index.", &|o| {
+            o.searcher.engine().generation() as f64
+        }),
+    ]);
+    Ok(body::of(text, "text/plain; version=0.0.4; charset=utf-8"))
+}
