@@ -133,7 +133,7 @@ fn check_parameters(request: &Request, parameters: &[Parameter]) -> Outcome<()> 
     let unknown = names.find(|name| !name.is_empty() && !known.contains(name));
     let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
     let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
-    Err(match turnwise_core::error::nearest(name, known.iter().copied()) {
+    Err(match turnwise_core::error::closest_name(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
         None => problem.hint(format!("known parameters: {}", known.join(", "))),
     })
@@ -159,7 +159,7 @@ pub(crate) fn router(app: App) -> Router {
             let path = request.uri().path().to_owned();
             let known = ROUTES.iter().map(|route| route.path);
             let problem = Problem::not_found(format!("no route {path}"));
-            match turnwise_core::error::nearest(&path, known) {
+            match turnwise_core::error::closest_name(&path, known) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
                 None => problem.hint("GET /openapi.json lists all routes"),
             }
