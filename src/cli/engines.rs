@@ -16,7 +16,7 @@ mod milvus {
 
     impl Context<'_> {
         /// Milvus target given by `--engine`, with its credentials.
-        pub(crate) fn far(&self) -> Result<Target> {
+        pub(crate) fn milvus_target(&self) -> Result<Target> {
             self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
         }
 
@@ -35,7 +35,7 @@ mod milvus {
 
         /// Warns about texts that are stored in full, but only partly searchable by keywords.
         pub(crate) fn warn_truncated(&self, home: &MilvusWriter) {
-            let texts = match home.cut() {
+            let texts = match home.truncated_texts() {
                 0 => return,
                 1 => "1 text is".to_owned(),
                 n => format!("{} are", counted(n, "text")),
@@ -46,13 +46,13 @@ mod milvus {
         }
 
         pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
-            Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
+            Ok(Searcher::of(Box::new(Milvus::open(&self.milvus_target()?)?)))
         }
 
         /// Collection given by `--engine`, with the name to serve it under.
         #[cfg(feature = "serve")]
         pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
-            let target = self.far()?;
+            let target = self.milvus_target()?;
             Ok((target.name.clone(), Place::Milvus(target)))
         }
     }
@@ -75,7 +75,7 @@ mod milvus {
     pub(crate) enum NoTarget {}
 
     impl Context<'_> {
-        pub(crate) fn far(&self) -> Result<NoTarget> {
+        pub(crate) fn milvus_target(&self) -> Result<NoTarget> {
             Err(Error::Unavailable {
                 message: "--engine needs Milvus support, and this turnwise was built without it".to_owned(),
                 hint: Some("build it with `cargo build --release --features milvus`".to_owned()),
@@ -83,12 +83,12 @@ mod milvus {
         }
 
         pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
-            match self.far()? {}
+            match self.milvus_target()? {}
         }
 
         #[cfg(feature = "serve")]
         pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
-            match self.far()? {}
+            match self.milvus_target()? {}
         }
     }
 }

@@ -8,11 +8,11 @@ use super::{
     manifest::Manifest,
     names,
     reading::{columns, unexpected_data},
-    rows::{Version, key_of, key_text},
+    rows::{key_of, key_text, version_in},
 };
 use turnwise_core::{error::Result, ids::IdKey};
 use turnwise_corpus::{Dialogue, filter::Filter};
-use turnwise_index::vectors::Kind;
+use turnwise_index::{engine::Version, vectors::Kind};
 
 /// Maximum number of rows read per call, to keep calls short.
 const PAGE: usize = 200;
@@ -21,7 +21,7 @@ impl Connection {
     /// Lists the next dialogues that match a filter, at most `most`, in key order, and the key to continue
     /// after. The key is `None` at the end. The record and the filter itself decide: the columns in Milvus may
     /// belong to an old version.
-    pub(super) fn listed(
+    pub(super) fn list_dialogues(
         &self,
         manifest: &Manifest,
         behind: Option<IdKey>,
@@ -74,7 +74,7 @@ impl Connection {
         for ((name, key), version) in names.iter().zip(keys).zip(versions) {
             let key = key_of(key)
                 .ok_or_else(|| unexpected_data(&self.target.to_string(), "a row without a key"))?;
-            rows.push((name, (key, Version(*version))));
+            rows.push((name, (key, version_in(*version))));
         }
         rows.sort_by_key(|(name, _)| *name);
         Ok(rows.into_iter().map(|(_, row)| row).collect())

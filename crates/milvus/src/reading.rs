@@ -8,14 +8,14 @@ use super::{
     connection::{Connection, failed, is_too_large, wait},
     manifest::Manifest,
     names,
-    rows::{Answer, Version, key_of, key_text},
+    rows::{Answer, key_of, key_text, version_in},
 };
 use turnwise_core::{
     error::{Error, Result},
     ids::IdKey,
 };
 use turnwise_corpus::Dialogue;
-use turnwise_index::vectors::Kind;
+use turnwise_index::{engine::Version, vectors::Kind};
 use turnwise_store::frame::Totals;
 
 /// Maximum number of rows that Milvus returns for one query.
@@ -195,7 +195,7 @@ impl Pieces {
             let json: String = pieces.values().map(String::as_str).collect();
             let dialogue = serde_json::from_str(&json)
                 .map_err(|e| unexpected_data(place, &format!("a record is not valid JSON: {e}")))?;
-            read.insert(key, (Version(version), dialogue));
+            read.insert(key, (version_in(version), dialogue));
         }
         Ok(read)
     }

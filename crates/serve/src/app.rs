@@ -14,12 +14,12 @@ use super::{
 };
 use turnwise_core::{
     error::{Class, Error, Result},
-    ids::{DialogueId, Seq},
+    ids::DialogueId,
 };
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
-    engine::{Candidate, Prefetch},
+    engine::{Candidate, Prefetch, Version},
     vectors::Kind,
 };
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
@@ -219,10 +219,14 @@ impl Opened {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
-        let named =
-            |id: &DialogueId| Candidate { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
+        let named = |id: &DialogueId| Candidate {
+            dialogue: id.key(),
+            version: Version::default(),
+            turn: None,
+            score: 0.0,
+        };
         let all: Vec<Candidate> = ids.iter().map(named).collect();
-        view.ahead(Kind::Dialogues, &all, Prefetch::Records)?;
+        view.prefetch(Kind::Dialogues, &all, Prefetch::Records)?;
         let mut visible = HashSet::new();
         for id in &ids {
             if view.record(id.key())?.is_some_and(|(_, dialogue)| client.can_see(&dialogue)) {

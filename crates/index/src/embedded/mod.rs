@@ -12,7 +12,7 @@ pub use filtered::Filtered;
 
 use super::{
     dense::DenseReader,
-    engine::{Capabilities, Engine, SearchModes, View, Words},
+    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
     lexical::Lexical,
     vectors::{Kind, Recipe, VectorReader},
 };
@@ -174,9 +174,9 @@ impl Engine for Embedded {
         self.lexical.as_ref().map(Lexical::analyzer).unwrap_or_default()
     }
 
-    fn expression(&self, text: &str) -> Result<Words> {
+    fn expression(&self, text: &str) -> Result<KeywordQuery> {
         let query = self.lexical()?.syntax(text);
-        Ok(Words {
+        Ok(KeywordQuery {
             text: None,
             terms: query.terms().to_vec(),
             expression: Some(text.to_owned()),
@@ -184,8 +184,8 @@ impl Engine for Embedded {
         })
     }
 
-    fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<Words> {
-        Ok(Words::of_terms(self.lexical()?.telling(text, kind, most)?.terms().to_vec()))
+    fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery> {
+        Ok(KeywordQuery::of_terms(self.lexical()?.informative_terms(text, kind, most)?.terms().to_vec()))
     }
 
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {

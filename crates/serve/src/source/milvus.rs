@@ -68,7 +68,7 @@ impl Source for MilvusSource {
             Some(_) => Some(opened.has_encoder()?.clone()),
             None => None,
         };
-        let mut writer = MilvusWriter::open_to_fill(&self.target, encoder)?;
+        let mut writer = MilvusWriter::open_with_encoder(&self.target, encoder)?;
         Ok(filled(&mut writer, plan, options)?)
     }
 
@@ -80,7 +80,7 @@ impl Source for MilvusSource {
                 None => 0,
             },
             Selection::Matching(filter) => match client.restrict(Some(filter.clone()))? {
-                Some(filter) => writer.delete_fitting(&filter)?,
+                Some(filter) => writer.delete_matching(&filter)?,
                 None => 0,
             },
         };

@@ -112,7 +112,7 @@ impl Run<'_, '_> {
                 _ => None,
             })
             .collect();
-        self.store.ahead(&next_ids)?;
+        self.store.prefetch(&next_ids)?;
         for (item, cleaned) in ready {
             let before = self.outcome.tally;
             add(&mut self.outcome.tally.cleaned, cleaned);

@@ -13,7 +13,7 @@ pub trait DialogueSink {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
     /// Announces the ids of the next dialogues. A remote sink can look them up in one request.
-    fn ahead(&mut self, _ids: &[IdKey]) -> Result<()> {
+    fn prefetch(&mut self, _ids: &[IdKey]) -> Result<()> {
         Ok(())
     }
 

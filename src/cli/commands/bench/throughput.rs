@@ -128,7 +128,7 @@ fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<
     let mut texts = Vec::new();
     let mut at = Some(Bookmark::Beginning);
     while let Some(from) = at {
-        let (dialogues, next) = engine.view().listed(from, None, 1_000)?;
+        let (dialogues, next) = engine.view().list_dialogues(from, None, 1_000)?;
         let said = dialogues.into_iter().flat_map(|dialogue| dialogue.turns).map(|turn| turn.text);
         texts.extend(said.filter(|text| !text.trim().is_empty()));
         at = next;

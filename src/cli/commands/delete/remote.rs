@@ -17,15 +17,15 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
             ),
         });
     }
-    let target = context.far()?;
+    let target = context.milvus_target()?;
     let ids: Vec<DialogueId> =
         args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect::<Result<_>>()?;
     let mut sink = MilvusWriter::open(&target)?;
     let deleted = match (&args.filter, args.dry_run) {
-        (Some(filter), false) => sink.delete_fitting(filter)?,
-        (Some(filter), true) => sink.fitting(filter)?,
+        (Some(filter), false) => sink.delete_matching(filter)?,
+        (Some(filter), true) => sink.count_matching(filter)?,
         (None, false) => sink.delete(&ids)?,
-        (None, true) => sink.there(&ids)?,
+        (None, true) => sink.count_existing(&ids)?,
     };
     let done =
         serde_json::json!({ "index": target.to_string(), "deleted": deleted, "dry_run": args.dry_run });
@@ -41,5 +41,5 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn delete(_: &DeleteArgs, context: &Context<'_>) -> Result<()> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }

@@ -40,7 +40,7 @@ pub(super) fn ingest(
     options: &IngestOptions,
     context: &Context<'_>,
 ) -> Result<()> {
-    let target = context.far()?;
+    let target = context.milvus_target()?;
     fill(filling::open(&target, into, context)?, &target, read, options, context)
 }
 
@@ -70,7 +70,7 @@ pub(in crate::cli::commands) fn fill(
 /// searchable.
 #[cfg(feature = "milvus")]
 fn settle(sink: &mut MilvusWriter, context: &Context<'_>) {
-    if let Err(e) = sink.settle() {
+    if let Err(e) = sink.flush() {
         context.printer.warn(format!("searches are slow until Milvus has indexed the new dialogues: {e}"));
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn ingest(
     _: &IngestOptions,
     context: &Context<'_>,
 ) -> Result<()> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }
 
 #[cfg(feature = "milvus")]
@@ -108,7 +108,7 @@ mod filling {
     /// Opens an existing name with the encoder of its vectors. A new name is created with the named model
     /// or the default model.
     pub(super) fn open(target: &Target, into: &Remote<'_>, context: &Context<'_>) -> Result<MilvusWriter> {
-        let there = MilvusWriter::manifest(target)?;
+        let there = MilvusWriter::read_manifest(target)?;
         if into.replace {
             let before = there.and_then(|there| there.recipe).map(|recipe| recipe.model);
             let encoder_and_recipe =
@@ -117,7 +117,7 @@ mod filling {
             let source = encoder
                 .zip(recipe.as_ref())
                 .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>);
-            return MilvusWriter::anew(target, Analyzer::default(), recipe, source, Unfinished::Discard);
+            return MilvusWriter::new_generation(target, Analyzer::default(), recipe, source, Unfinished::Discard);
         }
         if let Some(there) = there {
             let encoder = match (&there.recipe, into.model) {

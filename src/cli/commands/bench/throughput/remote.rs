@@ -24,8 +24,8 @@ pub(super) fn measured(
     use turnwise_milvus::{Milvus, MilvusWriter};
     use turnwise_search::Searcher;
 
-    let target = context.far()?;
-    if MilvusWriter::manifest(&target)?.is_some() {
+    let target = context.milvus_target()?;
+    if MilvusWriter::read_manifest(&target)?.is_some() {
         return Err(Error::Input {
             message: format!(
                 "{target} already has dialogues, but this benchmark creates its own name and removes it"
@@ -50,7 +50,7 @@ pub(super) fn measured(
     throughput.steps.push(Pace::of("ingest", "turns", || {
         super::read_in(&mut sink, plan, options)?;
         // As at the end of an ingest: searches are slow until the new rows are indexed.
-        sink.settle()?;
+        sink.flush()?;
         Ok(sink.totals()?.turns)
     })?);
     let totals = sink.totals()?;
@@ -82,5 +82,5 @@ pub(super) fn measured(
     _: &ThroughputArgs,
     context: &Context<'_>,
 ) -> Result<Throughput> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }
