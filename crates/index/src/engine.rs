@@ -13,7 +13,7 @@ use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, Time, Turn, filter::Filter};
 use turnwise_store::{Position, frame::Totals};
 use turnwise_text::Analyzer;
 
@@ -70,9 +70,20 @@ pub trait Engine: Send + Sync {
     /// Opens a view for one request.
     fn view(&self) -> Box<dyn View + '_>;
 
-    /// The local index, if this engine is one.
-    fn embedded(&self) -> Option<&Embedded> {
+    /// Time of creation, if the engine stores it.
+    fn created(&self) -> Option<Time> {
         None
+    }
+
+    /// Number of dialogues that a filter accepts, and of their turns. `None` if the engine cannot count them.
+    fn count(&self, _filter: &Filter) -> Result<Option<Totals>> {
+        Ok(None)
+    }
+
+    /// Direct access to records, vectors and graphs on this machine. Operations over all dialogues need it. An engine
+    /// without local data returns an error that says that `operation` is not supported.
+    fn local(&self, operation: &str) -> Result<&Embedded> {
+        Err(unsupported(&self.place(), operation, "it needs an index on this machine"))
     }
 }
 

@@ -188,6 +188,18 @@ impl MilvusWriter {
         self.writer.cut
     }
 
+    /// Warning about texts that are stored in full, but only partly searchable by keywords. `None` if there are none.
+    pub fn truncation_warning(&self) -> Option<String> {
+        let texts = match self.truncated_texts() {
+            0 => return None,
+            1 => "1 text is".to_owned(),
+            n => format!("{n} texts are"),
+        };
+        Some(format!(
+            "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
+        ))
+    }
+
     /// Number of dialogues and turns.
     pub fn totals(&self) -> Result<Totals> {
         self.writer.connection.totals(&self.writer.manifest)

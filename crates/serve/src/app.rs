@@ -10,7 +10,6 @@ use super::{
     pool::Pool,
     problem::{Outcome, Problem},
     response_cache::Surveys,
-    source::Place,
 };
 use turnwise_core::{
     error::{Class, Error, Result},
@@ -20,6 +19,7 @@ use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
     engine::{Candidate, Prefetch, Version},
+    location::Location,
     vectors::Kind,
 };
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
@@ -44,18 +44,18 @@ pub struct App {
 impl App {
     /// Opens indexes, each with a name.
     pub fn open(
-        indexes: Vec<(String, Place)>,
+        indexes: Vec<(String, Box<dyn Location>)>,
         hooks: &Arc<dyn ServerHooks>,
         options: &Options,
     ) -> Result<Self> {
         options.check()?;
         let metrics = Arc::new(Metrics::new());
         let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
-        for (name, place) in indexes {
+        for (name, location) in indexes {
             if hosted.iter().any(|other| other.name == name) {
                 return Err(Error::input(format!("two indexes have the name {name}")));
             }
-            hosted.push(Arc::new(Hosted::open(name, place, hooks.clone(), metrics.clone())?));
+            hosted.push(Arc::new(Hosted::open(name, location, hooks.clone(), metrics.clone())?));
         }
         options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {

@@ -1,6 +1,7 @@
 //! The local engine: a folder with records, Tantivy indexes and vector graphs.
 
 mod filtered;
+mod folder;
 mod view;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
 };
 
 pub use filtered::Filtered;
+pub use folder::Folder;
 
 use super::{
     dense::DenseReader,
@@ -17,6 +19,7 @@ use super::{
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{Time, filter::Filter};
 use turnwise_store::{Snapshot, frame::Totals};
 use turnwise_text::Analyzer;
 
@@ -219,7 +222,23 @@ impl Engine for Embedded {
         Box::new(view::EmbeddedView { engine: self, filtered: None })
     }
 
-    fn embedded(&self) -> Option<&Embedded> {
-        Some(self)
+    fn created(&self) -> Option<Time> {
+        Some(self.snapshot.created())
+    }
+
+    fn count(&self, filter: &Filter) -> Result<Option<Totals>> {
+        let mut totals = Totals::default();
+        for dialogue in self.snapshot.dialogues() {
+            let dialogue = dialogue?;
+            if filter.matches(&dialogue) {
+                totals.dialogues += 1;
+                totals.turns += dialogue.turns.len() as u64;
+            }
+        }
+        Ok(Some(totals))
+    }
+
+    fn local(&self, _: &str) -> Result<&Embedded> {
+        Ok(self)
     }
 }

@@ -41,8 +41,8 @@ fn about(hosted: &Hosted, client: &Client) -> Result<Value> {
     });
     Ok(json!({
         "name": hosted.name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
-        "created": engine.embedded().map(|index| index.snapshot().created()), "model": model,
-        "engine": hosted.source.kind(), "can": engine.capabilities(),
+        "created": engine.created(), "model": model,
+        "engine": hosted.location.kind(), "can": engine.capabilities(),
     }))
 }
 
@@ -53,16 +53,8 @@ fn seen(engine: &dyn Engine, client: &Client) -> Result<Option<(u64, u64)>> {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };
-    let Some(index) = engine.embedded() else { return Ok(None) };
-    // Counts one by one, because the totals would include hidden dialogues.
-    let mut seen = (0, 0);
-    for dialogue in index.snapshot().dialogues() {
-        let dialogue = dialogue?;
-        if filter.matches(&dialogue) {
-            seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
-        }
-    }
-    Ok(Some(seen))
+    // The engine's totals would include hidden dialogues.
+    Ok(engine.count(filter)?.map(|totals| (totals.dialogues, totals.turns)))
 }
 
 pub(super) async fn openapi(_: Call) -> Outcome<Response<Body>> {

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufReader, Read},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
-    body,
+    Opened, body,
     hosted::Hosted,
     idempotency::{self, Answered},
     problem::{Outcome, Problem},
@@ -28,10 +28,13 @@ use turnwise_corpus::{
     input::Input,
     walk::{Plan, Source},
 };
-use turnwise_store::ingest::{IngestOptions, Ingested};
+use turnwise_index::location::{WriteMode, WriterOptions};
+use turnwise_store::ingest::{self, Control, IngestOptions, Ingested};
 
 /// Largest number of body pieces in the queue.
 const PIECES: usize = 16;
+/// Name of the lock holder.
+pub(super) const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     let index = call.query_value("index");
@@ -60,7 +63,7 @@ async fn ingest_and_store(
 ) -> Outcome<Response<Body>> {
     // The ingest does not occupy the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
-    if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
+    if let Some(answered) = name.as_ref().and_then(|name| hosted.answers.of(name)) {
         drop(writing);
         return replay(&answered, send(body, None, write_timeout).await);
     }
@@ -85,7 +88,7 @@ async fn ingest_and_store(
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
         let answered = Answered { request, body: digest(body), answer: answer.clone() };
-        hosted.source.answers().keep(answered)?;
+        hosted.answers.keep(answered)?;
     }
     Ok(body::json(StatusCode::OK, &answer))
 }
@@ -208,8 +211,27 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
         companions: Vec::new(),
         unrecognised: Vec::new(),
     };
-    let taken = hosted.source.take_in(plan, options, opened.as_ref());
+    let taken = write(hosted, plan, options, opened.as_ref());
     hosted.changed()?;
     hosted.derive();
     taken
+}
+
+fn write(hosted: &Hosted, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested> {
+    let encoder = match (hosted.location.folder(), opened.searcher.engine().recipe()) {
+        (None, Some(_)) => Some(opened.has_encoder()?.clone()),
+        _ => None,
+    };
+    let options_of_writer =
+        WriterOptions { mode: WriteMode::Append, encoder, holder: HOLDER, segment_bytes: None };
+    let mut writer = hosted.location.open_writer(options_of_writer)?;
+    let never = AtomicBool::new(false);
+    let control =
+        Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let taken = ingest::ingest(writer.as_mut(), plan, options, control);
+    // Closes the writer even after an error, which persists all acknowledged records.
+    let closed = writer.close(taken.is_ok());
+    let taken = taken?;
+    closed?;
+    Ok(taken)
 }
