@@ -65,6 +65,9 @@ pub trait Location: Send + Sync {
 
 /// Writing half of an engine. Dialogues are put and committed as in any [`DialogueSink`].
 pub trait EngineWriter: DialogueSink {
+    /// Name of the engine, for messages.
+    fn engine(&self) -> &'static str;
+
     /// Warnings for the user since the last call.
     fn take_warnings(&mut self) -> Vec<String>;
 

@@ -155,6 +155,10 @@ impl Location for MilvusLocation {
 }
 
 impl EngineWriter for MilvusWriter {
+    fn engine(&self) -> &'static str {
+        "Milvus"
+    }
+
     fn take_warnings(&mut self) -> Vec<String> {
         self.truncation_warning().into_iter().collect()
     }

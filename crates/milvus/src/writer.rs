@@ -193,7 +193,7 @@ impl MilvusWriter {
         let texts = match self.truncated_texts() {
             0 => return None,
             1 => "1 text is".to_owned(),
-            n => format!("{n} texts are"),
+            n => format!("{} texts are", grouped(n)),
         };
         Some(format!(
             "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
@@ -280,6 +280,19 @@ impl MilvusWriter {
             behind = next;
         }
     }
+}
+
+/// Returns a number with a comma between groups of three digits.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> = (0..digits.len().div_ceil(3))
+        .rev()
+        .map(|group| {
+            let end = digits.len() - 3 * group;
+            &digits[end.saturating_sub(3)..end]
+        })
+        .collect();
+    groups.join(",")
 }
 
 fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn VectorSource>> {

@@ -156,6 +156,10 @@ struct FolderWriter {
 }
 
 impl EngineWriter for FolderWriter {
+    fn engine(&self) -> &'static str {
+        "turnwise"
+    }
+
     fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }

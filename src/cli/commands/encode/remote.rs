@@ -104,8 +104,13 @@ mod again {
         }
         let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
-        let mut sink =
-            MilvusWriter::new_generation(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::Continue)?;
+        let mut sink = MilvusWriter::new_generation(
+            &target,
+            analyzer,
+            Some(recipe.clone()),
+            Some(source),
+            Unfinished::Continue,
+        )?;
         let begun = std::time::Instant::now();
         let encoded = fill(&mut sink, &target, &there, context)?;
         sink.flush()?;

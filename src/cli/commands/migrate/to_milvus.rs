@@ -47,10 +47,11 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut sink = MilvusWriter::new_generation(&target, here.analyzer(), recipe, source, Unfinished::Continue)?;
+    let mut sink =
+        MilvusWriter::new_generation(&target, here.analyzer(), recipe, source, Unfinished::Continue)?;
     let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut sink, snapshot, progress)?;
-    context.warn_truncated(&sink);
+    sink.truncation_warning().iter().for_each(|warning| context.printer.warn(warning));
     sink.flush()?;
     let moving = begun.elapsed().as_secs_f64();
     read_back(&mut sink, snapshot, &content, &target, context)?;
