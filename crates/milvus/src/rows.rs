@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use milvus::v2::FieldData;
 use serde_json::{Value, json};
 
-use super::{manifest::Manifest, names};
+use super::{generations::Manifest, names};
 use turnwise_core::{
     error::{Error, Result},
     ids::{IdKey, TurnNo},

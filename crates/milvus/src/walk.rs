@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     connection::Connection,
-    manifest::Manifest,
+    generations::Manifest,
     names,
     reading::{DEEPEST, columns},
     rows::{Answer, key_of, row_id},

@@ -8,8 +8,7 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::{NextGeneration, Unfinished, next},
-    manifest::Manifest,
+    generations::{Manifest, NextGeneration, Unfinished, next},
     reading::columns,
     rows::{self, WordsColumn, key_of, version_in, version_of},
     target::Target,

@@ -12,7 +12,7 @@ use milvus::v2::{
 
 use super::{
     connection::Connection,
-    manifest::Manifest,
+    generations::Manifest,
     names,
     rows::{Pieces, Rows, WordsColumn, key_text, pieces, version_column},
     vector_source::{self, Of, VectorSource},
