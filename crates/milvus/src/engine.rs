@@ -1,6 +1,8 @@
 //! Search engine over the collections of a Milvus server.
 
-use super::{connection::Connection, generations::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
+use super::{
+    connection::Connection, generations::Manifest, reading::DEEPEST, target::Target, view::MilvusView,
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, unsupported},
