@@ -1,22 +1,25 @@
-//! Opens the engine given by `--engine ADDRESS`, or else the index given by `-i`.
+//! The factory of engines: turns `--engine ADDRESS`, or else `-i`, into a location.
 
 use crate::cli::Context;
 use turnwise_core::error::{Error, Result};
+use turnwise_index::{embedded::Folder, location::Location};
 use turnwise_search::Searcher;
 
 #[cfg(feature = "milvus")]
 mod milvus {
-    use crate::cli::{Context, env_vars, printer::counted};
+    use crate::cli::{Context, env_vars};
     use turnwise_core::error::{Error, Result};
-    use turnwise_milvus::{Milvus, MilvusWriter, Target};
-    use turnwise_search::Searcher;
+    use turnwise_index::location::Location;
+    use turnwise_milvus::{MilvusLocation, Target};
 
-    #[cfg(feature = "serve")]
-    use turnwise_serve::Place;
+    /// Returns the location at an address.
+    pub(super) fn location(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+        Ok(Box::new(MilvusLocation::new(context.milvus_target_at(address)?)))
+    }
 
     impl Context<'_> {
         /// Milvus target given by `--engine`, with its credentials.
-        pub(crate) fn far(&self) -> Result<Target> {
+        pub(crate) fn milvus_target(&self) -> Result<Target> {
             self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
         }
 
@@ -32,29 +35,6 @@ mod milvus {
             }
             Ok(target.with_token(token))
         }
-
-        /// Warns about texts that are stored in full, but only partly searchable by keywords.
-        pub(crate) fn warn_truncated(&self, home: &MilvusWriter) {
-            let texts = match home.cut() {
-                0 => return,
-                1 => "1 text is".to_owned(),
-                n => format!("{} are", counted(n, "text")),
-            };
-            self.printer.warn(format!(
-                "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
-            ));
-        }
-
-        pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
-            Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
-        }
-
-        /// Collection given by `--engine`, with the name to serve it under.
-        #[cfg(feature = "serve")]
-        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
-            let target = self.far()?;
-            Ok((target.name.clone(), Place::Milvus(target)))
-        }
     }
 
     fn is_local(host: &str) -> bool {
@@ -66,29 +46,21 @@ mod milvus {
 mod milvus {
     use crate::cli::Context;
     use turnwise_core::error::{Error, Result};
-    use turnwise_search::Searcher;
-
-    #[cfg(feature = "serve")]
-    use turnwise_serve::Place;
+    use turnwise_index::location::Location;
 
     /// Target type of a build without Milvus. It has no values.
     pub(crate) enum NoTarget {}
 
+    pub(super) fn location(_: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+        match context.milvus_target()? {}
+    }
+
     impl Context<'_> {
-        pub(crate) fn far(&self) -> Result<NoTarget> {
+        pub(crate) fn milvus_target(&self) -> Result<NoTarget> {
             Err(Error::Unavailable {
                 message: "--engine needs Milvus support, and this turnwise was built without it".to_owned(),
                 hint: Some("build it with `cargo build --release --features milvus`".to_owned()),
             })
-        }
-
-        pub(super) fn milvus_searcher(&self) -> Result<Searcher> {
-            match self.far()? {}
-        }
-
-        #[cfg(feature = "serve")]
-        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
-            match self.far()? {}
         }
     }
 }
@@ -105,12 +77,30 @@ pub(crate) fn unused_engine() -> Error {
     }
 }
 
+/// Returns the location at an address. Add new engines here.
+fn at(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+    milvus::location(address, context)
+}
+
 impl Context<'_> {
-    /// Opens the Milvus collection of `--engine`, or the index of `-i`, for searching.
-    pub(crate) fn searcher(&self) -> Result<Searcher> {
-        match self.settings.engine {
-            Some(_) => self.milvus_searcher(),
-            None => Searcher::open(self.existing_index()?),
+    /// Location given by `--engine`, or else the index given by `-i`. It need not exist.
+    pub(crate) fn location(&self) -> Result<Box<dyn Location>> {
+        match &self.settings.engine {
+            Some(address) => at(address, self),
+            None => Ok(Box::new(Folder::new(self.index()?))),
         }
+    }
+
+    /// Like `location`, but an index folder must exist.
+    pub(crate) fn existing_location(&self) -> Result<Box<dyn Location>> {
+        match &self.settings.engine {
+            Some(address) => at(address, self),
+            None => Ok(Box::new(Folder::new(self.existing_index()?))),
+        }
+    }
+
+    /// Opens the dialogues of `--engine`, or else the index of `-i`, for searching.
+    pub(crate) fn searcher(&self) -> Result<Searcher> {
+        Searcher::at(self.existing_location()?.as_ref())
     }
 }

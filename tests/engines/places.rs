@@ -23,7 +23,7 @@ pub trait Place: Sync {
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome>;
     /// How many were there.
     fn delete(&self, ids: &[DialogueId]) -> u64;
-    fn delete_fitting(&self, filter: &Filter) -> u64;
+    fn delete_matching(&self, filter: &Filter) -> u64;
     fn searcher(&self) -> Searcher;
 }
 
@@ -45,7 +45,7 @@ impl Here {
         store.commit(None).unwrap();
         store.close().unwrap();
         let snapshot = Snapshot::open(&self.root).unwrap();
-        // Made anew: what was replaced still counts in the statistics of words until Tantivy merges.
+        // Made new_generation: what was replaced still counts in the statistics of words until Tantivy merges.
         Lexical::remove(&self.root).unwrap();
         Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = Words { salt: 0 };
@@ -73,7 +73,7 @@ impl Place for Here {
         self.change(|store| ids.iter().map(|id| u64::from(store.delete(id).unwrap())).sum())
     }
 
-    fn delete_fitting(&self, filter: &Filter) -> u64 {
+    fn delete_matching(&self, filter: &Filter) -> u64 {
         let snapshot = Snapshot::open(&self.root).unwrap();
         let ids: Vec<DialogueId> =
             snapshot.dialogues().map(Result::unwrap).filter(|d| filter.matches(d)).map(|d| d.id).collect();
@@ -127,8 +127,8 @@ impl Place for Far {
         self.home().delete(ids).unwrap()
     }
 
-    fn delete_fitting(&self, filter: &Filter) -> u64 {
-        self.home().delete_fitting(filter).unwrap()
+    fn delete_matching(&self, filter: &Filter) -> u64 {
+        self.home().delete_matching(filter).unwrap()
     }
 
     fn searcher(&self) -> Searcher {

@@ -278,7 +278,7 @@ pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
         );
     }
     answer_alike(life, &here, place);
-    // Changed, with other numbers of turns; gone; come anew; and gone by a filter.
+    // Changed, with other numbers of turns; gone; come again; and gone by a filter.
     let second = life.dialogues(20..60, 2);
     let again = life.dialogues(3..4, 5);
     let gone: Vec<DialogueId> =
@@ -288,7 +288,7 @@ pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
         assert!(place.ingest(&second).iter().all(|put| *put == PutOutcome::Replaced), "{}", place.name());
         assert_eq!(place.delete(&gone), 3, "{}", place.name());
         assert_eq!(place.ingest(&again), [PutOutcome::Added], "{}", place.name());
-        place.delete_fitting(&filter)
+        place.delete_matching(&filter)
     });
     assert!(by_filter[0] > 3 && by_filter[0] == by_filter[1], "{by_filter:?}");
     answer_alike(life, &here, place);

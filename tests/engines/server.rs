@@ -56,7 +56,7 @@ impl Server {
         Some(server)
     }
 
-    /// Kills it and starts it anew on what it has on the disk.
+    /// Kills it and starts it new_generation on what it has on the disk.
     pub fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.program, &self.data, self.port);
@@ -71,7 +71,7 @@ impl Server {
     /// Until it answers. It listens before it does: for seconds, where its program comes from a cold disk.
     fn wait(&self) {
         let begun = Instant::now();
-        while let Err(e) = MilvusWriter::manifest(&self.target("nobody")) {
+        while let Err(e) = MilvusWriter::read_manifest(&self.target("nobody")) {
             assert!(e.class() == Class::Unavailable && begun.elapsed() < PATIENCE, "no server begins: {e}");
             thread::sleep(Duration::from_millis(50));
         }

@@ -13,7 +13,7 @@ use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, Time, Turn, filter::Filter};
 use turnwise_store::{Position, Totals};
 use turnwise_text::Analyzer;
 
@@ -50,15 +50,15 @@ pub trait Engine: Send + Sync {
     fn analyzer(&self) -> Analyzer;
 
     /// Returns the keyword query for a plain text.
-    fn words(&self, text: &str) -> Words {
-        Words::of_terms(self.analyzer().terms(text))
+    fn keyword_query(&self, text: &str) -> KeywordQuery {
+        KeywordQuery::of_terms(self.analyzer().terms(text))
     }
 
     /// Parses a query in Tantivy's query language.
-    fn expression(&self, text: &str) -> Result<Words>;
+    fn expression(&self, text: &str) -> Result<KeywordQuery>;
 
     /// Returns at most `most` terms of a text, the most informative ones.
-    fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<Words>;
+    fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
     /// Percentage of random pairs with a lower cosine; `None` if unknown.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
@@ -70,9 +70,20 @@ pub trait Engine: Send + Sync {
     /// Opens a view for one request.
     fn view(&self) -> Box<dyn View + '_>;
 
-    /// The local index, if this engine is one.
-    fn embedded(&self) -> Option<&Embedded> {
+    /// Time of creation, if the engine stores it.
+    fn created(&self) -> Option<Time> {
         None
+    }
+
+    /// Number of dialogues that a filter accepts, and of their turns. `None` if the engine cannot count them.
+    fn count(&self, _filter: &Filter) -> Result<Option<Totals>> {
+        Ok(None)
+    }
+
+    /// Direct access to records, vectors and graphs on this machine. Operations over all dialogues need it. An engine
+    /// without local data returns an error that says that `operation` is not supported.
+    fn local(&self, operation: &str) -> Result<&Embedded> {
+        Err(unsupported(&self.place(), operation, "it needs an index on this machine"))
     }
 }
 
@@ -84,16 +95,16 @@ pub trait View {
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
     /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id.
-    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List>;
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList>;
 
     /// Returns the `k` best keyword matches, best first.
-    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List>;
+    fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList>;
 
     /// Resolves an id to a dialogue. For the id of an utterance, also returns the turn.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
-    /// Reads the current version of a dialogue, with its sequence number.
-    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>>;
+    /// Reads a dialogue, with its current version.
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
     /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
@@ -102,20 +113,20 @@ pub trait View {
     fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>>;
 
     /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches.
-    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
+    fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
     /// Contribution of each term to the keyword score; empty if the engine does not support it.
     fn explain(
         &self,
         kind: Kind,
-        words: &Words,
+        words: &KeywordQuery,
         dialogue: &DialogueId,
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
     /// Lists the next dialogues that match a filter, at most `most`. Also returns the bookmark to continue from. The
     /// list may be empty although more dialogues follow. The bookmark is `None` at the end.
-    fn listed(
+    fn list_dialogues(
         &self,
         from: Bookmark,
         filter: Option<&Filter>,
@@ -123,10 +134,10 @@ pub trait View {
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)>;
 
     /// Bookmark for the position after a dialogue; `None` if the dialogue does not exist.
-    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
+    fn bookmark_after(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
     /// Announces the data that the request will read next. A remote engine can then fetch it in one round trip.
-    fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Prefetch) -> Result<()> {
+    fn prefetch(&self, _kind: Kind, _of: &[Candidate], _what: Prefetch) -> Result<()> {
         Ok(())
     }
 }
@@ -139,10 +150,10 @@ pub enum Bookmark {
     /// For listings in insertion order: position of the next record.
     At(Position),
     /// For listings in key order: the last key that was returned.
-    Behind(IdKey),
+    After(IdKey),
 }
 
-/// Data that a request announces with [`View::ahead`].
+/// Data that a request announces with [`View::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// The dialogues.
@@ -182,13 +193,24 @@ pub struct Capabilities {
     pub deepest: usize,
 }
 
+/// Opaque change token of a dialogue. The engine gives a dialogue another version when it is replaced. The order of
+/// versions has no meaning; it only makes sorting deterministic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl From<Seq> for Version {
+    fn from(seq: Seq) -> Self {
+        Version(seq.0)
+    }
+}
+
 /// An entry of a result list, before its record is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// Key of the dialogue's id.
     pub dialogue: IdKey,
-    /// Sequence number of the dialogue. It changes when the dialogue is replaced.
-    pub seq: Seq,
+    /// Version of the dialogue.
+    pub version: Version,
     /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
     /// Score in the units of the list: cosine or BM25.
@@ -197,7 +219,7 @@ pub struct Candidate {
 
 /// Result list of one search mode.
 #[derive(Debug, Default)]
-pub struct List {
+pub struct HitList {
     /// Candidates, best first.
     pub found: Vec<Candidate>,
     /// True if the index has no further matches.
@@ -206,7 +228,7 @@ pub struct List {
 
 /// A keyword query.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Words {
+pub struct KeywordQuery {
     /// Terms, sorted.
     pub terms: Vec<String>,
     /// The original text, for an engine that splits it into terms with its own analyzer.
@@ -217,10 +239,10 @@ pub struct Words {
     pub warnings: Vec<String>,
 }
 
-impl Words {
+impl KeywordQuery {
     /// Creates a query from terms alone.
     pub fn of_terms(terms: Vec<String>) -> Self {
-        Words { terms, ..Words::default() }
+        KeywordQuery { terms, ..KeywordQuery::default() }
     }
 
     /// Returns true if the query cannot match anything.

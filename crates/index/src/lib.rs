@@ -6,6 +6,7 @@ pub mod dense;
 pub mod embedded;
 pub mod engine;
 pub mod lexical;
+pub mod location;
 pub mod sealed;
 pub mod vectors;
 

@@ -1,9 +1,11 @@
 //! Search engine over the collections of a Milvus server.
 
-use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
+use super::{
+    connection::Connection, generations::Manifest, reading::DEEPEST, target::Target, view::MilvusView,
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
-    engine::{Capabilities, Engine, SearchModes, View, Words, unsupported},
+    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, unsupported},
     vectors::{Kind, Recipe},
 };
 use turnwise_store::Totals;
@@ -98,25 +100,28 @@ impl Engine for Milvus {
         self.analyzer
     }
 
-    fn words(&self, text: &str) -> Words {
+    fn keyword_query(&self, text: &str) -> KeywordQuery {
         let server_side = self.manifest.words.is_some();
-        Words { text: server_side.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
+        KeywordQuery {
+            text: server_side.then(|| text.to_owned()),
+            ..KeywordQuery::of_terms(self.analyzer.terms(text))
+        }
     }
 
-    fn expression(&self, _: &str) -> Result<Words> {
+    fn expression(&self, _: &str) -> Result<KeywordQuery> {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
     /// Milvus does not report document frequencies, and the most informative terms are unknown. The query
     /// contains all terms; common terms hardly change the ranking.
-    fn telling(&self, text: &str, _: Kind, most: usize) -> Result<Words> {
-        let words = self.words(text);
+    fn informative_terms(&self, text: &str, _: Kind, most: usize) -> Result<KeywordQuery> {
+        let words = self.keyword_query(text);
         let note = format!(
             "the query contains all {} different words: Milvus cannot select the {most} most informative ones",
             words.terms.len()
         );
         let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };
-        Ok(Words { warnings, ..words })
+        Ok(KeywordQuery { warnings, ..words })
     }
 
     fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {

@@ -18,13 +18,11 @@
 //! Keywords are the terms of turnwise's analyzer, encoded so that every Milvus tokenizer keeps them unchanged. Filters
 //! are translated to Milvus expressions. Fusion and reranking are done by the layers above, as for a local index.
 
-mod change_watcher;
 mod connection;
 mod engine;
 mod expression;
 mod generations;
-mod listing;
-mod manifest;
+mod location;
 mod names;
 mod reading;
 mod rows;
@@ -36,10 +34,9 @@ mod walk;
 mod writer;
 mod writing;
 
-pub use change_watcher::{ChangeWatcher, MilvusVersion};
 pub use engine::Milvus;
-pub use generations::Unfinished;
-pub use manifest::Manifest;
+pub use generations::{Manifest, Unfinished};
+pub use location::MilvusLocation;
 pub use target::{Consistency, Graph, Target};
 pub use vector_source::{Encoding, Of, VectorSource};
 pub use walk::{Moved, Walk};

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use milvus::v2::FieldData;
 use serde_json::{Value, json};
 
-use super::{manifest::Manifest, names};
+use super::{generations::Manifest, names};
 use turnwise_core::{
     error::{Error, Result},
-    ids::{IdKey, Seq, TurnNo},
+    ids::{IdKey, TurnNo},
 };
 use turnwise_corpus::{
     Dialogue, Turn,
     filter::{TypedValue, visit_values},
 };
-use turnwise_store::Prepared;
+use turnwise_index::engine::Version;
 use turnwise_text::Analyzer;
 
 /// Separator between the texts of a field in `folds`.
@@ -26,31 +26,22 @@ const LONGEST_JSON: usize = 60_000;
 /// Maximum number of facts in a row.
 pub(super) const MOST_FACTS: usize = 4_096;
 
-/// Version of a dialogue: the first 63 bits of its content hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Version(pub(super) i64);
+/// Returns the version for a content hash: its first 63 bits, because Milvus stores signed numbers.
+pub(super) fn version_of(content: IdKey) -> Version {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&content.0[..8]);
+    // Shift by one bit: the number is never negative.
+    Version(u64::from_le_bytes(bytes) >> 1)
+}
 
-impl Version {
-    /// Returns the version for a content hash.
-    pub(super) fn of(content: IdKey) -> Self {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&content.0[..8]);
-        // Shift by one bit: the number is never negative.
-        Version((u64::from_le_bytes(bytes) >> 1) as i64)
-    }
+/// Returns the version that a column stores.
+pub(super) fn version_in(column: i64) -> Version {
+    Version(column as u64)
+}
 
-    pub(super) fn of_dialogue(dialogue: &Dialogue) -> Result<Self> {
-        Ok(Version::of(Prepared::new(dialogue)?.content))
-    }
-
-    /// Returns the version as the sequence number used in searches.
-    pub(super) fn seq(self) -> Seq {
-        Seq(self.0 as u64)
-    }
-
-    pub(super) fn of_seq(seq: Seq) -> Self {
-        Version(seq.0 as i64)
-    }
+/// Returns the value of a version for a column.
+pub(super) fn version_column(version: Version) -> i64 {
+    version.0 as i64
 }
 
 /// Returns a dialogue key as text for columns.
@@ -231,7 +222,7 @@ impl Rows {
         self.bytes += words.len() + said.len() + columns.facts.iter().map(String::len).sum::<usize>() + 256;
         self.ids.push(row_id(key, version, turn.map(|turn| turn.number)));
         self.keys.push(key_text(key));
-        self.versions.push(version.0);
+        self.versions.push(version_column(version));
         self.turns.push(turn.map_or(0, |turn| i64::from(turn.number.0)));
         self.corpora.push(dialogue.source.clone());
         self.dialogues.push(dialogue.id.to_string());
@@ -335,7 +326,7 @@ impl Pieces {
             n => format!("{}-{n}", row_id(key, version, None)),
         });
         self.keys.push(key_text(key));
-        self.versions.push(version.0);
+        self.versions.push(version_column(version));
         self.numbers.push(number as i64);
         self.counts.push(count as i64);
         self.corpora.push(corpus.to_owned());

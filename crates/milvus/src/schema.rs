@@ -15,7 +15,7 @@ use milvus::v2::{
 
 use super::{
     connection::Connection,
-    manifest::{Manifest, PROPERTY},
+    generations::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
     target::{Graph, Target},

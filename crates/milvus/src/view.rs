@@ -12,21 +12,21 @@ use super::{
     engine::Milvus,
     expression, names,
     reading::{DEEPEST, unexpected_data},
-    rows::{Answer, Version, key_of, key_text, row_id},
+    rows::{Answer, key_of, key_text, row_id, version_in, version_of},
     target::Graph,
 };
 use turnwise_core::{
     error::{Error, Result},
-    ids::{DialogueId, IdKey, Seq, TurnNo},
+    ids::{DialogueId, IdKey, TurnNo},
     vectors::cosine,
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_index::{
-    engine::{Bookmark, Candidate, List, Prefetch, SearchModes, View, Words},
+    engine::{Bookmark, Candidate, HitList, KeywordQuery, Prefetch, SearchModes, Version, View},
     lexical::TermScore,
     vectors::Kind,
 };
-use turnwise_store::find_by;
+use turnwise_store::{Prepared, find_by};
 
 /// Minimum number of candidates in a vector index search. With fewer, searches with a filter on a small server
 /// miss many matches.
@@ -38,7 +38,7 @@ pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every row must match; empty for all rows.
     filter: String,
-    records: RefCell<HashMap<IdKey, Option<(Seq, Dialogue)>>>,
+    records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
     /// Vectors by row id.
     vectors: RefCell<Vectors>,
 }
@@ -49,7 +49,7 @@ impl<'a> MilvusView<'a> {
     }
 
     /// Returns the best rows of a kind by one of their vector fields.
-    fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<List> {
+    fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<HitList> {
         let connection = &self.engine.connection;
         let directed = (field == "vector").then_some("directed");
         let request = SearchRequest::builder()
@@ -64,10 +64,10 @@ impl<'a> MilvusView<'a> {
             .build();
         let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
-            return Ok(List { found: Vec::new(), exhausted: true });
+            return Ok(HitList { found: Vec::new(), exhausted: true });
         };
         let found = self.found(kind, field == "sparse", result)?;
-        Ok(List { exhausted: result.get_scores().len() < k, found })
+        Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
     /// Search parameters of the index: how many candidates it examines.
@@ -94,7 +94,7 @@ impl<'a> MilvusView<'a> {
         for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
             let row = Candidate {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.unexpected_data("a row without a key"))?,
-                seq: Version(versions[n]).seq(),
+                version: version_in(versions[n]),
                 turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
                 // Some servers return BM25 scores as they are, others as negative distances.
                 score: if words { scores[n].abs() } else { scores[n] },
@@ -122,7 +122,7 @@ impl<'a> MilvusView<'a> {
         let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
         let mut known = self.records.borrow_mut();
         for key in unknown {
-            let record = read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue));
+            let record = read.remove(&key);
             known.insert(key, record);
         }
         Ok(())
@@ -158,8 +158,8 @@ impl<'a> MilvusView<'a> {
         let mut rows = Vec::new();
         self.fetch_records(different.iter().copied())?;
         for (key, record) in self.records.borrow().iter().filter(|(key, _)| different.contains(key)) {
-            if let Some((seq, dialogue)) = record {
-                let name = |turn: &Turn| row_id(*key, Version::of_seq(*seq), Some(turn.number));
+            if let Some((version, dialogue)) = record {
+                let name = |turn: &Turn| row_id(*key, *version, Some(turn.number));
                 rows.extend(dialogue.turns.iter().map(name));
             }
         }
@@ -168,7 +168,7 @@ impl<'a> MilvusView<'a> {
 }
 
 /// Converts a keyword query to the form that the rows use.
-fn query_of(words: &Words) -> SearchVectors {
+fn query_of(words: &KeywordQuery) -> SearchVectors {
     let terms = || names::terms(words.terms.iter().map(String::as_str));
     SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
 }
@@ -178,7 +178,7 @@ fn turn_of(number: i64) -> TurnNo {
 }
 
 fn name_of(found: &Candidate) -> String {
-    row_id(found.dialogue, Version::of_seq(found.seq), found.turn)
+    row_id(found.dialogue, found.version, found.turn)
 }
 
 impl View for MilvusView<'_> {
@@ -187,16 +187,16 @@ impl View for MilvusView<'_> {
         Ok(None)
     }
 
-    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<List> {
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<HitList> {
         let k = k.min(DEEPEST);
         // A zero vector has no direction and no neighbors, but Milvus would return arbitrary rows for it.
         if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
-            return Ok(List { found: Vec::new(), exhausted: true });
+            return Ok(HitList { found: Vec::new(), exhausted: true });
         }
         self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)
     }
 
-    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+    fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
         let k = k.min(DEEPEST);
         let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
         list.found.retain(|found| found.score > 0.0);
@@ -211,14 +211,14 @@ impl View for MilvusView<'_> {
         })
     }
 
-    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>> {
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>> {
         self.fetch_records([dialogue].into_iter())?;
         Ok(self.records.borrow().get(&dialogue).cloned().flatten())
     }
 
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
         let kind = if turn.is_some() { Kind::Utterances } else { Kind::Dialogues };
-        let version = Version::of_dialogue(dialogue)?;
+        let version = version_of(Prepared::new(dialogue)?.content);
         let row = row_id(dialogue.id.key(), version, turn.map(|turn| turn.number));
         self.fetch_vectors(kind, [row.clone()].into_iter())?;
         Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
@@ -231,17 +231,23 @@ impl View for MilvusView<'_> {
         Ok(known.get(&row).and_then(Option::as_ref).map(|stored| cosine(vector, stored)))
     }
 
-    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+    fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
         let best = self.best(Kind::Utterances, "sparse", query_of(words), 1, &only)?;
         Ok(best.found.first().and_then(|found| found.turn))
     }
 
-    fn explain(&self, _: Kind, _: &Words, _: &DialogueId, _: Option<TurnNo>) -> Result<Vec<TermScore>> {
+    fn explain(
+        &self,
+        _: Kind,
+        _: &KeywordQuery,
+        _: &DialogueId,
+        _: Option<TurnNo>,
+    ) -> Result<Vec<TermScore>> {
         Ok(Vec::new())
     }
 
-    fn ahead(&self, kind: Kind, of: &[Candidate], what: Prefetch) -> Result<()> {
+    fn prefetch(&self, kind: Kind, of: &[Candidate], what: Prefetch) -> Result<()> {
         match what {
             Prefetch::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
             Prefetch::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
@@ -249,23 +255,23 @@ impl View for MilvusView<'_> {
         }
     }
 
-    fn listed(
+    fn list_dialogues(
         &self,
         from: Bookmark,
         filter: Option<&Filter>,
         most: usize,
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
         let behind = match from {
-            Bookmark::Behind(key) => Some(key),
+            Bookmark::After(key) => Some(key),
             Bookmark::Beginning | Bookmark::At(_) => None,
         };
         let engine = self.engine;
-        let (found, next) = engine.connection.listed(&engine.manifest, behind, filter, most)?;
-        Ok((found, next.map(Bookmark::Behind)))
+        let (found, next) = engine.connection.list_dialogues(&engine.manifest, behind, filter, most)?;
+        Ok((found, next.map(Bookmark::After)))
     }
 
-    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+    fn bookmark_after(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
         let key = id.key();
-        Ok(self.record(key)?.map(|_| Bookmark::Behind(key)))
+        Ok(self.record(key)?.map(|_| Bookmark::After(key)))
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::{
     connection::Connection,
-    manifest::Manifest,
+    generations::Manifest,
     names,
     reading::{DEEPEST, columns},
-    rows::{Answer, Version, key_of, row_id},
+    rows::{Answer, key_of, row_id},
     target::Target,
 };
 use turnwise_core::{
@@ -15,7 +15,7 @@ use turnwise_core::{
     ids::IdKey,
 };
 use turnwise_corpus::Dialogue;
-use turnwise_index::vectors::Kind;
+use turnwise_index::{engine::Version, vectors::Kind};
 
 /// Target number of dialogues per part.
 const PART: u64 = 250;
@@ -65,7 +65,7 @@ impl Walk {
     }
 
     /// Skips the vectors and returns dialogues alone.
-    pub fn no_vectors_error(self) -> Self {
+    pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
 
@@ -80,7 +80,7 @@ impl Walk {
     }
 
     /// Skips everything up to and including a part that was processed before.
-    pub fn behind(mut self, done: &str) -> Self {
+    pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
     }

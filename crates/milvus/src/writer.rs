@@ -8,10 +8,9 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::{NextGeneration, Unfinished, next},
-    manifest::Manifest,
+    generations::{Manifest, NextGeneration, Unfinished, next},
     reading::columns,
-    rows::{self, Version, WordsColumn, key_of},
+    rows::{self, WordsColumn, key_of, version_in, version_of},
     target::Target,
     vector_source::{Encoding, VectorSource},
     walk::Walk,
@@ -23,7 +22,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
-use turnwise_index::vectors::Recipe;
+use turnwise_index::{engine::Version, vectors::Recipe};
 use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
@@ -50,7 +49,7 @@ pub struct MilvusWriter {
 
 impl MilvusWriter {
     /// Reads the manifest of a name; `None` if there is nothing of that name.
-    pub fn manifest(target: &Target) -> Result<Option<Manifest>> {
+    pub fn read_manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
     }
 
@@ -99,7 +98,7 @@ impl MilvusWriter {
     }
 
     /// Opens a new generation next to the one in use. It is not visible before [`MilvusWriter::finish`].
-    pub fn anew(
+    pub fn new_generation(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
@@ -118,7 +117,7 @@ impl MilvusWriter {
     }
 
     /// Opens existing dialogues for adding more, with the encoder that made their vectors.
-    pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
+    pub fn open_with_encoder(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         let source = encoding(&manifest, encoder);
         MilvusWriter::over(connection, manifest, source, None)
@@ -178,14 +177,26 @@ impl MilvusWriter {
     }
 
     /// Manifest of the generation that is written to.
-    pub fn made(&self) -> &Manifest {
+    pub fn manifest(&self) -> &Manifest {
         &self.writer.manifest
     }
 
     /// Number of rows whose text was truncated to the column limit. Keyword search does not find the rest of
     /// the text.
-    pub fn cut(&self) -> u64 {
+    pub fn truncated_texts(&self) -> u64 {
         self.writer.cut
+    }
+
+    /// Warning about texts that are stored in full, but only partly searchable by keywords. `None` if there are none.
+    pub fn truncation_warning(&self) -> Option<String> {
+        let texts = match self.truncated_texts() {
+            0 => return None,
+            1 => "1 text is".to_owned(),
+            n => format!("{} texts are", grouped(n)),
+        };
+        Some(format!(
+            "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
+        ))
     }
 
     /// Number of dialogues and turns.
@@ -199,15 +210,15 @@ impl MilvusWriter {
     }
 
     /// Opens the written generation for searching, even before it is in use.
-    pub fn searched(&self) -> Result<Milvus> {
+    pub fn open_engine(&self) -> Result<Milvus> {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
     /// Flushes the server's buffers if many rows were written. Searches are slower until then.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn flush(&mut self) -> Result<()> {
         match std::mem::take(&mut self.unflushed_rows) {
             few if few < MIN_ROWS_TO_FLUSH => Ok(()),
-            _ => self.writer.settle(),
+            _ => self.writer.flush(),
         }
     }
 
@@ -231,7 +242,7 @@ impl MilvusWriter {
     }
 
     /// Returns how many of these ids exist.
-    pub fn there(&mut self, ids: &[DialogueId]) -> Result<u64> {
+    pub fn count_existing(&mut self, ids: &[DialogueId]) -> Result<u64> {
         Ok(self.existing(ids)?.len() as u64)
     }
 
@@ -242,12 +253,12 @@ impl MilvusWriter {
     }
 
     /// Deletes the dialogues that match a filter. Returns their number.
-    pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
+    pub fn delete_matching(&mut self, filter: &Filter) -> Result<u64> {
         self.for_each_match(filter, &mut |writer, ids| writer.delete(ids))
     }
 
     /// Number of dialogues that match a filter.
-    pub fn fitting(&mut self, filter: &Filter) -> Result<u64> {
+    pub fn count_matching(&mut self, filter: &Filter) -> Result<u64> {
         self.for_each_match(filter, &mut |_, ids| Ok(ids.len() as u64))
     }
 
@@ -259,7 +270,7 @@ impl MilvusWriter {
         let (mut taken, mut behind) = (0, None);
         loop {
             let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
-            let (found, next) = connection.listed(manifest, behind, Some(filter), NAMED)?;
+            let (found, next) = connection.list_dialogues(manifest, behind, Some(filter), NAMED)?;
             let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
             taken += take(self, &ids)?;
             if next.is_none() {
@@ -268,6 +279,19 @@ impl MilvusWriter {
             behind = next;
         }
     }
+}
+
+/// Returns a number with a comma between groups of three digits.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> = (0..digits.len().div_ceil(3))
+        .rev()
+        .map(|group| {
+            let end = digits.len() - 3 * group;
+            &digits[end.saturating_sub(3)..end]
+        })
+        .collect();
+    groups.join(",")
 }
 
 fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn VectorSource>> {
@@ -315,7 +339,7 @@ impl DialogueSink for MilvusWriter {
             });
             for (key, version) in found.texts("key").iter().zip(found.numbers("version")) {
                 if let Some(key) = key_of(key) {
-                    self.known.insert(key, Some(Version(*version)));
+                    self.known.insert(key, Some(version_in(*version)));
                 }
             }
         }
@@ -324,7 +348,7 @@ impl DialogueSink for MilvusWriter {
 
     fn put(&mut self, prepared: &Prepared) -> Result<PutOutcome> {
         self.prefetch(&[prepared.id])?;
-        let version = Version::of(prepared.content);
+        let version = version_of(prepared.content);
         let known = self.known.get(&prepared.id).copied().flatten();
         if known == Some(version) {
             return Ok(PutOutcome::Unchanged);

@@ -12,9 +12,9 @@ use milvus::v2::{
 
 use super::{
     connection::Connection,
-    manifest::Manifest,
+    generations::Manifest,
     names,
-    rows::{Pieces, Rows, Version, WordsColumn, key_text, pieces},
+    rows::{Pieces, Rows, WordsColumn, key_text, pieces, version_column},
     vector_source::{self, Of, VectorSource},
 };
 use turnwise_core::{
@@ -22,7 +22,7 @@ use turnwise_core::{
     ids::IdKey,
 };
 use turnwise_corpus::Dialogue;
-use turnwise_index::vectors::Kind;
+use turnwise_index::{engine::Version, vectors::Kind};
 
 /// Maximum number of rows, and of bytes, per request.
 const ROWS: usize = 4_000;
@@ -148,7 +148,8 @@ impl Writer {
             .collect();
         for some in replaced.chunks(NAMED) {
             let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
-            let versions: Vec<String> = some.iter().map(|(_, version)| version.0.to_string()).collect();
+            let versions: Vec<String> =
+                some.iter().map(|(_, version)| version_column(*version).to_string()).collect();
             let filter = format!("{} and version not in [{}]", key_in(&keys), versions.join(", "));
             for collection in
                 [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()]
@@ -173,7 +174,7 @@ impl Writer {
     }
 
     /// Flushes the server's buffers. No data is lost without it, but searches scan all new rows until then.
-    pub(super) fn settle(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<()> {
         let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
         let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();

@@ -72,7 +72,7 @@ impl Searcher {
             let lists = lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == Method::Weighted {
-                    view.ahead(kind, &lists.lexical_only(), Prefetch::Vectors)?;
+                    view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
                 let cosine = |candidate: &FusedCandidate| match &query.vector {
                     Some(vector) => view.cosine(kind, &candidate.engine_candidate(), vector),
@@ -177,8 +177,8 @@ pub(super) fn lists(
 impl Lists {
     /// Returns the candidates that only the lexical search found.
     fn lexical_only(&self) -> Vec<Candidate> {
-        let near: HashSet<_> = self.dense.iter().map(|found| (found.seq, found.turn)).collect();
-        self.bm25.iter().filter(|found| !near.contains(&(found.seq, found.turn))).copied().collect()
+        let near: HashSet<_> = self.dense.iter().map(|found| (found.version, found.turn)).collect();
+        self.bm25.iter().filter(|found| !near.contains(&(found.version, found.turn))).copied().collect()
     }
 }
 

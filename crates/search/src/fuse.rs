@@ -8,9 +8,12 @@ use serde::Serialize;
 use super::request::{Fusion, Method, Mode};
 use turnwise_core::{
     error::Result,
-    ids::{IdKey, Seq, TurnNo},
+    ids::{IdKey, TurnNo},
 };
-use turnwise_index::{engine::Candidate, lexical::TermScore};
+use turnwise_index::{
+    engine::{Candidate, Version},
+    lexical::TermScore,
+};
 
 /// Rank and score in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -25,7 +28,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct FusedCandidate {
     pub(super) dialogue: IdKey,
-    pub(super) seq: Seq,
+    pub(super) version: Version,
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<Place>,
     pub(super) bm25: Option<Place>,
@@ -40,7 +43,7 @@ pub(super) struct FusedCandidate {
 impl FusedCandidate {
     /// Converts the fused candidate to a candidate of the engine.
     pub(super) fn engine_candidate(&self) -> Candidate {
-        Candidate { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
+        Candidate { dialogue: self.dialogue, version: self.version, turn: self.turn, score: self.score }
     }
 }
 
@@ -52,13 +55,13 @@ pub(super) fn fuse(
     [dense, bm25]: [&[Candidate]; 2],
     cosine: &dyn Fn(&FusedCandidate) -> Result<Option<f32>>,
 ) -> Result<Vec<FusedCandidate>> {
-    let mut found: HashMap<(Seq, Option<TurnNo>), FusedCandidate> =
+    let mut found: HashMap<(Version, Option<TurnNo>), FusedCandidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
     for (list, entries) in [dense, bm25].into_iter().enumerate() {
         for (n, entry) in entries.iter().enumerate() {
-            let candidate = found.entry((entry.seq, entry.turn)).or_insert(FusedCandidate {
+            let candidate = found.entry((entry.version, entry.turn)).or_insert(FusedCandidate {
                 dialogue: entry.dialogue,
-                seq: entry.seq,
+                version: entry.version,
                 turn: entry.turn,
                 dense: None,
                 bm25: None,
@@ -87,7 +90,7 @@ pub(super) fn fuse(
             }
         };
     }
-    all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.seq, a.turn).cmp(&(b.seq, b.turn))));
+    all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.version, a.turn).cmp(&(b.version, b.turn))));
     Ok(all)
 }
 
@@ -179,7 +182,7 @@ mod tests {
     fn list(scores: &[(u64, f32)]) -> Vec<Candidate> {
         let entry = |(seq, score): &(u64, f32)| Candidate {
             dialogue: IdKey::default(),
-            seq: Seq(*seq),
+            version: Version(*seq),
             turn: None,
             score: *score,
         };
@@ -191,7 +194,7 @@ mod tests {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
-        assert_eq!(fused.iter().map(|c| c.seq.0).collect::<Vec<_>>(), [2, 1, 3]);
+        assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
         let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
@@ -204,7 +207,7 @@ mod tests {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: Method::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
-        let of = |seq| fused.iter().find(|c| c.seq.0 == seq).unwrap().score;
+        let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
         // A candidate that only the lexical search has found also has a cosine.
         assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
@@ -221,7 +224,7 @@ mod tests {
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
                 let fused = fuse(mode, &fusion, [&list(&entries), &[]], &|_| Ok(None)).unwrap();
-                let order: Vec<u64> = fused.iter().map(|c| c.seq.0).collect();
+                let order: Vec<u64> = fused.iter().map(|c| c.version.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }
         }

@@ -84,9 +84,9 @@ impl HitBuilder<'_> {
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> =
             ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
-        self.view.ahead(self.query.kind, &best, Prefetch::Records)?;
+        self.view.prefetch(self.query.kind, &best, Prefetch::Records)?;
         match (self.query.kind, &self.query.vector) {
-            (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Prefetch::Turns),
+            (Kind::Dialogues, Some(_)) => self.view.prefetch(self.query.kind, &best, Prefetch::Turns),
             _ => Ok(()),
         }
     }
@@ -96,9 +96,9 @@ impl HitBuilder<'_> {
         let mut all = Vec::with_capacity(ties.len());
         for candidate in ties {
             let itself = self.query.itself == Some((candidate.dialogue, candidate.turn));
-            let Some((seq, dialogue)) = self.view.record(candidate.dialogue)? else { continue };
+            let Some((version, dialogue)) = self.view.record(candidate.dialogue)? else { continue };
             // Skip versions that have been replaced since the candidate was indexed.
-            if itself || seq != candidate.seq {
+            if itself || version != candidate.version {
                 continue;
             }
             let at = match candidate.turn {

@@ -53,7 +53,8 @@ use turnwise_encoder::Encoder;
 use turnwise_index::{
     dense::DenseReader,
     embedded::Embedded,
-    engine::{Engine, View, unsupported},
+    engine::{Engine, View},
+    location::Location,
     vectors::Recipe,
 };
 use turnwise_store::Snapshot;
@@ -76,6 +77,12 @@ impl Searcher {
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let tuning = Tuning::read(root)?;
         Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
+    }
+
+    /// Opens the dialogues at a location.
+    pub fn at(location: &dyn Location) -> Result<Self> {
+        let tuning = location.folder().map_or(Ok(None), Tuning::read)?;
+        Ok(Searcher { tuning, ..Searcher::of(location.open()?) })
     }
 
     /// Creates a searcher for an engine.
@@ -110,13 +117,12 @@ impl Searcher {
 
     /// Returns the local index. For a remote engine, returns an error that says that `what` needs a local index.
     pub fn embedded(&self, what: &str) -> Result<&Embedded> {
-        let not_local = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
-        self.engine.embedded().ok_or_else(not_local)
+        self.engine.local(what)
     }
 
     /// Returns the vectors of a local index, if it has any.
     pub fn vectors(&self) -> Option<&DenseReader> {
-        self.engine.embedded().and_then(Embedded::dense)
+        self.engine.local("direct access to vectors").ok().and_then(Embedded::dense)
     }
 
     fn recipe(&self) -> Result<&Recipe> {

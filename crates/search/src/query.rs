@@ -15,7 +15,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{DialogueOptions, TextOptions};
 use turnwise_index::{
-    engine::{View, Words},
+    engine::{KeywordQuery, View},
     vectors::{Kind, Recipe},
 };
 
@@ -29,7 +29,7 @@ pub(super) struct Query {
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
-    pub(super) words: Option<Words>,
+    pub(super) words: Option<KeywordQuery>,
     pub(super) effective: Option<Effective>,
     /// Item of a search for similar items. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
@@ -103,7 +103,7 @@ impl Searcher {
             self.engine.check_lexical()?;
             let words = match request.syntax {
                 true => self.engine.expression(&request.query)?,
-                false => self.engine.words(&request.query),
+                false => self.engine.keyword_query(&request.query),
             };
             query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
             if words.is_empty() && mode == Mode::Bm25 {
@@ -159,7 +159,7 @@ impl Searcher {
             });
         }
         if mode != Mode::Dense {
-            let words = self.engine.telling(&like.text(), kind, MAX_SIMILAR_TERMS)?;
+            let words = self.engine.informative_terms(&like.text(), kind, MAX_SIMILAR_TERMS)?;
             query.warnings.extend(words.warnings.iter().cloned());
             query.words = Some(words);
         }

@@ -54,7 +54,7 @@ impl Searcher {
             request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
         let said = self.encoder()?.encode_tokens(&said, &options)?;
         let found: Vec<Candidate> = best.iter().map(FusedCandidate::engine_candidate).collect();
-        view.ahead(Kind::Utterances, &found, Prefetch::Records)?;
+        view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
         let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let found = self.encoder()?.encode_tokens(&texts, &options)?;
@@ -74,7 +74,7 @@ fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Res
         .filter(|candidate| candidate.cosine.is_none())
         .map(FusedCandidate::engine_candidate)
         .collect();
-    view.ahead(query.kind, &unknown, Prefetch::Vectors)?;
+    view.prefetch(query.kind, &unknown, Prefetch::Vectors)?;
     let score = |candidate: &FusedCandidate| match candidate.cosine {
         Some(cosine) => Ok(cosine),
         None => Ok(view.cosine(query.kind, &candidate.engine_candidate(), vector)?.unwrap_or(f32::MIN)),

@@ -21,11 +21,11 @@ use super::{
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
-    ids::{DialogueId, IdKey, Seq, TurnNo},
+    ids::{DialogueId, IdKey, TurnNo},
 };
 use turnwise_corpus::Time;
 use turnwise_index::{
-    engine::{Prefetch, View},
+    engine::{Prefetch, Version, View},
     vectors::Kind,
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
@@ -183,8 +183,8 @@ impl Searcher {
         let view = view.as_ref();
         let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
         for of in [&lists.dense, &lists.bm25] {
-            view.ahead(query.kind, of, Prefetch::Records)?;
-            view.ahead(query.kind, of, Prefetch::Vectors)?;
+            view.prefetch(query.kind, of, Prefetch::Records)?;
+            view.prefetch(query.kind, of, Prefetch::Vectors)?;
         }
         let judge =
             Judge { view, query: &query, lists, relevant: &labelled.relevant, cache: RefCell::default() };
@@ -209,14 +209,14 @@ struct Judge<'a> {
 /// Cosines and ids that all fusions need.
 #[derive(Default)]
 struct Cache {
-    cosines: HashMap<(Seq, Option<TurnNo>), Option<f32>>,
+    cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,
     ids: HashMap<IdKey, Option<DialogueId>>,
 }
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
         let cosine = |candidate: &FusedCandidate| -> Result<Option<f32>> {
-            let at = (candidate.seq, candidate.turn);
+            let at = (candidate.version, candidate.turn);
             if let Some(known) = self.cache.borrow().cosines.get(&at) {
                 return Ok(*known);
             }

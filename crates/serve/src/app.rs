@@ -9,17 +9,17 @@ use super::{
     options::{Limits, Options},
     pool::Pool,
     problem::{Outcome, Problem},
-    source::Place,
     stored_responses::Surveys,
 };
 use turnwise_core::{
     error::{Class, Error, Result},
-    ids::{DialogueId, Seq},
+    ids::DialogueId,
 };
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
-    engine::{Candidate, Prefetch},
+    engine::{Candidate, Prefetch, Version},
+    location::Location,
     vectors::Kind,
 };
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
@@ -44,18 +44,18 @@ pub struct App {
 impl App {
     /// Opens indexes, each with a name.
     pub fn open(
-        indexes: Vec<(String, Place)>,
+        indexes: Vec<(String, Box<dyn Location>)>,
         hooks: &Arc<dyn ServerHooks>,
         options: &Options,
     ) -> Result<Self> {
         options.check()?;
         let metrics = Arc::new(Metrics::new());
         let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
-        for (name, place) in indexes {
+        for (name, location) in indexes {
             if hosted.iter().any(|other| other.name == name) {
                 return Err(Error::input(format!("two indexes have the name {name}")));
             }
-            hosted.push(Arc::new(Hosted::open(name, place, hooks.clone(), metrics.clone())?));
+            hosted.push(Arc::new(Hosted::open(name, location, hooks.clone(), metrics.clone())?));
         }
         options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {
@@ -219,10 +219,14 @@ impl Opened {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
-        let named =
-            |id: &DialogueId| Candidate { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
+        let named = |id: &DialogueId| Candidate {
+            dialogue: id.key(),
+            version: Version::default(),
+            turn: None,
+            score: 0.0,
+        };
         let all: Vec<Candidate> = ids.iter().map(named).collect();
-        view.ahead(Kind::Dialogues, &all, Prefetch::Records)?;
+        view.prefetch(Kind::Dialogues, &all, Prefetch::Records)?;
         let mut visible = HashSet::new();
         for id in &ids {
             if view.record(id.key())?.is_some_and(|(_, dialogue)| client.can_see(&dialogue)) {

@@ -10,13 +10,17 @@ use std::{
 use super::{
     app::Opened,
     batching::Batching,
+    idempotency::Answers,
     metrics::Metrics,
     problem::{Outcome, Problem},
-    source::{ChangeToken, Place, Source},
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
-use turnwise_index::vectors::Recipe;
+use turnwise_index::{
+    location::{ChangeToken, Location},
+    vectors::Recipe,
+};
+use turnwise_search::Searcher;
 
 /// Callbacks of the server into the program: opening models and updating indexes.
 pub trait ServerHooks: Send + Sync {
@@ -39,7 +43,9 @@ const RETRY_AFTER: u32 = 2;
 
 pub(super) struct Hosted {
     pub(super) name: String,
-    pub(super) source: Box<dyn Source>,
+    pub(super) location: Box<dyn Location>,
+    /// Stored responses of idempotent requests.
+    pub(super) answers: Answers,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
     /// Lock of the request that writes.
@@ -81,20 +87,20 @@ struct OpenEncoder {
 impl Hosted {
     pub(super) fn open(
         name: String,
-        place: Place,
+        location: Box<dyn Location>,
         hooks: Arc<dyn ServerHooks>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let started = Instant::now();
         let mut encoder = None;
-        let source = place.source();
-        // A collection that is not loaded yet has no change token; opening the source loads it.
-        let change_token = source.change_token().ok();
-        let opened = opened(source.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
+        // A collection that is not loaded yet has no change token; opening the location loads it.
+        let change_token = location.change_token().ok();
+        let opened = opened(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
         Ok(Hosted {
             name,
-            source,
+            answers: location.folder().map_or_else(Answers::in_memory, Answers::beside),
+            location,
             hooks,
             metrics,
             writing: Arc::default(),
@@ -133,12 +139,12 @@ impl Hosted {
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
-        if when.elapsed() < took * SHARE || reload.checked.elapsed() < self.source.pause() {
+        if when.elapsed() < took * SHARE || reload.checked.elapsed() < self.location.poll_interval() {
             return Ok(false);
         }
         let model_missing = self.current().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
         // After an error, the open state may be unusable.
-        let change_token = self.source.change_token().ok();
+        let change_token = self.location.change_token().ok();
         reload.checked = Instant::now();
         if change_token.is_some()
             && change_token == reload.change_token
@@ -153,17 +159,17 @@ impl Hosted {
     /// Reloads the index after a change by this server.
     pub(super) fn changed(&self) -> Result<()> {
         let mut reload = self.reload();
-        let change_token = self.source.change_token().ok();
+        let change_token = self.location.change_token().ok();
         self.reopen(&mut reload, change_token)
     }
 
     fn reopen(&self, reload: &mut Reload, change_token: Option<ChangeToken>) -> Result<()> {
         let started = Instant::now();
-        let opened = opened(self.source.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
+        let opened = opened(self.location.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
         reload.opened = (Instant::now(), started.elapsed());
         let unavailable = match &opened {
             // Open files remain readable even if their folder is gone.
-            Err(e) if self.source.folder().is_none() => Some(engine_unavailable(e)),
+            Err(e) if self.location.folder().is_none() => Some(engine_unavailable(e)),
             _ => None,
         };
         *self.unavailable.write().unwrap_or_else(PoisonError::into_inner) = unavailable;
@@ -174,7 +180,7 @@ impl Hosted {
 
     /// Makes new records searchable in a background thread. Records that arrive meanwhile are processed next.
     pub(super) fn derive(self: &Arc<Self>) {
-        let Some(folder) = self.source.folder().map(Path::to_owned) else { return };
+        let Some(folder) = self.location.folder().map(Path::to_owned) else { return };
         let next = |hosted: &Hosted| -> bool {
             let mut state = hosted.deriving.lock().unwrap_or_else(PoisonError::into_inner);
             state.running = std::mem::take(&mut state.wanted);
@@ -201,7 +207,10 @@ impl Hosted {
 
     /// Replaces paths and addresses with the index name in an error. Clients must not see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
-        self.source.places().iter().fold(problem, |problem, place| problem.replacing_path(place, &self.name))
+        self.location
+            .places()
+            .iter()
+            .fold(problem, |problem, place| problem.replacing_path(place, &self.name))
     }
 
     fn reload(&self) -> MutexGuard<'_, Reload> {
@@ -221,12 +230,12 @@ fn engine_unavailable(e: &Error) -> Problem {
 
 /// Opens an index with its encoder. If the encoder is not available, lexical search still works.
 fn opened(
-    source: &dyn Source,
+    location: &dyn Location,
     hooks: &dyn ServerHooks,
     metrics: &Arc<Metrics>,
     known: &mut Option<OpenEncoder>,
 ) -> Result<Opened> {
-    let searcher = source.open()?;
+    let searcher = Searcher::at(location)?;
     let Some(recipe) = searcher.engine().recipe().cloned() else {
         return Ok(Opened::new(searcher, None, None));
     };

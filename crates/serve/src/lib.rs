@@ -3,8 +3,8 @@
 //!
 //! A request passes through `listen` (connections), `guard` (authentication, time limit, headers, metrics) and its
 //! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
-//! together. `hosted` keeps an index open and reloads it when another process changes it. `source` is a folder or a
-//! remote engine.
+//! together. `hosted` keeps an index open and reloads it when another process changes it. A `Location` of the crate
+//! `turnwise-index` opens the index: a folder, or a name on a server.
 
 mod app;
 mod batching;
@@ -20,8 +20,9 @@ mod page;
 mod pool;
 mod problem;
 mod routes;
-mod source;
-mod stored_responses;
+mod stream;
+mod tls;
+mod write_timeout;
 
 pub use app::{App, Opened};
 pub use hosted::ServerHooks;
@@ -29,4 +30,3 @@ pub use keys::Keys;
 pub use listen::{Bound, bind};
 pub use openapi::document;
 pub use options::{Limits, Options, Tls};
-pub use source::Place;

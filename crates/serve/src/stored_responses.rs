@@ -18,6 +18,7 @@ use turnwise_core::{
     error::{Error, Result},
     files,
 };
+use turnwise_index::embedded::Folder;
 
 /// Header with the key.
 const HEADER: &str = "idempotency-key";
@@ -26,7 +27,7 @@ const MAX_STORED: usize = 1_000;
 /// Largest length of a key, in bytes.
 const LONGEST: usize = 255;
 /// File name in the folder of an index.
-pub(super) const FILE: &str = "answered.json";
+pub(super) const FILE: &str = Folder::RESPONSES;
 
 /// Stored response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,7 +69,6 @@ impl Answers {
     }
 
     /// Responses stored in memory.
-    #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
     pub(super) fn in_memory() -> Self {
         Answers(Storage::Memory(Mutex::default()))
     }

@@ -1,6 +1,4 @@
-//! `turnwise delete`: removes dialogues from an index.
-
-mod remote;
+//! `turnwise delete`: removes dialogues.
 
 use serde::Serialize;
 
@@ -14,92 +12,91 @@ use turnwise_core::{
     error::{Error, Result},
     ids::DialogueId,
 };
-use turnwise_store::{Snapshot, Store};
+use turnwise_index::location::{Deletion, Selection};
+use turnwise_store::Snapshot;
 
 #[derive(Serialize)]
-struct Deleted {
+struct Deleted<'a> {
     index: String,
-    deleted: Vec<DialogueId>,
-    not_there: Vec<DialogueId>,
+    #[serde(flatten)]
+    outcome: Outcome<'a>,
     dry_run: bool,
     /// Space reclaimed; only with `--purge`.
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<Compacted>,
 }
 
+/// Ids, or the number alone if the engine does not report ids.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<'a> {
+    Listed { deleted: &'a [DialogueId], not_there: &'a [DialogueId] },
+    Counted { deleted: u64 },
+}
+
 pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
-    if context.settings.engine.is_some() {
-        return remote::delete(args, context);
-    }
-    let root = context.existing_index()?;
-    let snapshot = Snapshot::open(&root)?;
-    let mut deleted = Deleted {
-        index: root.display().to_string(),
-        deleted: Vec::new(),
-        not_there: Vec::new(),
-        dry_run: args.dry_run,
-        purged: None,
+    let location = context.existing_location()?;
+    let compactable = if args.purge { Some(location.compactable()?) } else { None };
+    let selection = match &args.filter {
+        Some(filter) => Selection::Matching(filter.clone()),
+        None => {
+            let ids = args.ids.iter().map(|id| DialogueId::new(id.as_str()));
+            Selection::Ids(ids.collect::<Result<_>>()?, None)
+        }
     };
-    for id in wanted(args, &snapshot)? {
-        match snapshot.get(&id)? {
-            Some(_) => deleted.deleted.push(id),
-            None => deleted.not_there.push(id),
-        }
+    let done = location.delete(&selection, args.dry_run, context.command_line)?;
+    let n = done.count();
+    // A compaction rebuilds the lexical index anyway.
+    if let Some(root) = location.folder()
+        && !args.dry_run
+        && n > 0
+        && !args.purge
+        && context.settings.ingest_index
+        && root.join("lexical").is_dir()
+    {
+        index::update(root, &Snapshot::open(root)?, context)?;
     }
-    if !args.dry_run && !deleted.deleted.is_empty() {
-        let mut store = Store::open(&root, context.command_line)?;
-        for id in &deleted.deleted {
-            store.delete(id)?;
-        }
-        // Keep the resume point of an interrupted ingest: this command must not discard it.
-        let unfinished = store.unfinished_ingest().cloned();
-        store.commit(unfinished)?;
-        store.close()?;
-        // A compaction rebuilds the lexical index anyway.
-        if !args.purge && context.settings.ingest_index && root.join("lexical").is_dir() {
-            index::update(&root, &Snapshot::open(&root)?, context)?;
-        }
-    }
-    // Drop the snapshot first: its memory maps would keep the old files open.
-    drop(snapshot);
-    let n = deleted.deleted.len() as u64;
-    if args.purge && !args.dry_run {
-        deleted.purged = Some(index::compact::compact(&root, context).map_err(|e| match e {
+    let compactable = compactable.filter(|_| !args.dry_run);
+    let purged = compactable.map(|root| {
+        index::compact::compact(root, context).map_err(|e| match e {
             Error::Interrupted { .. } => e.with_hint(format!(
                 "deleted: {}; `turnwise index compact -i {}` frees the space",
                 counted(n, "dialogue"),
                 root.display()
             )),
             e => e,
-        })?);
-    }
-    context.printer.result(&deleted, |out| {
-        let done = if args.dry_run { "would be deleted" } else { "deleted" };
-        writeln!(out, "{} {done}", counted(n, "dialogue"))?;
-        deleted.purged.as_ref().map_or(Ok(()), |purged| purged.write(out))
+        })
+    });
+    let outcome = match &done {
+        Deletion::Listed { deleted, missing } => Outcome::Listed { deleted, not_there: missing },
+        Deletion::Counted(deleted) => Outcome::Counted { deleted: *deleted },
+    };
+    let place = location.place();
+    let report =
+        Deleted { index: place.clone(), outcome, dry_run: args.dry_run, purged: purged.transpose()? };
+    context.printer.result(&report, |out| {
+        let what = if args.dry_run { "would be deleted" } else { "deleted" };
+        writeln!(out, "{} {what}", counted(n, "dialogue"))?;
+        report.purged.as_ref().map_or(Ok(()), |purged| purged.write(out))
     })?;
-    match (deleted.not_there.first(), args.ids.is_empty()) {
-        (Some(first), false) => Err(Error::Input {
-            message: match deleted.not_there.len() {
-                1 => format!("{} holds no dialogue `{first}`", deleted.index),
-                n => format!("{} holds none of the {n} dialogues named, such as `{first}`", deleted.index),
-            },
-            hint: None,
-        }),
+    match (&selection, &done) {
+        (Selection::Ids(..), Deletion::Listed { missing, .. }) => check_listed(&place, missing),
+        (Selection::Ids(ids, _), Deletion::Counted(deleted)) if (ids.len() as u64) > *deleted => {
+            let missing = counted(ids.len() as u64 - deleted, "dialogue");
+            Err(Error::input(format!("{place} has none of the {missing} named")))
+        }
         _ => Ok(()),
     }
 }
 
-fn wanted(args: &DeleteArgs, snapshot: &Snapshot) -> Result<Vec<DialogueId>> {
-    let Some(filter) = &args.filter else {
-        return args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect();
-    };
-    let mut ids = Vec::new();
-    for dialogue in snapshot.dialogues() {
-        let dialogue = dialogue?;
-        if filter.matches(&dialogue) {
-            ids.push(dialogue.id);
-        }
-    }
-    Ok(ids)
+/// Returns an error if ids were named that do not exist.
+fn check_listed(place: &str, missing: &[DialogueId]) -> Result<()> {
+    let Some(first) = missing.first() else { return Ok(()) };
+    Err(Error::Input {
+        message: match missing.len() {
+            1 => format!("{place} holds no dialogue `{first}`"),
+            n => format!("{place} holds none of the {n} dialogues named, such as `{first}`"),
+        },
+        hint: None,
+    })
 }

@@ -1,6 +1,6 @@
 //! `turnwise ingest`: reads dialogues from files into an index or an engine.
 
-pub(super) mod remote;
+mod opening;
 
 use std::{
     io::{self, Write},
@@ -26,18 +26,18 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::walk::Plan;
-use turnwise_index::dense;
+use turnwise_index::{
+    dense,
+    location::{EngineWriter, Location},
+};
 use turnwise_store::{
-    Snapshot, Store,
+    Snapshot,
     ingest::{DialogueSink, IngestControl, IngestOptions, Ingested, ingest},
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    remote::check_flags(&args, context)?;
-    let root = match context.settings.engine {
-        Some(_) => None,
-        None => Some(context.index()?),
-    };
+    opening::check_flags(&args, context)?;
+    let location = context.location()?;
     let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
     commands::must_not_overwrite_inputs(
         args.rejects.file.as_slice(),
@@ -55,48 +55,69 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         batch: context.settings.batch,
     };
     let files = Files::of(&plan);
-    let Some(root) = root else {
-        let encode = context.settings.ingest_encode && !args.no_encode;
-        let into = remote::Remote { model: args.model.as_deref(), encode, replace: args.replace };
-        return remote::ingest(&into, (plan, files), &options, context);
+    let encode = context.settings.ingest_encode && !args.no_encode;
+    let wanted = opening::Wanted { model: args.model.as_deref(), encode, replace: args.replace };
+    let writer = opening::open(location.as_ref(), &wanted, context)?;
+    let index = context.settings.ingest_index && !args.no_index;
+    let derive = |root: &Path| {
+        let snapshot = Snapshot::open(root)?;
+        if index {
+            self::index::update(root, &snapshot, context)?;
+        }
+        let derived = match index && encode {
+            true => derive(root, &snapshot, context),
+            false => Ok(Derived::default()),
+        };
+        vectors::notice(root, &snapshot, context)?;
+        Ok(derived)
     };
-    let mut store = Store::open_or_create(&root, context.command_line)?;
-    store.set_segment_bytes(context.settings.segment_bytes);
-    store.notices().iter().for_each(|notice| context.printer.warn(notice));
-    let (outcome, seconds) = read_into(&mut store, plan, "ingesting", &options, context);
-    // Close the store even after an error, so that the acknowledged records are flushed for the next start.
-    let totals = store.view().totals();
-    let closed = store.close();
-    if let Err(Error::TooManyRejects { .. }) = &outcome {
-        context.printer.say(format!(
+    fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
+}
+
+/// Ingests into a writer, closes it and reports the result. `derive` updates the derived data of an index folder. Its
+/// inner error does not hide that the ingest succeeded.
+pub(super) fn fill(
+    mut writer: Box<dyn EngineWriter>,
+    location: &dyn Location,
+    (plan, files): (Plan, Files),
+    options: &IngestOptions,
+    derive: &dyn Fn(&Path) -> Result<Result<Derived>>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let printer = context.printer;
+    writer.take_warnings().iter().for_each(|warning| printer.warn(warning));
+    let (outcome, seconds) = read_into(writer.as_mut(), plan, "ingesting", options, context);
+    if outcome.is_ok()
+        && let Err(e) = writer.flush()
+    {
+        let engine = writer.engine();
+        printer.warn(format!("searches are slow until {engine} has indexed the new dialogues: {e}"));
+    }
+    writer.take_warnings().iter().for_each(|warning| printer.warn(warning));
+    // Count only what is visible: after an error, a replacement is not.
+    let totals = (outcome.is_ok() || location.folder().is_some()).then(|| writer.totals());
+    // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
+    let closed = writer.close(outcome.is_ok());
+    if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
+        printer.say(format!(
             "stopped; everything before that point is saved: {} now holds {} with {}",
-            root.display(),
+            location.place(),
             counted(totals.dialogues, "dialogue"),
             counted(totals.turns, "turn")
         ));
     }
     let ingested = outcome?;
     closed?;
-    report_rejects(&ingested, &options, context);
-    let snapshot = Snapshot::open(&root)?;
-    let index = context.settings.ingest_index && !args.no_index;
-    if index {
-        index::update(&root, &snapshot, context)?;
-    }
-    let encode = index && context.settings.ingest_encode && !args.no_encode;
-    let derived = match encode {
-        true => derive(&root, &snapshot, context),
-        false => Ok(Derived::default()),
-    };
-    vectors::notice(&root, &snapshot, context)?;
-    let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
-    // A failure of the encoding must not hide that the ingest succeeded.
+    report_rejects(&ingested, options, context);
+    let derived = location.folder().map_or(Ok(Ok(Derived::default())), derive)?;
+    let totals = totals.transpose()?.unwrap_or_default();
+    let summary = Summary::new(location.place(), files, &ingested, totals, seconds);
     let (derived, failed) = match derived {
         Ok(derived) => (derived, None),
         Err(e) => (Derived::default(), Some(e)),
     };
     let done = Done { summary: &summary, derived };
-    context.printer.result(&done, |out| done.write(out))?;
+    printer.result(&done, |out| done.write(out))?;
     if let Some(e) = failed {
         return Err(e);
     }
@@ -157,7 +178,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
 
 /// Data derived from the new records: vectors and graphs.
 #[derive(Default, Serialize)]
-struct Derived {
+pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
     encoded: Option<Encoded>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,8 +13,8 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
-use turnwise_index::vectors::Recipe;
-use turnwise_serve::{App, Keys, Limits, Options, Place, ServerHooks, Tls, bind};
+use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
+use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};
 
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
@@ -95,11 +95,11 @@ fn options(args: &ServeArgs) -> Result<Options> {
 
 /// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
 /// and `--all`.
-fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
-    let mut all = Vec::new();
+fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dyn Location>)>> {
+    let mut all: Vec<Box<dyn Location>> = Vec::new();
     let mut roots = Vec::new();
     if context.settings.engine.is_some() {
-        all.push(context.milvus_to_serve()?);
+        all.push(context.location()?);
     } else if context.settings.index.is_some() || !args.all {
         roots.push(context.existing_index()?);
     }
@@ -115,12 +115,8 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)
             }
         }
     }
-    let name = |root: &Path| {
-        let whole = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
-        whole.file_name().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
-    };
-    all.extend(roots.into_iter().map(|root| (name(&root), Place::Folder(root))));
-    Ok(all)
+    all.extend(roots.into_iter().map(|root| Box::new(Folder::new(root)) as Box<dyn Location>));
+    Ok(all.into_iter().map(|location| (location.name(), location)).collect())
 }
 
 /// Opens models and benchmark reports in the same way as the command line.

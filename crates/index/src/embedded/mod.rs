@@ -1,6 +1,7 @@
 //! The local engine: a folder with records, Tantivy indexes and vector graphs.
 
 mod filtered;
+mod folder;
 mod view;
 
 use std::{
@@ -9,14 +10,16 @@ use std::{
 };
 
 pub use filtered::Filtered;
+pub use folder::Folder;
 
 use super::{
     dense::DenseReader,
-    engine::{Capabilities, Engine, SearchModes, View, Words},
+    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
     lexical::Lexical,
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
 use turnwise_text::Analyzer;
 
@@ -174,9 +177,9 @@ impl Engine for Embedded {
         self.lexical.as_ref().map(Lexical::analyzer).unwrap_or_default()
     }
 
-    fn expression(&self, text: &str) -> Result<Words> {
+    fn expression(&self, text: &str) -> Result<KeywordQuery> {
         let query = self.lexical()?.syntax(text);
-        Ok(Words {
+        Ok(KeywordQuery {
             text: None,
             terms: query.terms().to_vec(),
             expression: Some(text.to_owned()),
@@ -184,8 +187,8 @@ impl Engine for Embedded {
         })
     }
 
-    fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<Words> {
-        Ok(Words::of_terms(self.lexical()?.telling(text, kind, most)?.terms().to_vec()))
+    fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery> {
+        Ok(KeywordQuery::of_terms(self.lexical()?.informative_terms(text, kind, most)?.terms().to_vec()))
     }
 
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {
@@ -219,7 +222,23 @@ impl Engine for Embedded {
         Box::new(view::EmbeddedView { engine: self, filtered: None })
     }
 
-    fn embedded(&self) -> Option<&Embedded> {
-        Some(self)
+    fn created(&self) -> Option<Time> {
+        Some(self.snapshot.created())
+    }
+
+    fn count(&self, filter: &Filter) -> Result<Option<Totals>> {
+        let mut totals = Totals::default();
+        for dialogue in self.snapshot.dialogues() {
+            let dialogue = dialogue?;
+            if filter.matches(&dialogue) {
+                totals.dialogues += 1;
+                totals.turns += dialogue.turns.len() as u64;
+            }
+        }
+        Ok(Some(totals))
+    }
+
+    fn local(&self, _: &str) -> Result<&Embedded> {
+        Ok(self)
     }
 }

@@ -5,19 +5,19 @@ use std::{borrow::Cow, sync::Arc};
 use super::{Embedded, Filtered};
 use crate::{
     dense::SearchSettings,
-    engine::{Bookmark, Candidate, List, SearchModes, View, Words},
+    engine::{Bookmark, Candidate, HitList, KeywordQuery, SearchModes, Version, View},
     lexical::{Lexical, LexicalQuery, TermScore},
     vectors::{Kind, dialogue_key, utterance_key},
 };
 use turnwise_core::vectors::cosine;
 use turnwise_core::{
     error::Result,
-    ids::{DialogueId, IdKey, Seq, TurnNo},
+    ids::{DialogueId, IdKey, TurnNo},
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_store::Position;
 
-/// Maximum number of records that one call of `listed` reads, to keep the calls short.
+/// Maximum number of records that one call of `list_dialogues` reads, to keep the calls short.
 const MAX_READ: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
@@ -26,7 +26,7 @@ pub(super) struct EmbeddedView<'a> {
 }
 
 /// Converts a keyword query to a Tantivy query.
-fn query_of(lexical: &Lexical, words: &Words) -> LexicalQuery {
+fn query_of(lexical: &Lexical, words: &KeywordQuery) -> LexicalQuery {
     match &words.expression {
         Some(expression) => lexical.syntax(expression),
         None => lexical.of_terms(words.terms.clone()),
@@ -41,17 +41,17 @@ impl View for EmbeddedView<'_> {
         Ok(Some(count))
     }
 
-    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List> {
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList> {
         let among = self.filtered.as_deref().and_then(Filtered::among);
         let look = SearchSettings { k, exact, among, ..SearchSettings::default() };
         let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &look)?;
-        Ok(List {
+        Ok(HitList {
             exhausted: found.len() < k,
             found: found
                 .into_iter()
                 .map(|hit| Candidate {
                     dialogue: hit.dialogue,
-                    seq: hit.seq,
+                    version: hit.seq.into(),
                     turn: hit.turn,
                     score: hit.score,
                 })
@@ -60,7 +60,7 @@ impl View for EmbeddedView<'_> {
     }
 
     /// Returns the keyword matches, without dialogues that were deleted or replaced.
-    fn keyword_search(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+    fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);
         let filtered = self.filtered.as_deref();
@@ -72,12 +72,13 @@ impl View for EmbeddedView<'_> {
                 let key = hit.dialogue.key();
                 let there = self.engine.snapshot.seq_of(key) == Some(hit.seq);
                 let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
-                let found = Candidate { dialogue: key, seq: hit.seq, turn: hit.turn, score: hit.score };
+                let found =
+                    Candidate { dialogue: key, version: hit.seq.into(), turn: hit.turn, score: hit.score };
                 (there && admitted).then_some(found)
             });
             let live: Vec<Candidate> = live.take(k).collect();
             if exhausted || live.len() >= k {
-                return Ok(List { found: live, exhausted });
+                return Ok(HitList { found: live, exhausted });
             }
             depth = depth.saturating_mul(4);
         }
@@ -87,8 +88,8 @@ impl View for EmbeddedView<'_> {
         self.engine.snapshot.find(id)
     }
 
-    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>> {
-        self.engine.snapshot.record(dialogue)
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>> {
+        Ok(self.engine.snapshot.record(dialogue)?.map(|(seq, dialogue)| (seq.into(), dialogue)))
     }
 
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
@@ -112,7 +113,7 @@ impl View for EmbeddedView<'_> {
         Ok(self.vector(&dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
-    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+    fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         match &self.engine.lexical {
             Ok(lexical) => lexical.best_turn(&query_of(lexical, words), dialogue),
             Err(_) => Ok(None),
@@ -122,7 +123,7 @@ impl View for EmbeddedView<'_> {
     fn explain(
         &self,
         kind: Kind,
-        words: &Words,
+        words: &KeywordQuery,
         dialogue: &DialogueId,
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>> {
@@ -132,7 +133,7 @@ impl View for EmbeddedView<'_> {
         }
     }
 
-    fn listed(
+    fn list_dialogues(
         &self,
         from: Bookmark,
         filter: Option<&Filter>,
@@ -140,7 +141,7 @@ impl View for EmbeddedView<'_> {
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
         let at = match from {
             Bookmark::At(position) => position,
-            Bookmark::Beginning | Bookmark::Behind(_) => Position::START,
+            Bookmark::Beginning | Bookmark::After(_) => Position::START,
         };
         let mut records = self.engine.snapshot.records_from(at);
         let mut found = Vec::new();
@@ -157,7 +158,7 @@ impl View for EmbeddedView<'_> {
         Ok((found, Some(Bookmark::At(records.position()))))
     }
 
-    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+    fn bookmark_after(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
         Ok(self.engine.snapshot.position_after(id)?.map(Bookmark::At))
     }
 }

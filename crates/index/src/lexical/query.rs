@@ -191,7 +191,7 @@ impl Lexical {
     /// Returns a query of the most informative terms of a text: frequent in the text and rare in other
     /// documents. A term that occurs in no other document is left out, because it matches nothing. Terms in
     /// more than a quarter of the documents are used only if there are no others.
-    pub fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
+    pub fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.state()?.searcher;
         let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();

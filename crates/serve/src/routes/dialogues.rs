@@ -88,7 +88,7 @@ fn position_after(opened: &Opened, id: &str, can_see: impl Fn(&Dialogue) -> bool
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();
     let place = match view.record(id.key())?.filter(|(_, there)| can_see(there)) {
-        Some(_) => view.behind(&id)?,
+        Some(_) => view.bookmark_after(&id)?,
         None => None,
     };
     place.ok_or_else(|| {
@@ -114,7 +114,7 @@ impl Walk {
         let (opened, filter) = (self.opened.clone(), self.filter.clone());
         let step = move || {
             let engine = opened.searcher.engine();
-            Ok(engine.view().listed(at, filter.as_deref(), most)?)
+            Ok(engine.view().list_dialogues(at, filter.as_deref(), most)?)
         };
         let (found, at) = self.pool.run(step).await?;
         self.at = at;

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufReader, Read},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
+    Opened,
     body::{self, HttpResponse},
     hosted::Hosted,
     problem::{Outcome, Problem},
-    source::Selection,
     stored_responses::{self, Answered},
 };
 use turnwise_core::{error::Error, ids::DialogueId};
@@ -29,10 +29,13 @@ use turnwise_corpus::{
     input::Input,
     walk::{Plan, Source},
 };
-use turnwise_store::ingest::{IngestOptions, Ingested};
+use turnwise_index::location::{WriteMode, WriterOptions};
+use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
 /// Largest number of body pieces in the queue.
 const PIECES: usize = 16;
+/// Name of the lock holder.
+const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
     let hosted = call.hosted()?;
@@ -60,7 +63,7 @@ async fn ingest_and_store(
 ) -> Outcome<HttpResponse> {
     // The ingest does not occupy the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
-    if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
+    if let Some(answered) = name.as_ref().and_then(|name| hosted.answers.of(name)) {
         drop(writing);
         return replay(&answered, send(body, None, write_timeout).await);
     }
@@ -85,7 +88,7 @@ async fn ingest_and_store(
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
         let answered = Answered { request, body: digest(body), answer: answer.clone() };
-        hosted.source.answers().keep(answered)?;
+        hosted.answers.keep(answered)?;
     }
     Ok(body::ok(&answer))
 }
@@ -208,15 +211,34 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
         companions: Vec::new(),
         unrecognized: Vec::new(),
     };
-    let taken = hosted.source.take_in(plan, options, opened.as_ref());
+    let taken = write(hosted, plan, options, opened.as_ref());
     hosted.changed()?;
     hosted.derive();
     taken
 }
 
+fn write(hosted: &Hosted, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested> {
+    let encoder = match (hosted.location.folder(), opened.searcher.engine().recipe()) {
+        (None, Some(_)) => Some(opened.has_encoder()?.clone()),
+        _ => None,
+    };
+    let options_of_writer =
+        WriterOptions { mode: WriteMode::Append, encoder, holder: HOLDER, segment_bytes: None };
+    let mut writer = hosted.location.open_writer(options_of_writer)?;
+    let never = AtomicBool::new(false);
+    let control =
+        IngestControl { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let taken = ingest::ingest(writer.as_mut(), plan, options, control);
+    // Closes the writer even after an error, which persists all acknowledged records.
+    let closed = writer.close(taken.is_ok());
+    let taken = taken?;
+    closed?;
+    Ok(taken)
+}
+
 pub(super) async fn delete_one(call: Call) -> Outcome<HttpResponse> {
     let id = DialogueId::new(call.last_of_path()?)?;
-    match removed(call, Selection::One(id.clone())).await? {
+    match removed(call, Selection::Ids(vec![id.clone()], None)).await? {
         0 => Err(Problem::not_found(format!("dialogue `{id}` does not exist"))),
         deleted => Ok(deleted_response(deleted)),
     }
@@ -231,20 +253,28 @@ pub(super) async fn delete_matching(call: Call) -> Outcome<HttpResponse> {
     Ok(deleted_response(removed(call, Selection::Matching(filter.parse()?)).await?))
 }
 
-fn deleted_response(deleted: usize) -> HttpResponse {
+fn deleted_response(deleted: u64) -> HttpResponse {
     body::ok(&json!({ "deleted": deleted }))
 }
 
 /// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait
 /// for each other.
-async fn removed(call: Call, selection: Selection) -> Outcome<usize> {
+async fn removed(call: Call, selection: Selection) -> Outcome<u64> {
     let hosted = call.hosted()?;
     let (pool, client) = (call.app.pool.clone(), call.client);
     let writing = hosted.writing.clone().lock_owned().await;
     pool.run(move || {
         let _writing = writing;
         hosted.available()?;
-        let deleted = hosted.source.remove(&selection, &client)?;
+        // The client can delete only what it may see.
+        let selection = match selection {
+            Selection::Ids(ids, _) => Selection::Ids(ids, client.restrict(None)?),
+            Selection::Matching(filter) => match client.restrict(Some(filter))? {
+                Some(filter) => Selection::Matching(filter),
+                None => return Ok(0),
+            },
+        };
+        let deleted = hosted.location.delete(&selection, false, HOLDER)?.count();
         if deleted > 0 {
             hosted.changed()?;
             hosted.derive();

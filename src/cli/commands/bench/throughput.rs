@@ -1,8 +1,6 @@
 //! `turnwise bench throughput`: measures each step from files to search results: ingest, encode, index build
 //! and search.
 
-mod remote;
-
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -27,9 +25,13 @@ use turnwise_core::{
     random::Random,
 };
 use turnwise_corpus::walk::Plan;
-use turnwise_encoder::Encoder;
+use turnwise_encoder::{Encoder, ahead::Options};
 use turnwise_eval::throughput::{Latency, Pace, Searches, Throughput, a_second};
-use turnwise_index::engine::{Bookmark, Engine};
+use turnwise_index::{
+    engine::{Bookmark, Engine},
+    location::{Location, WriteMode, WriterOptions},
+    vectors::Recipe,
+};
 use turnwise_search::{Mode, SearchRequest, Searcher};
 use turnwise_store::{
     Snapshot, Store,
@@ -43,8 +45,11 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let options = IngestOptions { read, ..IngestOptions::default() };
     let throughput = Throughput::new(paths, bytes);
     std::fs::create_dir_all(&args.results).at("create", &args.results)?;
-    let throughput = match context.settings.engine {
-        Some(_) => remote::measured(throughput, plan, &options, args, context)?,
+    let throughput = match &context.settings.engine {
+        Some(_) => {
+            let location = context.location()?;
+            measured_with_vectors(throughput, location.as_ref(), plan, &options, args, context)?
+        }
         None => {
             let root = TemporaryIndex(files::temporary_path(&args.results.join("throughput-index")));
             files::remove_folder(&root.0)?;
@@ -54,6 +59,65 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     };
     throughput.write(&args.results)?;
     context.printer.result(&throughput, |out| write(&throughput, out))
+}
+
+/// Measures an engine whose writer stores vectors, under a temporary name.
+fn measured_with_vectors(
+    mut throughput: Throughput,
+    location: &dyn Location,
+    plan: Plan,
+    options: &IngestOptions,
+    args: &ThroughputArgs,
+    context: &Context<'_>,
+) -> Result<Throughput> {
+    let place = location.place();
+    if location.contents()?.is_some() {
+        return Err(Error::Input {
+            message: format!(
+                "{place} already has dialogues, but this benchmark creates its own name and removes it"
+            ),
+            hint: Some("use a name that does not exist yet".to_owned()),
+        });
+    }
+    throughput.engine = Some(place);
+    let model = model(args, context)?;
+    throughput.encoder = format!("{}, {}", model.name, model.encoder.describe());
+    let recipe = Recipe::of(
+        model.encoder.as_ref(),
+        &encoders::absolute_name(&model.name),
+        "auto",
+        &args.tokens.given(),
+        &Options::default(),
+    );
+    let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
+    let _removed = TemporaryName(location);
+    let mut writer = location.open_writer(WriterOptions {
+        mode: WriteMode::CreateOrAppend(Some(recipe)),
+        encoder: Some(encoder.clone()),
+        holder: context.command_line,
+        segment_bytes: None,
+    })?;
+    throughput.steps.push(Pace::of("ingest", "turns", || {
+        read_in(writer.as_mut(), plan, options)?;
+        // As at the end of an ingest: searches are slow until the new rows are indexed.
+        writer.flush()?;
+        Ok(writer.totals()?.turns)
+    })?);
+    let totals = writer.totals()?;
+    (throughput.dialogues, throughput.turns) = (totals.dialogues, totals.turns);
+    writer.close(true)?;
+    let searcher = Searcher::at(location)?.with_encoder(encoder)?;
+    throughput.searches = searches(&searcher, args.queries, context.settings.seed)?;
+    Ok(throughput)
+}
+
+/// Name in an engine that is removed when dropped.
+struct TemporaryName<'a>(&'a dyn Location);
+
+impl Drop for TemporaryName<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.remove();
+    }
 }
 
 /// Returns the named model or the default model.
@@ -129,7 +193,7 @@ fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<
     let mut texts = Vec::new();
     let mut at = Some(Bookmark::Beginning);
     while let Some(from) = at {
-        let (dialogues, next) = engine.view().listed(from, None, 1_000)?;
+        let (dialogues, next) = engine.view().list_dialogues(from, None, 1_000)?;
         let said = dialogues.into_iter().flat_map(|dialogue| dialogue.turns).map(|turn| turn.text);
         texts.extend(said.filter(|text| !text.trim().is_empty()));
         at = next;

@@ -7,7 +7,7 @@ use turnwise_core::error::Result;
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }
 
 #[cfg(feature = "milvus")]
@@ -72,7 +72,7 @@ mod again {
                 hint: Some("remove it".to_owned()),
             });
         }
-        let target = context.far()?;
+        let target = context.milvus_target()?;
         let there = Walk::over(&target)?.manifest().clone();
         let choice = choice(args, there.recipe.as_ref());
         let settings = args.encoder.settings(choice.precision, choice.tokens.clone());
@@ -104,14 +104,19 @@ mod again {
         }
         let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
-        let mut sink =
-            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::Continue)?;
+        let mut sink = MilvusWriter::new_generation(
+            &target,
+            analyzer,
+            Some(recipe.clone()),
+            Some(source),
+            Unfinished::Continue,
+        )?;
         let begun = std::time::Instant::now();
         let encoded = fill(&mut sink, &target, &there, context)?;
-        sink.settle()?;
+        sink.flush()?;
         sink.finish()?;
         let seconds = begun.elapsed().as_secs_f64();
-        let now = sink.made().clone();
+        let now = sink.manifest().clone();
         let done = Encoded::of(&target, &now, encoder.as_ref(), &recipe, (encoded, seconds), sink.totals()?);
         context.printer.result(&done, |out| done.write(out))
     }
@@ -158,7 +163,7 @@ mod again {
         there: &Manifest,
         context: &Context<'_>,
     ) -> Result<(u64, HashSet<IdKey>)> {
-        let mut walk = Walk::over(target)?.no_vectors_error();
+        let mut walk = Walk::over(target)?.without_vectors();
         if walk.manifest().generation != there.generation {
             return Err(Error::Unavailable {
                 message: format!(
@@ -195,7 +200,7 @@ mod again {
             return Ok(());
         }
         let mut others: Vec<DialogueId> = Vec::new();
-        let mut walk = sink.walk()?.no_vectors_error();
+        let mut walk = sink.walk()?.without_vectors();
         while let Some((_, part)) = walk.next_part()? {
             let ids = part.into_iter().map(|moved| moved.dialogue.id);
             others.extend(ids.filter(|id| !seen.contains(&id.key())));

@@ -87,7 +87,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
             hint: Some("use a different name, or move the existing folder".to_owned()),
         });
     }
-    let target = context.far()?;
+    let target = context.milvus_target()?;
     let walk = Walk::over(&target)?;
     let wanted = Progress {
         from: target.to_string(),
@@ -139,7 +139,7 @@ fn fill(
     let total = far.totals();
     let mut progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(total.dialogues))
         .after(mark.content.dialogues, mark.content.dialogues);
-    let mut walk = if mark.done.is_empty() { walk } else { walk.behind(&mark.done) };
+    let mut walk = if mark.done.is_empty() { walk } else { walk.resume_after(&mark.done) };
     while let Some((part, moved)) = walk.next_part()? {
         stop_if_asked()?;
         for moved in &moved {

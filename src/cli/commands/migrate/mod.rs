@@ -38,7 +38,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &MigrateArgs, context: &Context<'_>) -> Result<()> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }
 
 /// Adds to an error of the connection that the migration can be resumed.

@@ -11,7 +11,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
-    engine::{Engine, List},
+    engine::{Engine, HitList},
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
@@ -52,7 +52,7 @@ pub(super) fn compare(
         }
         if from.check_lexical().is_ok() && to.check_lexical().is_ok() {
             let found = |engine: &dyn Engine| {
-                engine.view().keyword_search(Kind::Utterances, &engine.words(&turn.text), HITS)
+                engine.view().keyword_search(Kind::Utterances, &engine.keyword_query(&turn.text), HITS)
             };
             words.push(overlap(&found(from)?, &found(to)?));
         }
@@ -98,8 +98,8 @@ fn by_meaning(
 }
 
 /// Share of one list that is in the other.
-fn overlap(expected: &List, found: &List) -> f64 {
-    let places = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
+fn overlap(expected: &HitList, found: &HitList) -> f64 {
+    let places = |list: &HitList| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()
     };
     let (expected, found) = (places(expected), places(found));

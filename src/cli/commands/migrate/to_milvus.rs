@@ -29,7 +29,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let here = searcher.embedded("migration")?;
     let snapshot = here.snapshot();
     let vectors = VectorReader::open(&root)?;
-    if MilvusWriter::manifest(&target)?.is_some() && !args.replace {
+    if MilvusWriter::read_manifest(&target)?.is_some() && !args.replace {
         return Err(Error::Input {
             message: format!("{target} already has dialogues"),
             hint: Some(
@@ -47,14 +47,15 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, source, Unfinished::Continue)?;
+    let mut sink =
+        MilvusWriter::new_generation(&target, here.analyzer(), recipe, source, Unfinished::Continue)?;
     let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut sink, snapshot, progress)?;
-    context.warn_truncated(&sink);
-    sink.settle()?;
+    sink.truncation_warning().iter().for_each(|warning| context.printer.warn(warning));
+    sink.flush()?;
     let moving = begun.elapsed().as_secs_f64();
     read_back(&mut sink, snapshot, &content, &target, context)?;
-    let sampled = samples::compare(snapshot, args.samples, here, &sink.searched()?)?;
+    let sampled = samples::compare(snapshot, args.samples, here, &sink.open_engine()?)?;
     report::found(&sampled, &target.to_string(), context)?;
     sink.finish()?;
     if Tuning::read(&root)?.is_some() {

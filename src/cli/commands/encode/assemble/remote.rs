@@ -11,7 +11,7 @@ use turnwise_core::error::Result;
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &str, _: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    match context.far()? {}
+    match context.milvus_target()? {}
 }
 
 #[cfg(feature = "milvus")]
@@ -41,12 +41,12 @@ mod there {
         files,
     };
     use turnwise_index::vectors::{Kind, Mode, VectorReader, VectorWriter};
-    use turnwise_milvus::{Manifest, MilvusWriter, Target, Unfinished, VectorSource};
+    use turnwise_milvus::{Manifest, MilvusLocation, MilvusWriter, Target, Unfinished, VectorSource};
     use turnwise_store::{Manifest as IndexManifest, ingest::IngestOptions};
     use turnwise_text::Analyzer;
 
     pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-        let target = context.far()?;
+        let target = context.milvus_target()?;
         has_inputs(args)?;
         let place = shards::open(place)?;
         let set = assemble::complete_shards(place.as_ref(), context)?;
@@ -55,7 +55,7 @@ mod there {
         };
         has_both(first, place.name())?;
         if !args.replace {
-            fits(first, MilvusWriter::manifest(&target)?.as_ref(), &target, place.name())?;
+            fits(first, MilvusWriter::read_manifest(&target)?.as_ref(), &target, place.name())?;
         }
         // Report unreadable inputs before downloading anything.
         commands::plan(&args.inputs, &args.read, context)?;
@@ -71,12 +71,21 @@ mod there {
         let recipe = Some(first.recipe.clone());
         let source = Some(Box::new(vectors) as Box<dyn VectorSource>);
         let sink = match args.replace {
-            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, source, Unfinished::Discard)?,
+            true => MilvusWriter::new_generation(
+                &target,
+                Analyzer::default(),
+                recipe,
+                source,
+                Unfinished::Discard,
+            )?,
             false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, source)?,
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
         let files = Files::of(&plan);
-        ingest::remote::fill(sink, &target, (plan, files), &IngestOptions { read, ..options }, context)
+        let location = MilvusLocation::new(target);
+        let (files, options) = ((plan, files), IngestOptions { read, ..options });
+        let derive = |_: &Path| Ok(Ok(ingest::Derived::default()));
+        ingest::fill(Box::new(sink), &location, files, &options, &derive, context)
     }
 
     /// Checks that the inputs are files, because they are read twice.

@@ -1,0 +1,209 @@
+//! Index folder as a location. Changes by any process are detected from its files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::Embedded;
+use crate::{
+    engine::Engine,
+    location::{
+        ChangeToken, Contents, Deletion, EngineWriter, Location, Selection, WriteMode, WriterOptions,
+        no_replacement,
+    },
+    vectors::VectorReader,
+};
+use turnwise_core::{
+    error::Result,
+    files,
+    ids::{DialogueId, IdKey},
+};
+use turnwise_corpus::Dialogue;
+use turnwise_store::{
+    IngestMark, Manifest, Prepared, Put, Snapshot, Store, frame::Totals, ingest::DialogueSink,
+};
+
+/// Index folder on this machine.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// File in the folder that belongs to `turnwise serve` and not to the index.
+    pub const RESPONSES: &'static str = "answered.json";
+
+    /// Creates the location of a folder. The folder need not exist.
+    pub fn new(root: PathBuf) -> Self {
+        Folder(root)
+    }
+}
+
+/// Collects path, size and modification time of each file of the index.
+fn collect(folder: &Path, depth: usize, found: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.filter_map(|entry| entry.ok()) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // Files of sled are internal to the writer; locks and stored responses are not part of the index.
+        if name.starts_with("records") || name.contains("lock") || name == Folder::RESPONSES {
+            continue;
+        }
+        match entry.metadata() {
+            Ok(data) if data.is_dir() && depth < 2 => collect(&entry.path(), depth + 1, found),
+            Ok(data) if data.is_file() => found.push((entry.path(), data.len(), data.modified().ok())),
+            _ => {}
+        }
+    }
+}
+
+impl Location for Folder {
+    fn kind(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn name(&self) -> String {
+        let whole = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
+        whole.file_name().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.0)
+    }
+
+    fn compactable(&self) -> Result<&Path> {
+        Ok(&self.0)
+    }
+
+    fn change_token(&self) -> Result<ChangeToken> {
+        let mut found = Vec::new();
+        collect(&self.0, 0, &mut found);
+        found.sort();
+        Ok(ChangeToken::new(format!("{found:?}")))
+    }
+
+    fn contents(&self) -> Result<Option<Contents>> {
+        if !Manifest::exists(&self.0) {
+            return Ok(None);
+        }
+        let recipe = VectorReader::open(&self.0)?.map(|vectors| vectors.recipe().clone());
+        Ok(Some(Contents { recipe }))
+    }
+
+    fn open(&self) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Embedded::over(&self.0, Snapshot::open(&self.0)?)?))
+    }
+
+    fn open_writer(&self, options: WriterOptions<'_>) -> Result<Box<dyn EngineWriter>> {
+        let mut store = match options.mode {
+            WriteMode::Append => Store::open(&self.0, options.holder)?,
+            WriteMode::CreateOrAppend(_) => Store::open_or_create(&self.0, options.holder)?,
+            WriteMode::Replace(_) => return Err(no_replacement(&self.place())),
+        };
+        options.segment_bytes.into_iter().for_each(|bytes| store.set_segment_bytes(bytes));
+        let warnings = store.notices().iter().map(ToString::to_string).collect();
+        Ok(Box::new(FolderWriter { store, warnings }))
+    }
+
+    fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion> {
+        let snapshot = Snapshot::open(&self.0)?;
+        let (mut deleted, mut missing) = (Vec::new(), Vec::new());
+        match selection {
+            Selection::Ids(ids, filter) => {
+                for id in ids {
+                    match snapshot.get(id)?.filter(|d| filter.as_ref().is_none_or(|f| f.matches(d))) {
+                        Some(_) => deleted.push(id.clone()),
+                        None => missing.push(id.clone()),
+                    }
+                }
+            }
+            Selection::Matching(filter) => {
+                for dialogue in snapshot.dialogues() {
+                    let dialogue = dialogue?;
+                    if filter.matches(&dialogue) {
+                        deleted.push(dialogue.id);
+                    }
+                }
+            }
+        }
+        // Drop the snapshot first: its memory maps would keep the old files open.
+        drop(snapshot);
+        if !dry_run && !deleted.is_empty() {
+            let mut store = Store::open(&self.0, holder)?;
+            for id in &deleted {
+                store.delete(id)?;
+            }
+            // Keep the resume point of an interrupted ingest: a deletion must not discard it.
+            let unfinished = store.unfinished_ingest().cloned();
+            store.commit(unfinished)?;
+            store.close()?;
+        }
+        Ok(Deletion::Listed { deleted, missing })
+    }
+
+    fn remove(&self) -> Result<()> {
+        files::remove_folder(&self.0)
+    }
+}
+
+/// Writer of the records of an index folder.
+struct FolderWriter {
+    store: Store,
+    warnings: Vec<String>,
+}
+
+impl EngineWriter for FolderWriter {
+    fn engine(&self) -> &'static str {
+        "turnwise"
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        Ok(self.store.view().totals())
+    }
+
+    /// Acknowledged records are kept, whether the ingest is complete or not.
+    fn close(self: Box<Self>, _: bool) -> Result<()> {
+        self.store.close()
+    }
+}
+
+impl DialogueSink for FolderWriter {
+    fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
+        DialogueSink::get(&self.store, id)
+    }
+
+    fn put(&mut self, dialogue: &Prepared) -> Result<Put> {
+        self.store.put(dialogue)
+    }
+
+    fn pending(&self) -> usize {
+        self.store.pending()
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.store.pending_bytes()
+    }
+
+    fn commit(&mut self, mark: Option<IngestMark>) -> Result<()> {
+        DialogueSink::commit(&mut self.store, mark)
+    }
+
+    fn unfinished(&self) -> Option<IngestMark> {
+        self.store.unfinished_ingest().cloned()
+    }
+
+    fn set_rejected(&mut self, ingest: &str, rejected: u64) {
+        self.store.set_rejected(ingest, rejected);
+    }
+
+    fn texts(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+        DialogueSink::texts(&self.store, see)
+    }
+}

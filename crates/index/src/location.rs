@@ -1,0 +1,163 @@
+//! The place where an engine stores its dialogues: opens the engine for reading and for writing.
+//!
+//! Commands and the server work with these traits only. A new engine implements [`Location`], [`Engine`] and
+//! [`EngineWriter`], and is added to the factory of the program.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use crate::{engine::Engine, vectors::Recipe};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::DialogueId,
+};
+use turnwise_corpus::filter::Filter;
+use turnwise_encoder::Encoder;
+use turnwise_store::{frame::Totals, ingest::DialogueSink};
+
+/// Location of dialogues: an index folder, or a name on a server. Its methods may block.
+pub trait Location: Send + Sync {
+    /// Name of the engine for programs, such as `embedded`.
+    fn kind(&self) -> &'static str;
+
+    /// Path or address, for messages.
+    fn place(&self) -> String;
+
+    /// Short name of the dialogues, for requests to a server.
+    fn name(&self) -> String;
+
+    /// Paths and addresses that may occur in messages of the engine.
+    fn places(&self) -> Vec<String> {
+        vec![self.place()]
+    }
+
+    /// Folder whose derived data (keywords, vectors, graphs) must be updated after a write. `None` if the writer
+    /// stores everything, and new dialogues are searchable at once.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Folder to compact. The error of an engine without compaction says what to do instead.
+    fn compactable(&self) -> Result<&Path>;
+
+    /// Shortest interval between requests for the change token.
+    fn poll_interval(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Current change token. An error means that the open state can no longer be searched.
+    fn change_token(&self) -> Result<ChangeToken>;
+
+    /// What is stored here; `None` if nothing is.
+    fn contents(&self) -> Result<Option<Contents>>;
+
+    /// Opens the current state for searching.
+    fn open(&self) -> Result<Box<dyn Engine>>;
+
+    /// Opens the location for writing.
+    fn open_writer(&self, options: WriterOptions<'_>) -> Result<Box<dyn EngineWriter>>;
+
+    /// Deletes dialogues. `holder` names this program to other writers. With `dry_run`, only finds them.
+    fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion>;
+
+    /// Removes everything that is stored here.
+    fn remove(&self) -> Result<()>;
+}
+
+/// Writing half of an engine. Dialogues are put and committed as in any [`DialogueSink`].
+pub trait EngineWriter: DialogueSink {
+    /// Name of the engine, for messages.
+    fn engine(&self) -> &'static str;
+
+    /// Warnings for the user since the last call.
+    fn take_warnings(&mut self) -> Vec<String>;
+
+    /// Number of dialogues and turns.
+    fn totals(&self) -> Result<Totals>;
+
+    /// Lets the engine index everything committed, so that searches are fast. A failure loses no data.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Closes the writer. A replacement becomes visible if `complete`. Must also be called after an error.
+    fn close(self: Box<Self>, complete: bool) -> Result<()>;
+}
+
+/// Opaque state of a location. Equal tokens mean that nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeToken(String);
+
+impl ChangeToken {
+    /// Creates a token from a text that changes with the location.
+    pub fn new(state: String) -> Self {
+        ChangeToken(state)
+    }
+}
+
+/// Summary of the dialogues at a location.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    /// Recipe of the vectors; `None` if there are no vectors.
+    pub recipe: Option<Recipe>,
+}
+
+/// Options of a writer.
+pub struct WriterOptions<'a> {
+    /// What to do with existing dialogues.
+    pub mode: WriteMode,
+    /// Encoder for engines that store vectors with the dialogues.
+    pub encoder: Option<Arc<dyn Encoder>>,
+    /// Name of this program, shown to other writers.
+    pub holder: &'a str,
+    /// Maximum size of a log segment, for engines with a log.
+    pub segment_bytes: Option<u64>,
+}
+
+/// What a writer does with existing dialogues.
+#[derive(Debug, Clone)]
+pub enum WriteMode {
+    /// Adds to existing dialogues.
+    Append,
+    /// Adds to existing dialogues. If there are none, creates the place, with vectors of this recipe.
+    CreateOrAppend(Option<Recipe>),
+    /// Replaces all dialogues when the writer is closed, with vectors of this recipe.
+    Replace(Option<Recipe>),
+}
+
+/// Dialogues to delete.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    /// Dialogues with these ids, if they match the filter.
+    Ids(Vec<DialogueId>, Option<Filter>),
+    /// Dialogues that match a filter.
+    Matching(Filter),
+}
+
+/// Outcome of a deletion. Not every engine reports ids.
+#[derive(Debug)]
+pub enum Deletion {
+    /// Ids of the deleted dialogues, and selected ids that do not exist.
+    Listed {
+        /// Deleted dialogues.
+        deleted: Vec<DialogueId>,
+        /// Selected ids that do not exist.
+        missing: Vec<DialogueId>,
+    },
+    /// Number of deleted dialogues.
+    Counted(u64),
+}
+
+impl Deletion {
+    /// Number of deleted dialogues.
+    pub fn count(&self) -> u64 {
+        match self {
+            Deletion::Listed { deleted, .. } => deleted.len() as u64,
+            Deletion::Counted(count) => *count,
+        }
+    }
+}
+
+/// Returns the error for a replacement in an engine that cannot replace dialogues as a whole.
+pub(super) fn no_replacement(place: &str) -> Error {
+    super::engine::unsupported(place, "replacing all dialogues", "ingest into a different index instead")
+}
