@@ -12,7 +12,7 @@ mod milvus {
     use turnwise_search::Searcher;
 
     #[cfg(feature = "serve")]
-    use turnwise_serve::Place;
+    use turnwise_serve::IndexLocation;
 
     impl Context<'_> {
         /// Milvus target given by `--engine`, with its credentials.
@@ -51,9 +51,9 @@ mod milvus {
 
         /// Collection given by `--engine`, with the name to serve it under.
         #[cfg(feature = "serve")]
-        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
+        pub(crate) fn milvus_to_serve(&self) -> Result<(String, IndexLocation)> {
             let target = self.far()?;
-            Ok((target.name.clone(), Place::Milvus(target)))
+            Ok((target.name.clone(), IndexLocation::Milvus(target)))
         }
     }
 
@@ -69,7 +69,7 @@ mod milvus {
     use turnwise_search::Searcher;
 
     #[cfg(feature = "serve")]
-    use turnwise_serve::Place;
+    use turnwise_serve::IndexLocation;
 
     /// Target type of a build without Milvus. It has no values.
     pub(crate) enum NoTarget {}
@@ -87,7 +87,7 @@ mod milvus {
         }
 
         #[cfg(feature = "serve")]
-        pub(crate) fn milvus_to_serve(&self) -> Result<(String, Place)> {
+        pub(crate) fn milvus_to_serve(&self) -> Result<(String, IndexLocation)> {
             match self.far()? {}
         }
     }

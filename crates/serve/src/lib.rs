@@ -5,6 +5,21 @@
 //! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
 //! together. `hosted` keeps an index open and reloads it when another process changes it. `source` is a folder or a
 //! remote engine.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use turnwise_serve::{App, IndexLocation, Options, ServerHooks, bind};
+//!
+//! # fn serve(hooks: Arc<dyn ServerHooks>) -> turnwise_core::error::Result<()> {
+//! let options = Options::local(7700);
+//! let indexes = vec![("chats".to_owned(), IndexLocation::Folder("indexes/chats".into()))];
+//! let app = App::open(indexes, &hooks, &options)?;
+//! bind(app, options)?.run(|| false)
+//! # }
+//! ```
+
+#![warn(missing_docs)]
 
 mod app;
 mod batching;
@@ -23,10 +38,10 @@ mod routes;
 mod source;
 mod stored_responses;
 
-pub use app::{App, Opened};
+pub use app::{App, OpenIndex};
 pub use hosted::ServerHooks;
 pub use keys::Keys;
-pub use listen::{Bound, bind};
+pub use listen::{BoundServer, bind};
 pub use openapi::document;
 pub use options::{Limits, Options, Tls};
-pub use source::Place;
+pub use source::IndexLocation;

@@ -14,7 +14,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_serve::{App, Keys, Limits, Options, Place, ServerHooks, Tls, bind};
+use turnwise_serve::{App, IndexLocation, Keys, Limits, Options, ServerHooks, Tls, bind};
 
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
@@ -95,7 +95,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
 
 /// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
 /// and `--all`.
-fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
+fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, IndexLocation)>> {
     let mut all = Vec::new();
     let mut roots = Vec::new();
     if context.settings.engine.is_some() {
@@ -119,7 +119,7 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)
         let whole = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
         whole.file_name().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
     };
-    all.extend(roots.into_iter().map(|root| (name(&root), Place::Folder(root))));
+    all.extend(roots.into_iter().map(|root| (name(&root), IndexLocation::Folder(root))));
     Ok(all)
 }
 

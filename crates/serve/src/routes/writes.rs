@@ -1,4 +1,4 @@
-//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length.
+//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length. `DELETE /v1/dialogues`: removes dialogues.
 
 use std::{
     io::{self, BufReader, Read},
@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use super::Call;
 use crate::{
     body::{self, HttpResponse},
-    hosted::Hosted,
+    hosted::HostedIndex,
     problem::{Outcome, Problem},
     source::Selection,
-    stored_responses::{self, Answered},
+    stored_responses::{self, StoredResponse},
 };
 use turnwise_core::{error::Error, ids::DialogueId};
 use turnwise_corpus::{
@@ -52,7 +52,7 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
 }
 
 async fn ingest_and_store(
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostedIndex>,
     name: Option<String>,
     options: IngestOptions,
     body: Body,
@@ -84,7 +84,7 @@ async fn ingest_and_store(
     }
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
-        let answered = Answered { request, body: digest(body), answer: answer.clone() };
+        let answered = StoredResponse { request, body: digest(body), answer: answer.clone() };
         hosted.source.answers().keep(answered)?;
     }
     Ok(body::ok(&answer))
@@ -102,7 +102,7 @@ fn nothing(why: Option<&str>) -> Problem {
 }
 
 /// Returns the stored response if the body is the same as before, otherwise an error.
-fn replay(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
+fn replay(answered: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == answered.body => {
             let mut response = body::ok(&answered.answer);
@@ -195,7 +195,7 @@ impl Read for Stream {
     }
 }
 
-fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
+fn take(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
     let opened = hosted.available()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
         |e| match e {
@@ -208,7 +208,7 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
         companions: Vec::new(),
         unrecognised: Vec::new(),
     };
-    let taken = hosted.source.take_in(plan, options, opened.as_ref());
+    let taken = hosted.source.ingest_plan(plan, options, opened.as_ref());
     hosted.changed()?;
     hosted.derive();
     taken

@@ -8,10 +8,10 @@ use std::{
 
 use super::{ChangeToken, Selection, Source, filled};
 use crate::{
-    Opened,
+    OpenIndex,
     app::Client,
     problem::Outcome,
-    stored_responses::{self, Answers},
+    stored_responses::{self, IdempotentResponses},
 };
 use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::{Dialogue, walk::Plan};
@@ -26,12 +26,12 @@ const HOLDER: &str = "turnwise serve";
 
 pub(super) struct Folder {
     root: PathBuf,
-    answers: Answers,
+    answers: IdempotentResponses,
 }
 
 impl Folder {
     pub(super) fn new(root: PathBuf) -> Self {
-        Folder { answers: Answers::beside(&root), root }
+        Folder { answers: IdempotentResponses::beside(&root), root }
     }
 }
 
@@ -90,7 +90,7 @@ impl Source for Folder {
         Searcher::over(&self.root, Snapshot::open(&self.root)?)
     }
 
-    fn take_in(&self, plan: Plan, options: &IngestOptions, _: &Opened) -> Outcome<Ingested> {
+    fn ingest_plan(&self, plan: Plan, options: &IngestOptions, _: &OpenIndex) -> Outcome<Ingested> {
         let mut store = Store::open(&self.root, HOLDER)?;
         let taken = filled(&mut store, plan, options);
         // Closes the store even after an error, which persists all acknowledged records.
@@ -115,7 +115,7 @@ impl Source for Folder {
         Ok(ids.len())
     }
 
-    fn answers(&self) -> &Answers {
+    fn answers(&self) -> &IdempotentResponses {
         &self.answers
     }
 }

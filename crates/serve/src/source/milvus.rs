@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ChangeToken, Selection, Source, filled};
-use crate::{Opened, app::Client, problem::Outcome, stored_responses::Answers};
+use crate::{OpenIndex, app::Client, problem::Outcome, stored_responses::IdempotentResponses};
 use turnwise_core::error::Result;
 use turnwise_corpus::walk::Plan;
 use turnwise_milvus::{ChangeWatcher, Milvus, MilvusWriter, Target};
@@ -22,12 +22,12 @@ pub(super) struct MilvusSource {
     target: Target,
     /// Connection for polling; `None` if it is broken.
     watch: Mutex<Option<ChangeWatcher>>,
-    answers: Answers,
+    answers: IdempotentResponses,
 }
 
 impl MilvusSource {
     pub(super) fn new(target: Target) -> Self {
-        MilvusSource { target, watch: Mutex::default(), answers: Answers::in_memory() }
+        MilvusSource { target, watch: Mutex::default(), answers: IdempotentResponses::in_memory() }
     }
 }
 
@@ -63,7 +63,7 @@ impl Source for MilvusSource {
         Ok(Searcher::of(Box::new(Milvus::open(&self.target)?)))
     }
 
-    fn take_in(&self, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested> {
+    fn ingest_plan(&self, plan: Plan, options: &IngestOptions, opened: &OpenIndex) -> Outcome<Ingested> {
         let encoder = match opened.searcher.engine().recipe() {
             Some(_) => Some(opened.has_encoder()?.clone()),
             None => None,
@@ -87,7 +87,7 @@ impl Source for MilvusSource {
         Ok(removed as usize)
     }
 
-    fn answers(&self) -> &Answers {
+    fn answers(&self) -> &IdempotentResponses {
         &self.answers
     }
 }

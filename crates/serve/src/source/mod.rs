@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Opened, app::Client, problem::Outcome, stored_responses::Answers};
+use super::{OpenIndex, app::Client, problem::Outcome, stored_responses::IdempotentResponses};
 use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]
@@ -20,7 +20,7 @@ use turnwise_search::Searcher;
 use turnwise_store::ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest};
 
 /// Location of dialogues to serve.
-pub enum Place {
+pub enum IndexLocation {
     /// Index folder.
     Folder(PathBuf),
     /// Milvus server.
@@ -28,12 +28,12 @@ pub enum Place {
     Milvus(Target),
 }
 
-impl Place {
+impl IndexLocation {
     pub(super) fn source(self) -> Box<dyn Source> {
         match self {
-            Place::Folder(root) => Box::new(folder::Folder::new(root)),
+            IndexLocation::Folder(root) => Box::new(folder::Folder::new(root)),
             #[cfg(feature = "milvus")]
-            Place::Milvus(target) => Box::new(milvus::MilvusSource::new(target)),
+            IndexLocation::Milvus(target) => Box::new(milvus::MilvusSource::new(target)),
         }
     }
 }
@@ -74,13 +74,13 @@ pub(super) trait Source: Send + Sync {
     fn open(&self) -> Result<Searcher>;
 
     /// Ingests dialogues.
-    fn take_in(&self, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested>;
+    fn ingest_plan(&self, plan: Plan, options: &IngestOptions, opened: &OpenIndex) -> Outcome<Ingested>;
 
     /// Removes the selected dialogues that the client may see. Returns their number.
     fn remove(&self, selection: &Selection, client: &Client) -> Result<usize>;
 
     /// Stored responses of idempotent requests.
-    fn answers(&self) -> &Answers;
+    fn answers(&self) -> &IdempotentResponses;
 }
 
 /// Ingests a plan into a sink, without progress reports.
