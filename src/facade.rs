@@ -8,7 +8,7 @@ use turnwise_encoder::{Encoder, ahead::Options, transformer::Tokens};
 use turnwise_index::{
     dense::{self, BuildOptions},
     lexical::Lexical,
-    vectors::{Filled, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill},
+    vectors::{EncodeProgress, EncodeTargets, Mode, Recipe, VectorReader, VectorWriter, fill},
 };
 use turnwise_search::Searcher;
 use turnwise_store::{
@@ -156,7 +156,7 @@ impl Index {
 
     /// Encodes every utterance and every dialogue that has no vector of this encoder yet. If the vectors are of a different
     /// encoder, all of them are replaced.
-    pub fn encode(&self, encoder: &dyn Encoder) -> Result<Filled> {
+    pub fn encode(&self, encoder: &dyn Encoder) -> Result<EncodeProgress> {
         let options = Options::default();
         let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
         let before = VectorReader::open(&self.root)?;
@@ -166,7 +166,7 @@ impl Index {
         };
         let snapshot = self.snapshot()?;
         let mut writer = VectorWriter::open(&self.root, &recipe, mode, WRITER)?;
-        let wanted = Wanted { utterances: true, dialogues: true, chunk: ENCODE_BATCH };
+        let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: ENCODE_BATCH };
         let filled = fill(&snapshot, &mut writer, encoder, &wanted, &options, &|| false, &mut |_| ())?;
         writer.finish()?;
         Ok(filled)

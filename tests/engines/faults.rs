@@ -260,7 +260,7 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
     assert!(
         asked(&|r| {
             r.filter = Some("text~card".parse().unwrap());
-            r.of = turnwise::search::Of::Dialogues;
+            r.of = turnwise::search::HitKind::Dialogues;
         })
         .contains("text of whole dialogues")
     );

@@ -9,7 +9,7 @@ use turnwise::{
     ids::DialogueId,
     index::{
         lexical::Lexical,
-        vectors::{Mode, VectorWriter, Wanted, fill},
+        vectors::{EncodeTargets, Mode, VectorWriter, fill},
     },
     search::Searcher,
     store::{Prepared, PutOutcome, Snapshot, Store},
@@ -50,7 +50,7 @@ impl Here {
         Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = Words { salt: 0 };
         let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
-        let wanted = Wanted { utterances: true, dialogues: true, chunk: 256 };
+        let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 256 };
         let options = Options::default();
         fill(&snapshot, &mut writer, &encoder, &wanted, &options, &|| false, &mut |_| {}).unwrap();
         writer.finish().unwrap();

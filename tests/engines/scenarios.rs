@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, ops::Range};
 use turnwise::{
     corpus::Dialogue,
     ids::DialogueId,
-    search::{By, Fusion, Group, Hit, Method, Mode, Of, Rerank, SearchRequest, Searcher},
+    search::{
+        Fusion, FusionMethod, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest, Searcher,
+    },
     store::PutOutcome,
 };
 
@@ -32,7 +34,7 @@ fn questions() -> Vec<(String, SearchRequest)> {
     let mut n = Numbers(4711);
     let mut all = Vec::new();
     for mode in [Mode::Dense, Mode::Bm25, Mode::Hybrid] {
-        for of in [Of::Utterances, Of::Dialogues] {
+        for of in [HitKind::Utterances, HitKind::Dialogues] {
             for _ in 0..4 {
                 let words = 1 + n.below(4);
                 let asked = SearchRequest { mode: Some(mode), of, ..request(&n.sentence(words)) };
@@ -41,7 +43,7 @@ fn questions() -> Vec<(String, SearchRequest)> {
         }
     }
     let hybrid = |query: &str| SearchRequest { mode: Some(Mode::Hybrid), ..request(query) };
-    let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
+    let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
     all.extend([
         ("unasked".to_owned(), request("parcel late tomorrow")),
         ("rrf".to_owned(), SearchRequest { fusion: Some(rrf), ..hybrid("refund 订单 invoice") }),
@@ -76,15 +78,24 @@ fn questions() -> Vec<(String, SearchRequest)> {
         ("neighbours".to_owned(), SearchRequest { window: 3, ..hybrid("invoice tomorrow") }),
         (
             "again by cosines".to_owned(),
-            SearchRequest { rerank: Some(Rerank { by: By::Exact, top: 30 }), ..hybrid("broken screen card") },
+            SearchRequest {
+                rerank: Some(Rerank { by: RerankMethod::Exact, top: 30 }),
+                ..hybrid("broken screen card")
+            },
         ),
         (
             "again by tokens".to_owned(),
-            SearchRequest { rerank: Some(Rerank { by: By::Maxsim, top: 20 }), ..hybrid("hotel room late") },
+            SearchRequest {
+                rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 20 }),
+                ..hybrid("hotel room late")
+            },
         ),
         (
             "again by matching".to_owned(),
-            SearchRequest { rerank: Some(Rerank { by: By::Matching, top: 20 }), ..hybrid("thanks please") },
+            SearchRequest {
+                rerank: Some(Rerank { by: RerankMethod::Matching, top: 20 }),
+                ..hybrid("thanks please")
+            },
         ),
         (
             "like a turn".to_owned(),
@@ -112,7 +123,7 @@ fn questions() -> Vec<(String, SearchRequest)> {
         ("explained".to_owned(), SearchRequest { explain: true, ..hybrid("card refund") }),
     ]);
     for filter in FILTERS {
-        for of in [Of::Utterances, Of::Dialogues] {
+        for of in [HitKind::Utterances, HitKind::Dialogues] {
             let asked = SearchRequest {
                 filter: Some(filter.parse().unwrap()),
                 of,
@@ -165,7 +176,7 @@ const FILTERS: [&str; 32] = [
 #[track_caller]
 fn assert_alike(what: &str, place: &str, expected: &[Hit], found: &[Hit], asked: &SearchRequest) {
     let by_words = asked.mode != Some(Mode::Dense);
-    let alike = if by_words && asked.of == Of::Dialogues { ALIKE_BY_WORDS } else { ALIKE };
+    let alike = if by_words && asked.of == HitKind::Dialogues { ALIKE_BY_WORDS } else { ALIKE };
     let ids = |hits: &[Hit]| hits.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>();
     let told = || {
         let line = |hits: &[Hit]| {
@@ -229,7 +240,7 @@ fn answer_alike(life: Life, reference: &dyn Place, place: &dyn Place) {
         }
         for (a, b) in wanted.iter().filter_map(|a| Some((a, hits.iter().find(|b| b.id == a.id)?))) {
             // Which turn of a dialogue is shown where several have as many of the words is nobody's promise.
-            if asked.of == Of::Utterances || asked.mode == Some(Mode::Dense) {
+            if asked.of == HitKind::Utterances || asked.mode == Some(Mode::Dense) {
                 assert_eq!(
                     (&a.turn, &a.matched, &a.before, &a.after),
                     (&b.turn, &b.matched, &b.before, &b.after),

@@ -1,5 +1,26 @@
-//! Search indexes over utterances and dialogues. All of them are derived from the record store and can be
-//! rebuilt.
+//! Search indexes over utterances and dialogues: the lexical index, the stored vectors, and graphs over the vectors. All
+//! of them are derived from the record store and can be rebuilt. Each index stores the log position that it has reached.
+//! An update adds newer records, and readers see one consistent state while a process writes.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use turnwise_index::{lexical::Lexical, vectors::Kind};
+//! use turnwise_store::Snapshot;
+//!
+//! # fn main() -> turnwise_core::error::Result<()> {
+//! let root = Path::new("indexes/chats");
+//! let snapshot = Snapshot::open(root)?;
+//! Lexical::update(root, &snapshot, &|| false, &mut |_| {})?;
+//! let lexical = Lexical::open(root)?;
+//! for hit in lexical.find(Kind::Utterances, &lexical.words("late parcel"), 10, None)? {
+//!     println!("{:.2} {}", hit.score, hit.dialogue);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+#![warn(missing_docs)]
 
 mod admitted;
 pub mod dense;

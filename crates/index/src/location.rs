@@ -12,7 +12,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::filter::Filter;
 use turnwise_encoder::Encoder;
-use turnwise_store::{frame::Totals, ingest::DialogueSink};
+use turnwise_store::{Totals, ingest::DialogueSink};
 
 /// Location of dialogues: an index folder, or a name on a server. Its methods may block.
 pub trait Location: Send + Sync {

@@ -163,7 +163,7 @@ impl EngineWriter for MilvusWriter {
         self.truncation_warning().into_iter().collect()
     }
 
-    fn totals(&self) -> Result<turnwise_store::frame::Totals> {
+    fn totals(&self) -> Result<turnwise_store::Totals> {
         MilvusWriter::totals(self)
     }
 

@@ -24,7 +24,7 @@ use turnwise_nearest::products;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::{
-    dense::{DenseReader, DistinctVectors, Near},
+    dense::{DenseReader, DistinctVectors, NeighborBuffers},
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
@@ -42,7 +42,7 @@ const ROUNDING: f32 = 1e-6;
 
 /// Options of duplicate detection.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct DuplicateOptions<'a> {
     /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
     /// Minimum cosine of duplicates.
@@ -110,7 +110,7 @@ pub struct Member {
 pub fn duplicates(
     snapshot: &Snapshot,
     dense: &DenseReader,
-    wanted: &Wanted<'_>,
+    wanted: &DuplicateOptions<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Duplicates> {
     find(snapshot, dense, wanted, MAX_EXHAUSTIVE, stop)
@@ -119,7 +119,7 @@ pub fn duplicates(
 fn find(
     snapshot: &Snapshot,
     dense: &DenseReader,
-    wanted: &Wanted<'_>,
+    wanted: &DuplicateOptions<'_>,
     max_exhaustive: usize,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Duplicates> {
@@ -158,12 +158,12 @@ fn join(
     if !exact {
         for start in (0..sweep.len()).step_by(BLOCKS_PER_ROUND * BLOCK) {
             let points = start..(start + BLOCKS_PER_ROUND * BLOCK).min(sweep.len());
-            let near = |near: &mut Near, point: usize| {
+            let near = |near: &mut NeighborBuffers, point: usize| {
                 check_stop()?;
                 Ok((point, sweep.near(point, threshold, MAX_NEIGHBORS, near)?))
             };
             let found: Vec<(usize, Vec<usize>)> =
-                points.into_par_iter().map_init(Near::default, near).collect::<Result<_>>()?;
+                points.into_par_iter().map_init(NeighborBuffers::default, near).collect::<Result<_>>()?;
             for (point, neighbors) in found {
                 neighbors.into_iter().for_each(|other| {
                     joined.join(point, other);

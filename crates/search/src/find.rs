@@ -1,4 +1,4 @@
-//! The search algorithm. It fetches candidates from both lists, and then more candidates until there are enough hits.
+//! The search algorithm, for one request and for batches. It fetches candidates from both lists, and then more candidates until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
@@ -9,7 +9,7 @@ use super::{
     fuse::{FusedCandidate, fuse},
     hits::HitBuilder,
     query::{Query, QueryVectors},
-    request::{Method, Mode, Of, SearchRequest},
+    request::{FusionMethod, HitKind, Mode, SearchRequest},
     response::{Candidates, Response, SCHEMA, Timings},
 };
 use turnwise_core::error::Result;
@@ -71,7 +71,7 @@ impl Searcher {
             too_low.set(0);
             let lists = lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
-                if mode == Mode::Hybrid && fusion.method == Method::Weighted {
+                if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
                 let cosine = |candidate: &FusedCandidate| match &query.vector {
@@ -108,7 +108,7 @@ impl Searcher {
         Ok(Response {
             schema: SCHEMA,
             query: text,
-            of: if kind == Kind::Utterances { Of::Utterances } else { Of::Dialogues },
+            of: if kind == Kind::Utterances { HitKind::Utterances } else { HitKind::Dialogues },
             mode,
             offset: request.offset,
             hits,

@@ -1,11 +1,11 @@
-//! Fusion of the dense and the lexical candidate lists.
+//! Fusion of the dense and the lexical candidate lists, and explanations of the fused score.
 
 use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::request::{Fusion, Method, Mode};
+use super::request::{Fusion, FusionMethod, Mode};
 use turnwise_core::{
     error::Result,
     ids::{IdKey, TurnNo},
@@ -17,7 +17,7 @@ use turnwise_index::{
 
 /// Rank and score in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-pub struct Place {
+pub struct RankedScore {
     /// Rank, starting at 1.
     pub rank: usize,
     /// Score in the list's own scale.
@@ -30,14 +30,14 @@ pub(super) struct FusedCandidate {
     pub(super) dialogue: IdKey,
     pub(super) version: Version,
     pub(super) turn: Option<TurnNo>,
-    pub(super) dense: Option<Place>,
-    pub(super) bm25: Option<Place>,
+    pub(super) dense: Option<RankedScore>,
+    pub(super) bm25: Option<RankedScore>,
     /// Cosine with the query, if known.
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
     pub(super) score: f32,
     /// Rank and score before reranking.
-    pub(super) before: Option<Place>,
+    pub(super) before: Option<RankedScore>,
 }
 
 impl FusedCandidate {
@@ -69,7 +69,7 @@ pub(super) fn fuse(
                 score: 0.0,
                 before: None,
             });
-            let place = Some(Place { rank: n + 1, score: entry.score });
+            let place = Some(RankedScore { rank: n + 1, score: entry.score });
             match list {
                 0 => (candidate.dense, candidate.cosine) = (place, Some(entry.score)),
                 _ => candidate.bm25 = place,
@@ -83,7 +83,7 @@ pub(super) fn fuse(
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
             Mode::Hybrid => {
                 // A candidate that only the lexical search has found also has a cosine.
-                if candidate.cosine.is_none() && fusion.method == Method::Weighted {
+                if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
                     candidate.cosine = cosine(candidate)?;
                 }
                 parts(fusion, candidate).into_iter().flatten().sum()
@@ -96,10 +96,10 @@ pub(super) fn fuse(
 
 /// Returns the contributions of the dense and the lexical list to the fused score.
 pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
-    let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
+    let rank = |place: RankedScore| 1.0 / (fusion.k + place.rank as f32);
     let [dense, bm25] = match fusion.method {
-        Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
-        Method::Weighted => [candidate.cosine, candidate.bm25.map(|place| scaled(place.score))],
+        FusionMethod::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
+        FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|place| scaled(place.score))],
     };
     [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
 }
@@ -123,27 +123,27 @@ pub const BM25_HALF_SCORE: f32 = 10.0;
 pub struct Explanation {
     /// Rank and score in the dense list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dense: Option<Place>,
+    pub dense: Option<RankedScore>,
     /// Cosine with the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f32>,
     /// Rank and score in the lexical list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bm25: Option<Place>,
+    pub bm25: Option<RankedScore>,
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
     /// Computation of the fused score.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fusion: Option<Fused>,
+    pub fusion: Option<FusionExplanation>,
     /// Rank and score before reranking.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Place>,
+    pub before: Option<RankedScore>,
 }
 
 /// Computation of a fused score.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Fused {
+pub struct FusionExplanation {
     /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
@@ -160,7 +160,7 @@ impl Explanation {
         let fused = || {
             let [from_dense, from_bm25] = parts(fusion, candidate);
             let score = [from_dense, from_bm25].into_iter().flatten().sum();
-            Fused { by: *fusion, from_dense, from_bm25, score }
+            FusionExplanation { by: *fusion, from_dense, from_bm25, score }
         };
         Explanation {
             dense: candidate.dense,
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
-        let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
+        let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
         assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn weighted_fusion_sums_the_cosine_and_the_scaled_bm25_score() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
-        let fusion = Fusion { method: Method::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
+        let fusion = Fusion { method: FusionMethod::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
@@ -220,7 +220,7 @@ mod tests {
             scores.sort_by(|a, b| b.total_cmp(a));
             scores.dedup();
             let entries: Vec<(u64, f32)> = scores.iter().enumerate().map(|(n, s)| (n as u64, *s)).collect();
-            let method = if rrf { Method::Rrf } else { Method::Weighted };
+            let method = if rrf { FusionMethod::Rrf } else { FusionMethod::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
                 let fused = fuse(mode, &fusion, [&list(&entries), &[]], &|_| Ok(None)).unwrap();

@@ -21,6 +21,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod clusters;
 pub mod duplicates;
 mod facets;
@@ -40,11 +42,11 @@ mod tune;
 use std::{path::Path, sync::Arc};
 
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
-pub use fuse::{BM25_HALF_SCORE, Explanation, Fused, Place};
-pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+pub use fuse::{BM25_HALF_SCORE, Explanation, FusionExplanation, RankedScore};
+pub use request::{Fusion, FusionMethod, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest};
 pub use rerank::{matching_guided, maxsim};
-pub use respond::{Replies, Reply, RespondRequest, Said};
-pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
+pub use respond::{Replies, Reply, ReplySource, RespondRequest};
+pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, WeightedText};
 pub use scan::statistics;
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 

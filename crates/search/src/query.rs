@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     Searcher,
-    request::{By, Mode, SearchRequest},
-    response::{Effective, Weighted},
+    request::{Mode, RerankMethod, SearchRequest},
+    response::{EffectiveQuery, WeightedText},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -30,7 +30,7 @@ pub(super) struct Query {
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
     pub(super) words: Option<KeywordQuery>,
-    pub(super) effective: Option<Effective>,
+    pub(super) effective: Option<EffectiveQuery>,
     /// Item of a search for similar items. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
@@ -53,7 +53,7 @@ impl Searcher {
         let view = self.engine.view();
         let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
         let (Some(recipe), false) = (self.engine.recipe(), lexical) else { return Ok(None) };
-        let tokens = request.rerank.is_some_and(|rerank| rerank.by != By::Exact);
+        let tokens = request.rerank.is_some_and(|rerank| rerank.by != RerankMethod::Exact);
         let known = !tokens
             && match &request.like {
                 Some(id) => {
@@ -130,9 +130,11 @@ impl Searcher {
                 None => self.average(&texts, &weights, &mut query.warnings)?,
             });
             if texts.len() > 1 {
-                let weighted =
-                    |(text, weight): (&&str, &f32)| Weighted { weight: *weight, text: (*text).to_owned() };
-                query.effective = Some(Effective {
+                let weighted = |(text, weight): (&&str, &f32)| WeightedText {
+                    weight: *weight,
+                    text: (*text).to_owned(),
+                };
+                query.effective = Some(EffectiveQuery {
                     meaning: texts.iter().zip(&weights).map(weighted).filter(|w| w.weight > 0.0).collect(),
                     words: query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default(),
                 });
@@ -164,7 +166,7 @@ impl Searcher {
             query.words = Some(words);
         }
         let words = query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default();
-        query.effective = Some(Effective { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());
+        query.effective = Some(EffectiveQuery { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());
         Ok(query)
     }
 

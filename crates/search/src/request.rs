@@ -24,7 +24,7 @@ pub struct SearchRequest {
     /// Search mode. By default, hybrid if the index has vectors, otherwise bm25.
     pub mode: Option<Mode>,
     /// Type of the hits. With `like` and `dialogue`, hits have the same type as the given item.
-    pub of: Of,
+    pub of: HitKind,
     /// Maximum number of hits.
     pub k: usize,
     /// Number of hits to skip.
@@ -62,7 +62,7 @@ impl Default for SearchRequest {
             like: None,
             dialogue: None,
             mode: None,
-            of: Of::default(),
+            of: HitKind::default(),
             k: 10,
             offset: 0,
             exact: false,
@@ -97,7 +97,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub enum Of {
+pub enum HitKind {
     /// Single turns.
     #[default]
     Utterances,
@@ -105,12 +105,12 @@ pub enum Of {
     Dialogues,
 }
 
-impl Of {
+impl HitKind {
     /// Returns the corresponding kind of vectors.
     pub fn kind(self) -> Kind {
         match self {
-            Of::Utterances => Kind::Utterances,
-            Of::Dialogues => Kind::Dialogues,
+            HitKind::Utterances => Kind::Utterances,
+            HitKind::Dialogues => Kind::Dialogues,
         }
     }
 }
@@ -129,7 +129,7 @@ pub enum Group {
 #[serde(default, deny_unknown_fields)]
 pub struct Fusion {
     /// Fusion method.
-    pub method: Method,
+    pub method: FusionMethod,
     /// Constant `k` of reciprocal rank fusion. With larger values, the first ranks have less influence.
     pub k: f32,
     /// Weight of the dense list.
@@ -140,7 +140,7 @@ pub struct Fusion {
 
 impl Default for Fusion {
     fn default() -> Self {
-        Fusion { method: Method::default(), k: 60.0, dense: 1.0, bm25: 0.3 }
+        Fusion { method: FusionMethod::default(), k: 60.0, dense: 1.0, bm25: 0.3 }
     }
 }
 
@@ -163,7 +163,7 @@ impl Fusion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum FusionMethod {
     /// Weighted sum of the cosine and the BM25 score, which is scaled to 0…1.
     #[default]
     Weighted,
@@ -176,14 +176,14 @@ pub enum Method {
 #[serde(default, deny_unknown_fields)]
 pub struct Rerank {
     /// Reranking method.
-    pub by: By,
+    pub by: RerankMethod,
     /// Number of candidates to rerank.
     pub top: usize,
 }
 
 impl Default for Rerank {
     fn default() -> Self {
-        Rerank { by: By::Exact, top: 50 }
+        Rerank { by: RerankMethod::Exact, top: 50 }
     }
 }
 
@@ -191,7 +191,7 @@ impl Default for Rerank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub enum By {
+pub enum RerankMethod {
     /// Exact cosine of the vectors.
     #[default]
     Exact,
@@ -264,7 +264,7 @@ impl SearchRequest {
                     "remove --mode bm25 and --syntax, or remove --rerank",
                 );
             }
-            if rerank.by != By::Exact && (!given[0] || self.of == Of::Dialogues) {
+            if rerank.by != RerankMethod::Exact && (!given[0] || self.of == HitKind::Dialogues) {
                 return wrong(
                     "reranking by token vectors is possible only with a query and for utterances",
                     "use --rerank exact for dialogues and for similarity search",

@@ -1,10 +1,14 @@
 //! Reranking of the best candidates: by the exact cosine, or by the vectors of single tokens.
+//!
+//! The token scores ([`maxsim`] and [`matching_guided`]) use contextual token vectors
+//! ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)). They are based on cosines, so scores of
+//! different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have different dimensions.
 
 use super::{
     Searcher,
-    fuse::{FusedCandidate, Place},
+    fuse::{FusedCandidate, RankedScore},
     query::Query,
-    request::{By, SearchRequest},
+    request::{RerankMethod, SearchRequest},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -31,11 +35,13 @@ impl Searcher {
         let top = rerank.top.max(request.offset + request.k).min(ranked.len());
         let best = &mut ranked[..top];
         let scores = match rerank.by {
-            By::Exact => cosine_scores(view, query, best)?,
-            By::Maxsim | By::Matching => self.token_scores(view, rerank.by, request, best)?,
+            RerankMethod::Exact => cosine_scores(view, query, best)?,
+            RerankMethod::Maxsim | RerankMethod::Matching => {
+                self.token_scores(view, rerank.by, request, best)?
+            }
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
-            candidate.before = Some(Place { rank: n + 1, score: candidate.score });
+            candidate.before = Some(RankedScore { rank: n + 1, score: candidate.score });
             candidate.score = score;
         }
         best.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -45,7 +51,7 @@ impl Searcher {
     fn token_scores(
         &self,
         view: &dyn View,
-        by: By,
+        by: RerankMethod,
         request: &SearchRequest,
         best: &[FusedCandidate],
     ) -> Result<Vec<f32>> {
@@ -60,7 +66,7 @@ impl Searcher {
         let found = self.encoder()?.encode_tokens(&texts, &options)?;
         let context: Vec<&TokenVectors> = said.iter().collect();
         let score = |candidate: &TokenVectors| match (by, said.last()) {
-            (By::Maxsim, Some(query)) => maxsim(query, candidate),
+            (RerankMethod::Maxsim, Some(query)) => maxsim(query, candidate),
             _ => matching_guided(&context, candidate),
         };
         Ok(found.iter().map(score).collect())

@@ -76,12 +76,12 @@ pub struct Reply {
     pub candidate: Option<usize>,
     /// Source of a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub said: Option<Said>,
+    pub said: Option<ReplySource>,
 }
 
 /// Source of a reply in the index.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Said {
+pub struct ReplySource {
     /// Id of the dialogue.
     pub dialogue: String,
     /// The turn that contains the reply.
@@ -205,7 +205,7 @@ impl Searcher {
                 text: turn.text.clone(),
                 score: hit.score,
                 candidate: None,
-                said: Some(Said { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn }),
+                said: Some(ReplySource { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn }),
             });
         }
         replies.truncate(request.k);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     fuse::Explanation,
-    request::{Fusion, Mode, Of},
+    request::{Fusion, HitKind, Mode},
 };
 use turnwise_corpus::Turn;
 use turnwise_text::Analyzer;
@@ -22,7 +22,7 @@ pub struct Response {
     /// The query text, or the id of the item in a search for similar items.
     pub query: String,
     /// Type of the hits.
-    pub of: Of,
+    pub of: HitKind,
     /// Search mode used.
     pub mode: Mode,
     /// Number of hits skipped.
@@ -31,7 +31,7 @@ pub struct Response {
     pub hits: Vec<Hit>,
     /// The query actually used, if it differs from the query text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub effective: Option<Effective>,
+    pub effective: Option<EffectiveQuery>,
     /// Fusion used, if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
@@ -90,10 +90,10 @@ pub struct Hit {
 
 /// The query actually used.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Effective {
+pub struct EffectiveQuery {
     /// Texts whose vectors were summed, with their weights. The weights sum to 1.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub meaning: Vec<Weighted>,
+    pub meaning: Vec<WeightedText>,
     /// Search terms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
@@ -101,7 +101,7 @@ pub struct Effective {
 
 /// A text with a weight.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Weighted {
+pub struct WeightedText {
     /// The weight.
     pub weight: f32,
     /// The text.

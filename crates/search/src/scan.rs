@@ -1,4 +1,4 @@
-//! Statistics of the dialogues in an index, computed in parallel.
+//! Parallel scans over all dialogues of an index, and their statistics.
 
 use rayon::prelude::*;
 

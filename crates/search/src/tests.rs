@@ -10,7 +10,7 @@ use turnwise_index::{
     Admitted,
     dense::{self, BuildOptions},
     lexical::Lexical,
-    vectors::{Mode as Writing, Recipe, VectorWriter, Wanted, fill},
+    vectors::{EncodeTargets, Mode as Writing, Recipe, VectorWriter, fill},
 };
 use turnwise_store::{Prepared, Store};
 
@@ -46,7 +46,7 @@ fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
     let mut writer = VectorWriter::open(root, &recipe, Writing::Continue, "test").unwrap();
-    let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
+    let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, &encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
     writer.finish().unwrap();
@@ -66,7 +66,7 @@ fn ids(searcher: &Searcher, request: &SearchRequest) -> Vec<String> {
     searcher.search(request).unwrap().hits.into_iter().map(|hit| hit.id).collect()
 }
 
-fn request(mode: Mode, of: Of) -> SearchRequest {
+fn request(mode: Mode, of: HitKind) -> SearchRequest {
     SearchRequest { query: "parcel late".to_owned(), mode: Some(mode), of, k: 5, ..SearchRequest::default() }
 }
 
@@ -123,7 +123,7 @@ proptest! {
         let root = dir.path().join("index");
         index(&root, &seeds, fresh);
         let searcher = searcher(&root);
-        let of = if whole { Of::Dialogues } else { Of::Utterances };
+        let of = if whole { HitKind::Dialogues } else { HitKind::Utterances };
         let filter: Filter = text.parse().unwrap();
         // The index and the records must agree about the filter.
         let index = searcher.embedded("test").unwrap();
@@ -132,11 +132,11 @@ proptest! {
         for d in index.snapshot().dialogues().map(Result::unwrap) {
             let seq = index.snapshot().seq_of(d.id.key()).unwrap();
             match of {
-                Of::Dialogues => {
+                HitKind::Dialogues => {
                     prop_assert_eq!(by_records.holds(seq, None), filter.matches(&d));
                     prop_assert_eq!(by_facts.admitted.holds(seq, None), filter.matches(&d));
                 }
-                Of::Utterances => for turn in &d.turns {
+                HitKind::Utterances => for turn in &d.turns {
                     let is = filter.matches_turn(&d, turn);
                     prop_assert_eq!(by_records.holds(seq, Some(turn.number)), is);
                     prop_assert_eq!(by_facts.admitted.holds(seq, Some(turn.number)), is);
@@ -175,10 +175,10 @@ proptest! {
         let root = dir.path().join("index");
         index(&root, &seeds, true);
         let searcher = searcher(&root);
-        let method = if weighted { Method::Weighted } else { Method::Rrf };
+        let method = if weighted { FusionMethod::Weighted } else { FusionMethod::Rrf };
         // With all candidates in the lists, the fusion does not depend on the depth.
         let fusion = Some(Fusion { method, ..Fusion::default() });
-        let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, Of::Utterances) };
+        let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, HitKind::Utterances) };
         let all = searcher.search(&base).unwrap().hits;
         let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id));
         prop_assert!(all.is_sorted_by(|a, b| order(a, b).is_lt()), "{:?}", all.iter().map(|h| (h.score, &h.id)).collect::<Vec<_>>());
@@ -228,8 +228,8 @@ fn some_index() -> (tempfile::TempDir, Searcher) {
 #[test]
 fn explanations_add_up_to_the_score() {
     let (_dir, searcher) = some_index();
-    for method in [Method::Rrf, Method::Weighted] {
-        for of in [Of::Utterances, Of::Dialogues] {
+    for method in [FusionMethod::Rrf, FusionMethod::Weighted] {
+        for of in [HitKind::Utterances, HitKind::Dialogues] {
             let fusion = Some(Fusion { method, dense: 0.7, bm25: 1.3, ..Fusion::default() });
             let request = SearchRequest { explain: true, fusion, ..request(Mode::Hybrid, of) };
             for hit in searcher.search(&request).unwrap().hits {
@@ -237,7 +237,7 @@ fn explanations_add_up_to_the_score() {
                 let fused = why.fusion.unwrap();
                 let sum = fused.from_dense.unwrap_or_default() + fused.from_bm25.unwrap_or_default();
                 assert!((sum - hit.score).abs() < 1e-6 && fused.score == hit.score);
-                if method == Method::Weighted {
+                if method == FusionMethod::Weighted {
                     let words =
                         why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + BM25_HALF_SCORE));
                     assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);
@@ -267,7 +267,7 @@ fn similarity_search_excludes_the_item_itself() {
             };
             assert!(searcher.needs_encoder(&request).unwrap().is_none());
             let response = searcher.search(&request).unwrap();
-            let of = if id.contains('#') { Of::Utterances } else { Of::Dialogues };
+            let of = if id.contains('#') { HitKind::Utterances } else { HitKind::Dialogues };
             assert_eq!((response.of, response.hits.len()), (of, 10));
             assert!(response.hits.iter().all(|hit| hit.id != id));
         }
@@ -312,7 +312,7 @@ fn context_changes_the_result_and_is_reported() {
 #[test]
 fn percentiles_follow_the_cosine_and_limit_the_hits() {
     let (_dir, searcher) = some_index();
-    let all = SearchRequest { k: 50, ..request(Mode::Dense, Of::Utterances) };
+    let all = SearchRequest { k: 50, ..request(Mode::Dense, HitKind::Utterances) };
     let hits = searcher.search(&all).unwrap().hits;
     assert!(hits.is_sorted_by(|a, b| a.percentile.unwrap() >= b.percentile.unwrap()));
     let cut = SearchRequest { min_percentile: Some(90.0), ..all };
@@ -325,11 +325,11 @@ fn percentiles_follow_the_cosine_and_limit_the_hits() {
 fn a_large_k_returns_all_items() {
     let (_dir, searcher) = some_index();
     let turns = searcher.embedded("test").unwrap().snapshot().totals().turns as usize;
-    let all = SearchRequest { k: 100_000, ..request(Mode::Dense, Of::Utterances) };
+    let all = SearchRequest { k: 100_000, ..request(Mode::Dense, HitKind::Utterances) };
     assert_eq!(ids(&searcher, &all).len(), turns);
     let behind = SearchRequest { offset: turns, ..all };
     assert!(ids(&searcher, &behind).is_empty());
-    let none = SearchRequest { k: 0, ..request(Mode::Hybrid, Of::Dialogues) };
+    let none = SearchRequest { k: 0, ..request(Mode::Hybrid, HitKind::Dialogues) };
     assert!(ids(&searcher, &none).is_empty());
 }
 
@@ -339,12 +339,12 @@ fn reranking_by_token_vectors_uses_their_scores() {
     let encoder = HashEncoder::default();
     let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();
     let context = vec!["hotel late".to_owned()];
-    for by in [By::Maxsim, By::Matching] {
+    for by in [RerankMethod::Maxsim, RerankMethod::Matching] {
         let request = SearchRequest {
             context: context.clone(),
             rerank: Some(Rerank { by, top: 30 }),
             explain: true,
-            ..request(Mode::Hybrid, Of::Utterances)
+            ..request(Mode::Hybrid, HitKind::Utterances)
         };
         let before = SearchRequest { rerank: None, k: 30, ..request.clone() };
         let before: Vec<f32> = searcher.search(&before).unwrap().hits.iter().map(|hit| hit.score).collect();
@@ -354,7 +354,7 @@ fn reranking_by_token_vectors_uses_their_scores() {
         for hit in hits {
             let found = &tokens(&[&hit.turn.text])[0];
             let score = match by {
-                By::Maxsim => maxsim(&said[1], found),
+                RerankMethod::Maxsim => maxsim(&said[1], found),
                 _ => matching_guided(&[&said[0], &said[1]], found),
             };
             assert_eq!(hit.score, score);
@@ -363,8 +363,8 @@ fn reranking_by_token_vectors_uses_their_scores() {
         }
     }
     let whole = SearchRequest {
-        rerank: Some(Rerank { by: By::Maxsim, top: 5 }),
-        ..request(Mode::Dense, Of::Dialogues)
+        rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 5 }),
+        ..request(Mode::Dense, HitKind::Dialogues)
     };
     assert!(searcher.search(&whole).unwrap_err().to_string().contains("for utterances"));
 }

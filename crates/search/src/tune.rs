@@ -1,4 +1,4 @@
-//! Tuning: finds the fusion that ranks known relevant items best.
+//! Tuning: finds the fusion that ranks known relevant items best, and stores it in `tuning.json` of the index.
 
 use std::{
     cell::RefCell,
@@ -16,7 +16,7 @@ use super::{
     find::{Lists, lists},
     fuse::{FusedCandidate, fuse},
     query::{Query, QueryVectors, kind_of},
-    request::{Fusion, Method, Mode, SearchRequest},
+    request::{Fusion, FusionMethod, Mode, SearchRequest},
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -77,17 +77,23 @@ pub struct Tuned {
     /// queries and evaluated on the other half.
     pub expected: Quality,
     /// Quality of the current default fusion.
-    pub unasked: Quality,
+    #[serde(rename = "unasked")]
+    pub default_quality: Quality,
 }
 
 /// Returns all fusions to try.
 fn grid() -> Vec<Fusion> {
     const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
     let base = Fusion { dense: 1.0, ..Fusion::default() };
-    let mut all = vec![Fusion { method: Method::Weighted, dense: 0.0, bm25: 1.0, ..base }];
-    all.extend(WEIGHTS.map(|bm25| Fusion { method: Method::Weighted, bm25, ..base }));
+    let mut all = vec![Fusion { method: FusionMethod::Weighted, dense: 0.0, bm25: 1.0, ..base }];
+    all.extend(WEIGHTS.map(|bm25| Fusion { method: FusionMethod::Weighted, bm25, ..base }));
     for k in [10.0, 60.0] {
-        all.extend(WEIGHTS[1..].iter().map(|bm25| Fusion { method: Method::Rrf, k, bm25: *bm25, ..base }));
+        all.extend(WEIGHTS[1..].iter().map(|bm25| Fusion {
+            method: FusionMethod::Rrf,
+            k,
+            bm25: *bm25,
+            ..base
+        }));
     }
     all
 }
@@ -96,7 +102,8 @@ impl Tuned {
     /// Returns the best fusion if it is expected to be better than the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
-        (self.expected.map > self.unasked.map && best.quality.map > self.unasked.map).then_some(best)
+        (self.expected.map > self.default_quality.map && best.quality.map > self.default_quality.map)
+            .then_some(best)
     }
 }
 
@@ -149,7 +156,7 @@ impl Searcher {
         let all = |_: usize| true;
         let tried = |n: usize| Tried { fusion: fusions[n], quality: mean(n, &all) };
         let mut tried: Vec<Tried> = (0..fusions.len()).map(tried).collect();
-        let unasked =
+        let default_quality =
             tried.iter().find(|t| ranks_alike(&t.fusion, &default)).map(|t| t.quality).unwrap_or_default();
         tried.sort_by_key(|tried| Reverse((tried.quality.map * 1e9) as i64));
         Ok(Tuned {
@@ -158,7 +165,7 @@ impl Searcher {
             unknown,
             tried,
             expected: Quality::mean(&halves),
-            unasked,
+            default_quality,
         })
     }
 
@@ -194,7 +201,8 @@ impl Searcher {
 
 /// Returns true if two fusions give the same ranking. Ignores parameters that the method does not use.
 fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
-    (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25) && (a.method == Method::Weighted || a.k == b.k)
+    (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25)
+        && (a.method == FusionMethod::Weighted || a.k == b.k)
 }
 
 /// Evaluator of fusions for one request.

@@ -3,13 +3,13 @@
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use super::{
-    hosted::{Hosted, ServerHooks},
+    hosted::{HostedIndex, ServerHooks},
     keys::{Key, Keys},
     metrics::Metrics,
     options::{Limits, Options},
     pool::Pool,
     problem::{Outcome, Problem},
-    stored_responses::Surveys,
+    stored_responses::ResponseCache,
 };
 use turnwise_core::{
     error::{Class, Error, Result},
@@ -28,13 +28,13 @@ use turnwise_store::Snapshot;
 /// Shared state of a server. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
-    pub(super) indexes: Arc<[Arc<Hosted>]>,
+    pub(super) indexes: Arc<[Arc<HostedIndex>]>,
     pub(super) hooks: Arc<dyn ServerHooks>,
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
     /// Pool for operations on a whole index. They use all cores, and a separate pool keeps them from blocking searches.
-    pub(super) surveying: Pool,
+    pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
     /// Whether the server has no keys and accepts only local requests.
@@ -50,20 +50,20 @@ impl App {
     ) -> Result<Self> {
         options.check()?;
         let metrics = Arc::new(Metrics::new());
-        let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
+        let mut hosted: Vec<Arc<HostedIndex>> = Vec::with_capacity(indexes.len());
         for (name, location) in indexes {
             if hosted.iter().any(|other| other.name == name) {
                 return Err(Error::input(format!("two indexes have the name {name}")));
             }
-            hosted.push(Arc::new(Hosted::open(name, location, hooks.clone(), metrics.clone())?));
+            hosted.push(Arc::new(HostedIndex::open(name, location, hooks.clone(), metrics.clone())?));
         }
-        options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
+        options.keys.check_indexes(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {
             indexes: hosted.into(),
             hooks: hooks.clone(),
             keys: Arc::new(options.keys.clone()),
             pool: Pool::new(options.limits.at_once, options.limits.waiting),
-            surveying: Pool::new(1, options.limits.waiting),
+            survey_pool: Pool::new(1, options.limits.waiting),
             limits: Arc::new(options.limits.clone()),
             metrics,
             started: Instant::now(),
@@ -72,7 +72,7 @@ impl App {
     }
 
     /// Name and current state of each index.
-    pub fn opened(&self) -> Vec<(String, Arc<Opened>)> {
+    pub fn opened(&self) -> Vec<(String, Arc<OpenIndex>)> {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
@@ -97,16 +97,16 @@ pub(super) struct Client(pub(super) Option<Key>);
 
 impl Client {
     /// Indexes that the client may access.
-    pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<Hosted>> {
-        app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name)))
+    pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<HostedIndex>> {
+        app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.allows_index(&hosted.name)))
     }
 
     /// The index with this name if the client may access it. Without a name, the only index.
-    pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<Hosted>> {
+    pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<HostedIndex>> {
         let mut allowed = self.indexes(app);
         match name {
             Some(name) => {
-                let all: Vec<&'a Arc<Hosted>> = allowed.collect();
+                let all: Vec<&'a Arc<HostedIndex>> = allowed.collect();
                 let names = all.iter().map(|hosted| hosted.name.as_str()).collect::<Vec<_>>().join(", ");
                 all.into_iter().find(|hosted| hosted.name == name).ok_or_else(|| {
                     Problem::not_found(format!("index `{name}` does not exist"))
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Current state of the requested index.
-    pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<Opened>> {
+    pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<OpenIndex>> {
         self.index(app, name)?.available()
     }
 
@@ -156,23 +156,23 @@ impl Client {
 }
 
 /// State of an index at one point in time.
-pub struct Opened {
+pub struct OpenIndex {
     /// Searches this state.
     pub searcher: Searcher,
     /// Encoder for queries.
     pub encoder: Option<Arc<dyn Encoder>>,
     /// Why the encoder is missing although the index has vectors.
     pub without_encoder: Option<Error>,
-    pub(super) surveys: Surveys,
+    pub(super) surveys: ResponseCache,
 }
 
-impl Opened {
+impl OpenIndex {
     pub(super) fn new(
         searcher: Searcher,
         encoder: Option<Arc<dyn Encoder>>,
         without_encoder: Option<Error>,
     ) -> Self {
-        Opened { searcher, encoder, without_encoder, surveys: Surveys::default() }
+        OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
     /// Records of a local index. For a remote engine, the error says that `what` is not supported.
@@ -266,7 +266,7 @@ impl Opened {
     }
 }
 
-impl Opened {
+impl OpenIndex {
     /// Error for an index without vectors, with a hint how to create them.
     pub(super) fn no_vectors_error(&self) -> Problem {
         let problem = Problem::unavailable("this index has no vectors");

@@ -18,7 +18,7 @@ use turnwise_encoder::{
 const BUDGET: usize = 8 << 10;
 
 /// Encoder that batches short texts through a queue.
-pub(super) struct Batching {
+pub(super) struct BatchingEncoder {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,
 }
@@ -42,7 +42,7 @@ struct Job {
     reply: mpsc::SyncSender<Result<Encoded>>,
 }
 
-impl Batching {
+impl BatchingEncoder {
     /// Starts the encoding thread. `observe` receives the number of requests in each batch.
     pub(super) fn new(inner: Arc<dyn Encoder>, observe: impl Fn(usize) + Send + 'static) -> Result<Self> {
         let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new() });
@@ -54,11 +54,11 @@ impl Batching {
             }
         });
         started.map_err(|e| Error::unavailable(format!("cannot start a thread: {e}")))?;
-        Ok(Batching { inner, queue })
+        Ok(BatchingEncoder { inner, queue })
     }
 }
 
-impl Drop for Batching {
+impl Drop for BatchingEncoder {
     fn drop(&mut self) {
         self.queue.lock().closed = true;
         self.queue.wake.notify_all();
@@ -127,7 +127,7 @@ fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     }
 }
 
-impl Encoder for Batching {
+impl Encoder for BatchingEncoder {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -237,7 +237,7 @@ mod tests {
         let observe = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         };
-        let encoder = Batching::new(Arc::new(Slow), observe).unwrap();
+        let encoder = BatchingEncoder::new(Arc::new(Slow), observe).unwrap();
         let options = TextOptions::default();
         thread::scope(|scope| {
             for n in 0..40usize {

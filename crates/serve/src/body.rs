@@ -1,4 +1,5 @@
-//! Request and response bodies: parses JSON with precise errors, and serializes responses.
+//! Request and response bodies: parses JSON with precise errors, and serializes responses as JSON, JSON lines or
+//! server-sent events.
 
 use std::{
     io,
@@ -96,7 +97,7 @@ pub(super) fn of(bytes: impl Into<Body>, kind: &'static str) -> HttpResponse {
 
 /// Response format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     /// One JSON document.
     Whole,
     /// JSON lines.
@@ -105,45 +106,45 @@ pub(super) enum Form {
     Events,
 }
 
-impl Form {
+impl ResponseFormat {
     /// Chooses the first supported format in the Accept header.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let kinds = accepted.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
         kinds
             .filter_map(|kind| match kind.trim() {
-                "application/x-ndjson" | "application/jsonl" => Some(Form::Lines),
-                "text/event-stream" => Some(Form::Events),
-                "application/json" | "*/*" => Some(Form::Whole),
+                "application/x-ndjson" | "application/jsonl" => Some(ResponseFormat::Lines),
+                "text/event-stream" => Some(ResponseFormat::Events),
+                "application/json" | "*/*" => Some(ResponseFormat::Whole),
                 _ => None,
             })
             .next()
-            .unwrap_or(Form::Whole)
+            .unwrap_or(ResponseFormat::Whole)
     }
 
     pub(super) fn kind(self) -> &'static str {
         match self {
-            Form::Whole => "application/json",
-            Form::Lines => "application/x-ndjson",
-            Form::Events => "text/event-stream",
+            ResponseFormat::Whole => "application/json",
+            ResponseFormat::Lines => "application/x-ndjson",
+            ResponseFormat::Events => "text/event-stream",
         }
     }
 
     /// Serializes an item.
     pub(super) fn write(self, name: &str, item: &impl Serialize, out: &mut Vec<u8>) -> Outcome<()> {
         let json = serde_json::to_vec(item).map_err(|e| Problem::internal(e.to_string()))?;
-        if self == Form::Events {
+        if self == ResponseFormat::Events {
             out.extend_from_slice(format!("event: {name}\ndata: ").as_bytes());
         }
         out.extend_from_slice(&json);
-        out.extend_from_slice(if self == Form::Events { b"\n\n" } else { b"\n" });
+        out.extend_from_slice(if self == ResponseFormat::Events { b"\n\n" } else { b"\n" });
         Ok(())
     }
 }
 
 /// Response with one line or event per item, followed by the rest of the response.
 pub(super) fn list(
-    form: Form,
+    form: ResponseFormat,
     items: &[impl Serialize],
     name: &str,
     rest: &impl Serialize,
@@ -156,9 +157,9 @@ pub(super) fn list(
 
 /// Streamed body. An empty piece ends it. If the channel closes without one, the connection is aborted, and the
 /// client can detect that the response is incomplete.
-pub(super) struct Pieces(pub(super) mpsc::Receiver<Bytes>);
+pub(super) struct ChunkedBody(pub(super) mpsc::Receiver<Bytes>);
 
-impl hyper::body::Body for Pieces {
+impl hyper::body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -198,25 +199,26 @@ mod tests {
 
     #[test]
     fn the_accept_header_selects_the_format() {
-        let of =
-            |text: &'static str| Form::of(&HeaderMap::from_iter([(header::ACCEPT, text.parse().unwrap())]));
-        assert_eq!(Form::of(&HeaderMap::new()), Form::Whole);
-        assert_eq!(of("application/x-ndjson"), Form::Lines);
-        assert_eq!(of("text/html, text/event-stream;q=0.9, */*"), Form::Events);
-        assert_eq!(of("application/json, text/event-stream"), Form::Whole);
-        assert_eq!(of("image/png"), Form::Whole);
+        let of = |text: &'static str| {
+            ResponseFormat::of(&HeaderMap::from_iter([(header::ACCEPT, text.parse().unwrap())]))
+        };
+        assert_eq!(ResponseFormat::of(&HeaderMap::new()), ResponseFormat::Whole);
+        assert_eq!(of("application/x-ndjson"), ResponseFormat::Lines);
+        assert_eq!(of("text/html, text/event-stream;q=0.9, */*"), ResponseFormat::Events);
+        assert_eq!(of("application/json, text/event-stream"), ResponseFormat::Whole);
+        assert_eq!(of("image/png"), ResponseFormat::Whole);
     }
 
     #[test]
     fn items_are_lines_or_events() {
-        let written = |form: Form| {
+        let written = |form: ResponseFormat| {
             let mut out = Vec::new();
             form.write("hit", &serde_json::json!({"n": 1}), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(written(Form::Lines), "{\"n\":1}\n");
-        assert_eq!(written(Form::Events), "event: hit\ndata: {\"n\":1}\n\n");
-        let response = list(Form::Lines, &[1, 2], "hit", &3).unwrap();
+        assert_eq!(written(ResponseFormat::Lines), "{\"n\":1}\n");
+        assert_eq!(written(ResponseFormat::Events), "event: hit\ndata: {\"n\":1}\n\n");
+        let response = list(ResponseFormat::Lines, &[1, 2], "hit", &3).unwrap();
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/x-ndjson");
     }
 }

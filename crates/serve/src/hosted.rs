@@ -8,11 +8,11 @@ use std::{
 };
 
 use super::{
-    app::Opened,
-    batching::Batching,
-    idempotency::Answers,
+    app::OpenIndex,
+    batching::BatchingEncoder,
     metrics::Metrics,
     problem::{Outcome, Problem},
+    stored_responses::IdempotentResponses,
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
@@ -41,18 +41,18 @@ const SHARE: u32 = 10;
 /// Retry-After of an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
 
-pub(super) struct Hosted {
+pub(super) struct HostedIndex {
     pub(super) name: String,
     pub(super) location: Box<dyn Location>,
     /// Stored responses of idempotent requests.
-    pub(super) answers: Answers,
+    pub(super) answers: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
     /// Lock of the request that writes.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
     /// State of the thread that makes new records searchable.
     deriving: Mutex<Deriving>,
-    current: RwLock<Arc<Opened>>,
+    current: RwLock<Arc<OpenIndex>>,
     /// Why the engine was unavailable at the last attempt, if it was.
     unavailable: RwLock<Option<Problem>>,
     /// Lock and state of reloading.
@@ -84,7 +84,7 @@ struct OpenEncoder {
     batching: Arc<dyn Encoder>,
 }
 
-impl Hosted {
+impl HostedIndex {
     pub(super) fn open(
         name: String,
         location: Box<dyn Location>,
@@ -97,9 +97,9 @@ impl Hosted {
         let change_token = location.change_token().ok();
         let opened = opened(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
-        Ok(Hosted {
+        Ok(HostedIndex {
             name,
-            answers: location.folder().map_or_else(Answers::in_memory, Answers::beside),
+            answers: location.folder().map_or_else(IdempotentResponses::in_memory, IdempotentResponses::beside),
             location,
             hooks,
             metrics,
@@ -117,7 +117,7 @@ impl Hosted {
     }
 
     /// Current state. It stays usable after a reload.
-    pub(super) fn current(&self) -> Arc<Opened> {
+    pub(super) fn current(&self) -> Arc<OpenIndex> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -127,7 +127,7 @@ impl Hosted {
     }
 
     /// Current state for a request. Returns an error at once if the engine is known to be unavailable.
-    pub(super) fn available(&self) -> Outcome<Arc<Opened>> {
+    pub(super) fn available(&self) -> Outcome<Arc<OpenIndex>> {
         match self.unavailable() {
             Some(problem) => Err(problem),
             None => Ok(self.current()),
@@ -181,7 +181,7 @@ impl Hosted {
     /// Makes new records searchable in a background thread. Records that arrive meanwhile are processed next.
     pub(super) fn derive(self: &Arc<Self>) {
         let Some(folder) = self.location.folder().map(Path::to_owned) else { return };
-        let next = |hosted: &Hosted| -> bool {
+        let next = |hosted: &HostedIndex| -> bool {
             let mut state = hosted.deriving.lock().unwrap_or_else(PoisonError::into_inner);
             state.running = std::mem::take(&mut state.wanted);
             state.running
@@ -234,24 +234,24 @@ fn opened(
     hooks: &dyn ServerHooks,
     metrics: &Arc<Metrics>,
     known: &mut Option<OpenEncoder>,
-) -> Result<Opened> {
+) -> Result<OpenIndex> {
     let searcher = Searcher::at(location)?;
     let Some(recipe) = searcher.engine().recipe().cloned() else {
-        return Ok(Opened::new(searcher, None, None));
+        return Ok(OpenIndex::new(searcher, None, None));
     };
     if known.as_ref().is_none_or(|known| known.recipe != recipe) {
         match open_encoder(recipe, &searcher.engine().place(), hooks, metrics) {
             Ok(new) => *known = Some(new),
             Err(e) => {
                 *known = None;
-                return Ok(Opened::new(searcher, None, Some(e)));
+                return Ok(OpenIndex::new(searcher, None, Some(e)));
             }
         }
     }
     match known {
-        None => Ok(Opened::new(searcher, None, None)),
+        None => Ok(OpenIndex::new(searcher, None, None)),
         Some(OpenEncoder { encoder, batching, .. }) => {
-            Ok(Opened::new(searcher.with_encoder(batching.clone())?, Some(encoder.clone()), None))
+            Ok(OpenIndex::new(searcher.with_encoder(batching.clone())?, Some(encoder.clone()), None))
         }
     }
 }
@@ -265,6 +265,6 @@ fn open_encoder(
 ) -> Result<OpenEncoder> {
     let encoder = hooks.encoder(&recipe, place)?;
     let counted = metrics.clone();
-    let batching = Batching::new(encoder.clone(), move |queries| counted.encoded_together(queries))?;
+    let batching = BatchingEncoder::new(encoder.clone(), move |queries| counted.encoded_together(queries))?;
     Ok(OpenEncoder { recipe, encoder, batching: Arc::new(batching) })
 }

@@ -153,7 +153,7 @@ impl Keys {
     }
 
     /// Rejects a key for an index that is not served, which is probably a typing error.
-    pub(super) fn are_for<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+    pub(super) fn check_indexes<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
         for key in &self.0 {
             let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
             else {
@@ -206,7 +206,7 @@ impl Key {
     }
 
     /// Whether the key may access an index.
-    pub fn is_for(&self, index: &str) -> bool {
+    pub fn allows_index(&self, index: &str) -> bool {
         self.indexes.is_empty() || self.indexes.iter().any(|name| name == index)
     }
 }
@@ -252,11 +252,11 @@ mod tests {
         .unwrap();
         let a = keys.of("first secret").unwrap();
         assert_eq!((a.name.as_str(), a.scopes), ("a", Scopes { read: true, write: false }));
-        assert!(a.is_for("x") && !a.is_for("y"));
+        assert!(a.allows_index("x") && !a.allows_index("y"));
         assert_eq!(a.filter.as_ref().unwrap().as_str(), "corpus=a");
         let b = keys.of("another secret").unwrap();
         assert_eq!((b.name.as_str(), b.scopes), ("b", Scopes { read: false, write: true }));
-        assert!(b.is_for("y"));
+        assert!(b.allows_index("y"));
         assert!(keys.of("first secre").is_none() && keys.of("").is_none());
         assert!(!format!("{keys:?}").contains("secret"), "{keys:?}");
     }

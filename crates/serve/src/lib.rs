@@ -5,6 +5,23 @@
 //! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
 //! together. `hosted` keeps an index open and reloads it when another process changes it. A `Location` of the crate
 //! `turnwise-index` opens the index: a folder, or a name on a server.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use turnwise_index::{embedded::Folder, location::Location};
+//! use turnwise_serve::{App, Options, ServerHooks, bind};
+//!
+//! # fn serve(hooks: Arc<dyn ServerHooks>) -> turnwise_core::error::Result<()> {
+//! let options = Options::local(7700);
+//! let chats: Box<dyn Location> = Box::new(Folder::new("indexes/chats".into()));
+//! let indexes = vec![("chats".to_owned(), chats)];
+//! let app = App::open(indexes, &hooks, &options)?;
+//! bind(app, options)?.run(|| false)
+//! # }
+//! ```
+
+#![warn(missing_docs)]
 
 mod app;
 mod batching;
@@ -20,13 +37,11 @@ mod page;
 mod pool;
 mod problem;
 mod routes;
-mod stream;
-mod tls;
-mod write_timeout;
+mod stored_responses;
 
-pub use app::{App, Opened};
+pub use app::{App, OpenIndex};
 pub use hosted::ServerHooks;
 pub use keys::Keys;
-pub use listen::{Bound, bind};
+pub use listen::{BoundServer, bind};
 pub use openapi::document;
 pub use options::{Limits, Options, Tls};

@@ -1,4 +1,4 @@
-//! Connections: accepts them, disconnects slow clients, and shuts down gracefully.
+//! Connections: accepts them, disconnects clients that stop reading a response, and shuts down gracefully.
 
 use std::{
     future::Future,
@@ -36,7 +36,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Server that is bound to its address. It answers requests after `run` is called.
-pub struct Bound {
+pub struct BoundServer {
     app: App,
     options: Options,
     listener: std::net::TcpListener,
@@ -46,7 +46,7 @@ pub struct Bound {
 }
 
 /// Binds the server to its address.
-pub fn bind(app: App, options: Options) -> Result<Bound> {
+pub fn bind(app: App, options: Options) -> Result<BoundServer> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls_acceptor).transpose()?;
     let failed = |e: io::Error| {
@@ -64,10 +64,10 @@ pub fn bind(app: App, options: Options) -> Result<Bound> {
     let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    Ok(Bound { app, options, listener, tls, address })
+    Ok(BoundServer { app, options, listener, tls, address })
 }
 
-impl Bound {
+impl BoundServer {
     /// Serves requests until `stops` returns true, then waits for running requests.
     pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;

@@ -1,4 +1,4 @@
-//! Server options.
+//! Server options, with the TLS configuration.
 
 use std::{
     fs,

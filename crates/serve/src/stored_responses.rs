@@ -1,4 +1,6 @@
-//! Idempotent requests (`Idempotency-Key`). The response is stored, and a repeated request gets the same response.
+//! Stored responses: of idempotent requests, and a cache of responses about a whole index.
+//!
+//! A request with an `Idempotency-Key` is idempotent. The response is stored, and a repeated request gets the same response.
 //!
 //! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
 //! and lost when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
@@ -31,7 +33,7 @@ pub(super) const FILE: &str = Folder::RESPONSES;
 
 /// Stored response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answered {
+pub(super) struct StoredResponse {
     /// Digest of the client and the request's key.
     pub(super) request: String,
     /// Digest of the request body.
@@ -55,27 +57,27 @@ pub(super) fn name(headers: &HeaderMap, client: &str) -> Outcome<Option<String>>
 }
 
 /// Latest stored responses of an index.
-pub(super) struct Answers(Storage);
+pub(super) struct IdempotentResponses(Storage);
 
 enum Storage {
     File(PathBuf),
-    Memory(Mutex<Vec<Answered>>),
+    Memory(Mutex<Vec<StoredResponse>>),
 }
 
-impl Answers {
+impl IdempotentResponses {
     /// Responses stored in the folder of an index.
     pub(super) fn beside(root: &Path) -> Self {
-        Answers(Storage::File(root.join(FILE)))
+        IdempotentResponses(Storage::File(root.join(FILE)))
     }
 
     /// Responses stored in memory.
     pub(super) fn in_memory() -> Self {
-        Answers(Storage::Memory(Mutex::default()))
+        IdempotentResponses(Storage::Memory(Mutex::default()))
     }
 
     /// Finds the stored response of a request.
-    pub(super) fn of(&self, request: &str) -> Option<Answered> {
-        let find = |all: &[Answered]| all.iter().find(|answered| answered.request == request).cloned();
+    pub(super) fn of(&self, request: &str) -> Option<StoredResponse> {
+        let find = |all: &[StoredResponse]| all.iter().find(|answered| answered.request == request).cloned();
         match &self.0 {
             Storage::File(path) => find(&read(path)),
             Storage::Memory(all) => find(&all.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -83,7 +85,7 @@ impl Answers {
     }
 
     /// Stores a response. Deletes the oldest beyond the limit.
-    pub(super) fn keep(&self, answered: Answered) -> Result<()> {
+    pub(super) fn keep(&self, answered: StoredResponse) -> Result<()> {
         match &self.0 {
             Storage::File(path) => {
                 let mut all = read(path);
@@ -99,7 +101,7 @@ impl Answers {
     }
 }
 
-fn add(all: &mut Vec<Answered>, answered: Answered) {
+fn add(all: &mut Vec<StoredResponse>, answered: StoredResponse) {
     all.retain(|other| other.request != answered.request);
     all.push(answered);
     let old = all.len().saturating_sub(MAX_STORED);
@@ -108,7 +110,7 @@ fn add(all: &mut Vec<Answered>, answered: Answered) {
 
 /// Reads the stored responses. A damaged file counts as empty: repeating a request then only reports its records as
 /// unchanged.
-fn read(path: &Path) -> Vec<Answered> {
+fn read(path: &Path) -> Vec<StoredResponse> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
@@ -121,9 +123,9 @@ type Slot = Arc<Mutex<Option<Bytes>>>;
 
 /// Cached responses by request, the latest first.
 #[derive(Default)]
-pub(super) struct Surveys(Mutex<Vec<(String, Slot)>>);
+pub(super) struct ResponseCache(Mutex<Vec<(String, Slot)>>);
 
-impl Surveys {
+impl ResponseCache {
     /// Returns the cached response, or computes it with `make`.
     pub(super) fn answer(&self, key: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
         let slot = {
@@ -158,17 +160,18 @@ mod tests {
     #[test]
     fn the_latest_responses_are_stored_and_a_damaged_file_counts_as_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let answer = |n: usize| Answered { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
-        for answers in [Answers::beside(dir.path()), Answers::in_memory()] {
+        let answer =
+            |n: usize| StoredResponse { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
+        for answers in [IdempotentResponses::beside(dir.path()), IdempotentResponses::in_memory()] {
             (0..MAX_STORED + 2).for_each(|n| answers.keep(answer(n)).unwrap());
             assert_eq!(answers.of("1"), None);
             assert_eq!(answers.of("2"), Some(answer(2)));
         }
         fs::write(dir.path().join(FILE), "[{").unwrap();
-        let answers = Answers::beside(dir.path());
+        let answers = IdempotentResponses::beside(dir.path());
         assert_eq!(answers.of("2"), None);
         answers.keep(answer(7)).unwrap();
-        assert_eq!(Answers::beside(dir.path()).of("7"), Some(answer(7)));
+        assert_eq!(IdempotentResponses::beside(dir.path()).of("7"), Some(answer(7)));
     }
 
     #[test]
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn equal_requests_are_computed_once_and_failures_are_retried() {
-        let (surveys, made) = (Surveys::default(), AtomicUsize::new(0));
+        let (surveys, made) = (ResponseCache::default(), AtomicUsize::new(0));
         let slow = || {
             thread::sleep(Duration::from_millis(20));
             Ok(Bytes::from(made.fetch_add(1, Ordering::Relaxed).to_string()))

@@ -10,7 +10,7 @@ use turnwise_eval::{
     tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
 };
 use turnwise_index::dense::Builder;
-use turnwise_search::Of;
+use turnwise_search::HitKind;
 
 /// Subcommands of `turnwise bench`.
 #[derive(Debug, Subcommand)]
@@ -199,7 +199,7 @@ pub(crate) struct AnnArgs {
     pub(crate) queries: usize,
     /// Which vectors of the index to use
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: Of,
+    pub(crate) of: HitKind,
     /// Number of nearest neighbors to search for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) k: usize,

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::parse_value;
 use turnwise_corpus::filter::Filter;
 use turnwise_index::dense::Builder;
-use turnwise_search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+use turnwise_search::{Fusion, FusionMethod, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest};
 use turnwise_text::Analyzer;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct SearchArgs {
     pub(crate) decay: f32,
     /// What to search for
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
-    pub(crate) of: Of,
+    pub(crate) of: HitKind,
     /// Parse the query as an expression with operators, such as '+refund -parcel' (see the end of this help)
     #[arg(long)]
     pub(crate) syntax: bool,
@@ -146,7 +146,7 @@ pub(crate) struct QueryArgs {
     /// `search tune --save` changes the defaults of this option and of the weights. The saved defaults are ignored
     /// if this option, --rrf-k, --dense-weight or --bm25-weight is given.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
-    pub(crate) fusion: Option<Method>,
+    pub(crate) fusion: Option<FusionMethod>,
     /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
     ///
     /// The score is the sum of weight / (k + rank) over the dense and the BM25 list. A larger k reduces the
@@ -168,7 +168,7 @@ pub(crate) struct QueryArgs {
     pub(crate) candidates: usize,
     /// Rerank the top hits by a different score
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
-    pub(crate) rerank: Option<By>,
+    pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
     #[arg(
         long,

@@ -19,7 +19,7 @@ use turnwise_index::{
     lexical::Lexical,
     vectors::{Kind, VectorReader},
 };
-use turnwise_search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters};
+use turnwise_search::clusters::{Central, Cluster, ClusterOptions, Clusters, Term, clusters};
 use turnwise_store::Snapshot;
 
 /// Result of the command. `schema` names the JSON shape.
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::missing_error(&root))?;
     // Clustering works without a lexical index, so an unreadable one is ignored.
     let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
-    let wanted = Wanted {
+    let wanted = ClusterOptions {
         k: args.k.map(|k| k as usize),
         seed: context.settings.seed,
         terms: args.top_terms,

@@ -19,7 +19,7 @@ use turnwise_index::{
     dense::DenseReader,
     vectors::{Kind, VectorReader},
 };
-use turnwise_search::duplicates::{Duplicates, Group, Member, Wanted, duplicates};
+use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
 /// Number of dialogues newer than the graph up to which no warning about slow comparison is printed.
@@ -52,7 +52,7 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
             root.display()
         ));
     }
-    let wanted = Wanted {
+    let wanted = DuplicateOptions {
         kind,
         threshold: args.threshold,
         limit: args.limit,

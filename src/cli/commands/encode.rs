@@ -25,7 +25,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Encoder, Precision, ahead::Options, transformer::Tokens};
 use turnwise_index::vectors::{
-    Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, pending_dialogues,
+    EncodeProgress, EncodeTargets, Kind, Mode, Recipe, VectorReader, VectorWriter, fill, pending_dialogues,
 };
 use turnwise_store::Snapshot;
 
@@ -42,7 +42,7 @@ pub(super) struct Encoded {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<usize>,
     #[serde(flatten)]
-    pub(super) filled: Filled,
+    pub(super) filled: EncodeProgress,
     /// Utterance vectors in the index after the run.
     utterance_vectors: u64,
     /// Dialogue vectors in the index after the run.
@@ -219,7 +219,7 @@ fn with(
     let mode = if replace { Mode::Replace } else { Mode::Continue };
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &recipe, mode, context.command_line)?;
-    let wanted = Wanted {
+    let wanted = EncodeTargets {
         utterances: choice.utterances,
         dialogues: choice.dialogues,
         chunk: context.settings.encode_batch,

@@ -79,7 +79,8 @@ pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<Vector
 pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<()> {
     let Ok(Some(reader)) = VectorReader::open(root) else { return Ok(()) };
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
-    let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
+    let from =
+        Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::position_in(Some(r), snapshot)).min();
     let Some(from) = from else { return Ok(()) };
     let n = snapshot.count_live_since(from)?;
     if n > 0 {

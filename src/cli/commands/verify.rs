@@ -16,9 +16,9 @@ use turnwise_core::{
     files,
 };
 use turnwise_index::{
-    dense::{self, Measured},
+    dense::{self, GraphRecall},
     lexical::Lexical,
-    vectors::{self, Checked},
+    vectors::{self, VectorCheck},
 };
 use turnwise_search::Tuning;
 use turnwise_store::{
@@ -35,10 +35,10 @@ struct Verified {
     #[serde(flatten)]
     report: Report,
     #[serde(skip_serializing_if = "Option::is_none")]
-    vectors: Option<Checked>,
+    vectors: Option<VectorCheck>,
     /// Recall of the graphs, if they are undamaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    graphs: Vec<Measured>,
+    graphs: Vec<GraphRecall>,
 }
 
 pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {

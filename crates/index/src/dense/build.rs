@@ -1,4 +1,4 @@
-//! Builds a new generation while the old one stays searchable.
+//! Builds, rebuilds and measures graphs. The old generation stays searchable during a build.
 
 use std::{fs, path::Path};
 
@@ -304,7 +304,7 @@ pub fn verify(root: &Path) -> Result<()> {
 
 /// Recall@10 of a graph: the fraction of the 10 true nearest neighbors that a graph search finds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Measured {
+pub struct GraphRecall {
     /// `utterances` or `dialogues`.
     pub of: &'static str,
     /// Number of distinct vectors in the graph.
@@ -317,7 +317,7 @@ pub struct Measured {
 }
 
 /// Returns the graphs in use and their stored recall. With `again`, also measures the recall now.
-pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Measured>> {
+pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<GraphRecall>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
@@ -327,7 +327,7 @@ pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Meas
             Err(e) => Err(e),
         };
         let now = again.then(now).transpose()?;
-        Ok(Measured { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
+        Ok(GraphRecall { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };
     Kind::ALL.into_iter().map(measured).collect()
 }

@@ -1,4 +1,4 @@
-//! A generation of graphs: its manifest and its files.
+//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and turns.
 
 use std::{
     fs::{self, File},

@@ -30,12 +30,12 @@ mod tests;
 
 pub use background::SimilarityDistribution;
 pub use build::{
-    Built, Measured, Progress, Step, build, builder, compact, in_use, is_worth_building, rebuild, recall,
+    Built, GraphRecall, Progress, Step, build, builder, compact, in_use, is_worth_building, rebuild, recall,
     verify,
 };
 pub use generation::{Manifest, Part};
 pub use reader::{DenseHit, DenseReader, NodeFilter, SearchSettings};
-pub use sweep::{DistinctVectors, Near, Owner};
+pub use sweep::{DistinctVectors, NeighborBuffers, Owner};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use std::path::{Path, PathBuf};

@@ -72,7 +72,7 @@ impl Owner {
 
 /// Reusable buffers for neighbor searches.
 #[derive(Default)]
-pub struct Near {
+pub struct NeighborBuffers {
     scratch: Scratch,
     query: Vec<f32>,
     hits: Vec<Hit>,
@@ -207,10 +207,16 @@ impl<'a> DistinctVectors<'a> {
 
     /// Returns at most `most` neighbors of a vector in the graph, with a cosine of at least `at_least`. The result
     /// may include the vector itself.
-    pub fn near(&self, point: usize, at_least: f32, most: usize, near: &mut Near) -> Result<Vec<usize>> {
+    pub fn near(
+        &self,
+        point: usize,
+        at_least: f32,
+        most: usize,
+        near: &mut NeighborBuffers,
+    ) -> Result<Vec<usize>> {
         let Some(generation) = &self.reader.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[self.kind as usize];
-        let Near { scratch, query, hits } = near;
+        let NeighborBuffers { scratch, query, hits } = near;
         query.clear();
         self.vector(point, query)?;
         let mut k = FIRST_K.min(most);

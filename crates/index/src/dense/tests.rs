@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use turnwise_nearest::{BuildOptions, Builder, Metric, Scorer};
 
 use super::*;
-use crate::vectors::{self, Kind, Mode, Recipe, VectorWriter, Wanted, fill};
+use crate::vectors::{self, EncodeTargets, Kind, Mode, Recipe, VectorWriter, fill};
 use turnwise_core::{
     error::Class,
     ids::{DialogueId, UtteranceId},
@@ -34,7 +34,7 @@ fn write(root: &Path, change: impl FnOnce(&mut Store)) {
 fn encode(root: &Path, encoder: &HashEncoder) {
     let recipe = Recipe::of(encoder, "hashed", "auto", &Tokens::default(), &Options::default());
     let mut writer = VectorWriter::open(root, &recipe, Mode::Continue, "test").unwrap();
-    let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
+    let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
     writer.finish().unwrap();

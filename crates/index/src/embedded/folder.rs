@@ -22,7 +22,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 use turnwise_store::{
-    IngestMark, Manifest, Prepared, Put, Snapshot, Store, frame::Totals, ingest::DialogueSink,
+    IngestMark, Manifest, Prepared, PutOutcome, Snapshot, Store, Totals, ingest::DialogueSink,
 };
 
 /// Index folder on this machine.
@@ -179,7 +179,7 @@ impl DialogueSink for FolderWriter {
         DialogueSink::get(&self.store, id)
     }
 
-    fn put(&mut self, dialogue: &Prepared) -> Result<Put> {
+    fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome> {
         self.store.put(dialogue)
     }
 
@@ -203,7 +203,7 @@ impl DialogueSink for FolderWriter {
         self.store.set_rejected(ingest, rejected);
     }
 
-    fn texts(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
-        DialogueSink::texts(&self.store, see)
+    fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+        DialogueSink::for_each_text_key(&self.store, see)
     }
 }

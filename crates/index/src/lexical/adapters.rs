@@ -1,4 +1,5 @@
-//! A read-only Tantivy directory with an in-memory layer for writes.
+//! Implementations of Tantivy traits: a read-only directory with an in-memory layer for writes, and a tokenizer that
+//! calls [`Analyzer`].
 
 use std::{io, path::Path, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! Keyword queries: plain words, or Tantivy's query language if requested.
+//! Keyword queries: plain words, the most informative terms of a text, or Tantivy's query language. Explains the score
+//! contribution of each term.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -14,7 +14,7 @@ use tantivy::{
 use super::{
     Selected,
     side::SearchState,
-    top::{Best, Wanted},
+    top::{Best, SelectedDocuments},
 };
 
 /// Number of documents per window. The sums fit into the L1 cache.
@@ -37,7 +37,7 @@ pub(super) fn best(
     weights.sort_by(|a, b| b.most.total_cmp(&a.most));
     let mut best = Best::of(k);
     for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
-        let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
+        let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
         if let Some(run) = Run::over(segment, &weights)? {
             run.run(&wanted, &mut best)?;
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         Ok((!lists.is_empty()).then_some(Run { lists, rest, norms, documents }))
     }
 
-    fn run(mut self, wanted: &Wanted<'_>, best: &mut Best) -> tantivy::Result<()> {
+    fn run(mut self, wanted: &SelectedDocuments<'_>, best: &mut Best) -> tantivy::Result<()> {
         let mut window = Window::new();
         let mut places = Vec::new();
         let mut passed = 0;
@@ -241,7 +241,7 @@ mod tests {
     ) -> Vec<Vec<(DocId, f32)>> {
         let mut all = Vec::new();
         for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
-            let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
+            let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
             let mut sums: BTreeMap<DocId, f64> = BTreeMap::new();
             for term in terms {
                 let weight = Bm25Weight::for_terms(&state.searcher, std::slice::from_ref(term)).unwrap();

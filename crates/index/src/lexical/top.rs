@@ -151,14 +151,14 @@ pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
 }
 
 /// The documents of a segment that may be returned.
-pub(super) struct Wanted<'a> {
+pub(super) struct SelectedDocuments<'a> {
     segment: &'a SegmentReader,
     selected: Option<&'a [u64]>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> SelectedDocuments<'a> {
     pub(super) fn of(segment: &'a SegmentReader, selected: Option<&'a [u64]>) -> Self {
-        Wanted { segment, selected }
+        SelectedDocuments { segment, selected }
     }
 
     pub(super) fn holds(&self, doc: DocId) -> bool {
@@ -254,7 +254,7 @@ pub(super) fn best_by_expression(
     let weight = query.weight(EnableScoring::enabled_from_searcher(&state.searcher))?;
     let mut best = Best::of(k);
     for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
-        let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
+        let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
         // Tantivy skips scores equal to the threshold. Lower it a little to keep ties with the last hit.
         weight.for_each_pruning(best.least().next_down(), segment, &mut |doc, score| {

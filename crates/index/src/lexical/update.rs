@@ -1,4 +1,4 @@
-//! Updates the indexes to a snapshot.
+//! Updates, rebuilds and compacts the indexes.
 
 use std::path::Path;
 

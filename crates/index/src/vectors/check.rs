@@ -1,4 +1,5 @@
-//! Verifies all checksums and lengths of the vectors in use, read-only.
+//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding run
+//! creates the dropped vectors again.
 
 use std::{
     fs,
@@ -25,7 +26,7 @@ const MAX_LISTED: usize = 20;
 
 /// Result of the verification.
 #[derive(Debug, Default, Serialize)]
-pub struct Checked {
+pub struct VectorCheck {
     /// Number of utterance vectors verified.
     pub utterances: u64,
     /// Number of dialogue vectors verified.
@@ -36,8 +37,8 @@ pub struct Checked {
 }
 
 /// Verifies the vectors of an index. Returns `None` if the index has no vectors.
-pub fn check(root: &Path) -> Result<Option<Checked>> {
-    let mut checked = Checked::default();
+pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
+    let mut checked = VectorCheck::default();
     let set = match sets::current(root) {
         Ok(None) => return Ok(None),
         Ok(Some(set)) => set,

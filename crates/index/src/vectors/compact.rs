@@ -1,4 +1,4 @@
-//! Drops vectors of deleted texts: copies the other rows unchanged into a new set, which replaces the old one.
+//! Copies vectors row by row: to a new set without the vectors of deleted texts, to a backup, and back.
 
 use std::path::{Path, PathBuf};
 

@@ -29,7 +29,7 @@ const READ_AHEAD: usize = 8;
 
 /// Selection of the inputs to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct EncodeTargets {
     /// Encode every utterance.
     pub utterances: bool,
     /// Encode every dialogue as a whole.
@@ -38,7 +38,7 @@ pub struct Wanted {
     pub chunk: usize,
 }
 
-impl Wanted {
+impl EncodeTargets {
     fn has(&self, kind: Kind) -> bool {
         match kind {
             Kind::Utterances => self.utterances,
@@ -49,7 +49,7 @@ impl Wanted {
 
 /// Progress and result of an encoding pass.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Filled {
+pub struct EncodeProgress {
     /// Number of dialogues read from the log.
     pub seen: u64,
     /// Number of utterances encoded.
@@ -65,12 +65,13 @@ pub struct Filled {
 }
 
 /// Number of dialogues that a pass must read.
-pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Result<u64> {
+pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Result<u64> {
     snapshot.count_live_since(start(snapshot, writer, wanted))
 }
 
-fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Position {
-    let reached = |kind: Kind| Reached::place_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
+fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Position {
+    let reached =
+        |kind: Kind| Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
     Kind::ALL.into_iter().filter(|k| wanted.has(*k)).map(reached).min().unwrap_or_else(|| snapshot.end())
 }
 
@@ -80,22 +81,22 @@ pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
     encoder: &dyn Encoder,
-    wanted: &Wanted,
+    wanted: &EncodeTargets,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
-    progress: &mut dyn FnMut(&Filled),
-) -> Result<Filled> {
+    progress: &mut dyn FnMut(&EncodeProgress),
+) -> Result<EncodeProgress> {
     let from = start(snapshot, writer, wanted);
     let part = |kind: Kind| Gathering {
         from: wanted
             .has(kind)
-            .then(|| Reached::place_in(writer.manifest().extent(kind).reached.as_ref(), snapshot)),
+            .then(|| Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot)),
         ..Gathering::new()
     };
     let kinds = Kind::ALL.map(part);
     // Record the position now: an interrupted pass must not leave the kind marked as never requested.
     for kind in Kind::ALL.into_iter().filter(|k| wanted.has(*k)) {
-        let at = Reached::place_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
+        let at = Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
         writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
     }
     let chunk_bytes = encoder.chunk_bytes();
@@ -113,7 +114,7 @@ pub fn fill(
             chunk_bytes,
             after: None,
             after_previous: None,
-            filled: Filled::default(),
+            filled: EncodeProgress::default(),
             seen: 0,
             last_commit: Instant::now(),
             progress,
@@ -135,7 +136,7 @@ struct Read {
 fn read(
     snapshot: &Snapshot,
     from: Position,
-    wanted: &Wanted,
+    wanted: &EncodeTargets,
     chunk_bytes: usize,
     sender: &mpsc::SyncSender<Result<Vec<Read>>>,
 ) {
@@ -213,17 +214,17 @@ struct Filling<'a> {
     group: std::vec::IntoIter<Read>,
     snapshot: &'a Snapshot,
     writer: &'a mut VectorWriter,
-    wanted: Wanted,
+    wanted: EncodeTargets,
     kinds: [Gathering; 2],
     chunk_bytes: usize,
     /// Log position after the last gathered dialogue.
     after: Option<Position>,
     /// Log position after the dialogue before the last gathered dialogue.
     after_previous: Option<Position>,
-    filled: Filled,
+    filled: EncodeProgress,
     seen: u64,
     last_commit: Instant,
-    progress: &'a mut dyn FnMut(&Filled),
+    progress: &'a mut dyn FnMut(&EncodeProgress),
 }
 
 impl Filling<'_> {
@@ -300,7 +301,7 @@ impl Filling<'_> {
     }
 
     /// Commits the finished work and returns the result of the pass.
-    fn end(mut self, ended: Result<bool>) -> Result<Filled> {
+    fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in Kind::ALL.into_iter().filter(|k| self.wanted.has(*k)) {
                 let end = self.snapshot.end();

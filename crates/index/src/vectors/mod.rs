@@ -36,9 +36,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Checked, RepairReport, check, repair};
+pub use check::{RepairReport, VectorCheck, check, repair};
 pub use compact::{CompactReport, backup, compact, restore};
-pub use fill::{Filled, Wanted, fill, pending_dialogues};
+pub use fill::{EncodeProgress, EncodeTargets, fill, pending_dialogues};
 pub use reader::{Coverage, VectorCounts, VectorReader};
 pub use sets::{Extent, Manifest, Reached, Recipe, exists};
 pub use writer::{Mode, VectorWriter};

@@ -1,4 +1,4 @@
-//! The folder of vector sets: finds the set in use, creates new sets and switches between sets.
+//! Vector sets and their manifests: finds the set in use, creates new sets and switches between sets.
 
 use std::{
     fs,
@@ -212,7 +212,7 @@ pub struct Reached {
 
 impl Reached {
     /// Returns the position to continue from in a snapshot's log; the start if `this` belongs to a different log.
-    pub fn place_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
+    pub fn position_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
             _ => Position::START,

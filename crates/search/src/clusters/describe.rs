@@ -1,4 +1,4 @@
-//! Characteristic terms of clusters.
+//! Descriptions of clusters: characteristic terms, domains, central dialogues, and positions on a map.
 //!
 //! The weight of a term is a class-based TF-IDF (c-TF-IDF) over dialogues:
 //!
@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Central, Cluster, Clusters, Purity, Share, Stop, Wanted,
+    Central, Cluster, ClusterOptions, Clusters, Purity, Share, Stop,
     kmeans::{Items, Partition, sample_indices},
 };
 use crate::scan::each_dialogue;
@@ -165,7 +165,7 @@ struct DialogueFacts {
 /// Reads the dialogues again and describes the clusters: terms, domains, central dialogues and map positions.
 pub(super) fn describe(
     snapshot: &Snapshot,
-    wanted: &Wanted<'_>,
+    wanted: &ClusterOptions<'_>,
     items: Items<'_>,
     partition: &Partition,
     places: &[Option<u32>],

@@ -28,7 +28,7 @@ const RESTARTS: usize = 4;
 
 /// Options of a topic map.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct ClusterOptions<'a> {
     /// Number of clusters. By default, it is chosen automatically. The result has fewer if there are fewer distinct
     /// dialogues.
     pub k: Option<usize>,
@@ -150,7 +150,7 @@ enum Selection {
 pub fn clusters(
     snapshot: &Snapshot,
     vectors: &VectorReader,
-    wanted: &Wanted<'_>,
+    wanted: &ClusterOptions<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Clusters> {
     let stop = Stop(stop);
@@ -211,7 +211,7 @@ pub fn partition(
     Ok(of)
 }
 
-fn select(dialogue: &Dialogue, vectors: &VectorReader, wanted: &Wanted<'_>) -> Result<Selection> {
+fn select(dialogue: &Dialogue, vectors: &VectorReader, wanted: &ClusterOptions<'_>) -> Result<Selection> {
     if wanted.filter.is_some_and(|filter| !filter.matches(dialogue)) {
         return Ok(Selection::Filtered);
     }

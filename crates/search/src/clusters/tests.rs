@@ -134,11 +134,11 @@ fn more_clusters_than_items_and_items_that_are_all_the_same() {
     assert!(of(&opposite, 1, 0).centers.iter().all(|v| v.is_finite()));
 }
 
-fn wanted(k: Option<usize>) -> Wanted<'static> {
-    Wanted { k, seed: 0, terms: 3, central: 2, drawn: 0, analyzer: Analyzer::default(), filter: None }
+fn wanted(k: Option<usize>) -> ClusterOptions<'static> {
+    ClusterOptions { k, seed: 0, terms: 3, central: 2, drawn: 0, analyzer: Analyzer::default(), filter: None }
 }
 
-fn look(root: &Path, wanted: &Wanted<'_>) -> Clusters {
+fn look(root: &Path, wanted: &ClusterOptions<'_>) -> Clusters {
     let snapshot = Snapshot::open(root).unwrap();
     let vectors = VectorReader::open(root).unwrap().unwrap();
     clusters(&snapshot, &vectors, wanted, &|| false).unwrap()
@@ -197,7 +197,7 @@ fn clusters_have_terms_domains_and_central_dialogues() {
 fn dialogues_of_a_cluster_are_close_on_the_map() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    let all = look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) });
+    let all = look(dir.path(), &ClusterOptions { drawn: 100, ..wanted(Some(2)) });
     assert_eq!((all.map.len(), all.map.iter().filter(|point| point.cluster == 0).count()), (60, 40));
     for point in &all.map {
         let about = if point.cluster == 0 { "train" } else { "card" };
@@ -212,9 +212,9 @@ fn dialogues_of_a_cluster_are_close_on_the_map() {
     let apart = |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
     let own = |p: &&Point| apart(p.at, centers[p.cluster]) < apart(p.at, centers[1 - p.cluster]);
     assert_eq!(all.map.iter().filter(own).count(), 60);
-    assert_eq!(all, on_threads(3, || look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) })));
+    assert_eq!(all, on_threads(3, || look(dir.path(), &ClusterOptions { drawn: 100, ..wanted(Some(2)) })));
     // If there are more dialogues than allowed, a sample is used.
-    let some = look(dir.path(), &Wanted { drawn: 25, ..wanted(Some(2)) });
+    let some = look(dir.path(), &ClusterOptions { drawn: 25, ..wanted(Some(2)) });
     assert_eq!((some.map.len(), some.clusters), (25, all.clusters));
 }
 
@@ -226,15 +226,15 @@ fn automatic_number_filters_and_empty_results_work() {
     assert!(map.clusters.len() >= 2 && map.tried.iter().any(|t| t.k == map.clusters.len()), "{map:?}");
     let filter = |text: &str| text.parse::<Filter>().unwrap();
     let cards = filter("domain=banking and not domain=travel");
-    let map = look(dir.path(), &Wanted { filter: Some(&cards), ..wanted(Some(1)) });
+    let map = look(dir.path(), &ClusterOptions { filter: Some(&cards), ..wanted(Some(1)) });
     assert_eq!((map.dialogues, map.clusters.len(), map.clusters[0].size), (20, 1, 20));
     assert_eq!((map.clusters[0].terms.len(), map.purity.unwrap().purity), (0, 1.0));
     for k in [None, Some(5)] {
         let nobody = filter("id=nobody");
-        let map = look(dir.path(), &Wanted { filter: Some(&nobody), ..wanted(k) });
+        let map = look(dir.path(), &ClusterOptions { filter: Some(&nobody), ..wanted(k) });
         assert_eq!((map.dialogues, map.clusters.len(), map.purity), (0, 0, None));
         let one = filter("id=card-00");
-        let map = look(dir.path(), &Wanted { filter: Some(&one), ..wanted(k) });
+        let map = look(dir.path(), &ClusterOptions { filter: Some(&one), ..wanted(k) });
         assert_eq!((map.clusters.len(), map.clusters[0].central.len()), (1, 1));
     }
     let snapshot = Snapshot::open(dir.path()).unwrap();

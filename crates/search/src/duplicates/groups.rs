@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use super::{Duplicates, Group, Member, UnionFind, Wanted};
+use super::{DuplicateOptions, Duplicates, Group, Member, UnionFind};
 use turnwise_core::{
     error::Result,
     ids::{DialogueId, TurnNo},
@@ -27,7 +27,7 @@ struct Component {
 pub(super) fn gather(
     sweep: &DistinctVectors<'_>,
     mut joined: UnionFind,
-    wanted: &Wanted<'_>,
+    wanted: &DuplicateOptions<'_>,
 ) -> Result<Duplicates> {
     let mut sets: Vec<(usize, usize)> = (0..sweep.len()).map(|point| (joined.root(point), point)).collect();
     sets.sort_unstable();

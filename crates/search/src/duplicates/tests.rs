@@ -40,7 +40,7 @@ pub(crate) fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
     let mut writer = VectorWriter::open(root, &recipe, Mode::Continue, "test").unwrap();
-    let wanted = turnwise_index::vectors::Wanted { utterances: true, dialogues: true, chunk: 64 };
+    let wanted = turnwise_index::vectors::EncodeTargets { utterances: true, dialogues: true, chunk: 64 };
     let snapshot = Snapshot::open(root).unwrap();
     fill(&snapshot, &mut writer, &encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
     writer.finish().unwrap();
@@ -52,11 +52,11 @@ fn build_now(root: &Path) {
     build(root, &Snapshot::open(root).unwrap(), &options, "test", &|| false).unwrap().unwrap();
 }
 
-fn wanted(kind: Kind, threshold: f32) -> Wanted<'static> {
-    Wanted { kind, threshold, limit: 1_000, shown: 1_000, exact: false, filter: None }
+fn wanted(kind: Kind, threshold: f32) -> DuplicateOptions<'static> {
+    DuplicateOptions { kind, threshold, limit: 1_000, shown: 1_000, exact: false, filter: None }
 }
 
-fn look(root: &Path, wanted: &Wanted<'_>, few: usize) -> Result<Duplicates> {
+fn look(root: &Path, wanted: &DuplicateOptions<'_>, few: usize) -> Result<Duplicates> {
     let snapshot = Snapshot::open(root).unwrap();
     let reader = DenseReader::open(root, &snapshot).unwrap().unwrap();
     find(&snapshot, &reader, wanted, few, &|| false)
@@ -191,7 +191,7 @@ proptest! {
                     prop_assert_eq!(group.members.iter().map(|m| m.count).sum::<u64>(), group.size);
                     prop_assert_eq!(group.members.len() as u64, group.different);
                 }
-                let few_groups = look(&root, &Wanted { limit, shown: 1, ..wanted(kind, threshold) }, few).unwrap();
+                let few_groups = look(&root, &DuplicateOptions { limit, shown: 1, ..wanted(kind, threshold) }, few).unwrap();
                 prop_assert_eq!(few_groups.groups.len(), limit.min(expected.len()));
                 for (one, all) in few_groups.groups.iter().zip(&found.groups) {
                     prop_assert_eq!((one.size, &one.members[..]), (all.size, &all.members[..1]));
@@ -238,7 +238,8 @@ fn a_filter_limits_the_items_compared() {
     encode(root);
     let filter: Filter = "id~a".parse().unwrap();
     for kind in Kind::ALL {
-        let of = |filter| look(root, &Wanted { filter, ..wanted(kind, 1.0) }, MAX_EXHAUSTIVE).unwrap();
+        let of =
+            |filter| look(root, &DuplicateOptions { filter, ..wanted(kind, 1.0) }, MAX_EXHAUSTIVE).unwrap();
         assert_eq!((of(None).looked_at, of(None).groups[0].size), (5, 5));
         let found = of(Some(&filter));
         assert_eq!((found.looked_at, found.groups[0].size), (3, 3));
@@ -248,9 +249,12 @@ fn a_filter_limits_the_items_compared() {
     put(root, &[dialogue("c", &["same words", "same words"])]);
     encode(root);
     let agents: Filter = "role=agent".parse().unwrap();
-    let found =
-        look(root, &Wanted { filter: Some(&agents), ..wanted(Kind::Utterances, 1.0) }, MAX_EXHAUSTIVE)
-            .unwrap();
+    let found = look(
+        root,
+        &DuplicateOptions { filter: Some(&agents), ..wanted(Kind::Utterances, 1.0) },
+        MAX_EXHAUSTIVE,
+    )
+    .unwrap();
     assert_eq!((found.looked_at, found.groups.len()), (1, 0));
 }
 

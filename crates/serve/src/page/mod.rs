@@ -1,4 +1,4 @@
-//! Web page: files that are part of the binary. It uses only the public API of this server.
+//! Web page at `/ui` and API documentation at `/docs`. The files are part of the binary and use only the public API.
 
 use axum::{
     body::Body,

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
-    Opened,
-    body::{self, Form, HttpResponse, Pieces},
+    OpenIndex,
+    body::{self, ChunkedBody, HttpResponse, ResponseFormat},
     pool::Pool,
     problem::{Outcome, Problem},
 };
@@ -45,9 +45,9 @@ pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
 }
 
 pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
-    let form = Form::of(call.request.headers());
+    let form = ResponseFormat::of(call.request.headers());
     let limit = match form {
-        Form::Whole => Some(call.number("limit", 1, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT)),
+        ResponseFormat::Whole => Some(call.number("limit", 1, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT)),
         _ => call.number("limit", 1, u64::MAX)?,
     };
     let filter = call.filter()?;
@@ -63,7 +63,7 @@ pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
         }
     };
     let mut walk = Walk { opened, filter: filter.map(Arc::new), at: Some(at), pool: call.app.pool.clone() };
-    if let (Form::Whole, Some(limit)) = (form, limit) {
+    if let (ResponseFormat::Whole, Some(limit)) = (form, limit) {
         let (mut found, limit) = (Vec::new(), limit as usize);
         // Reads one more dialogue to know whether there is a next page.
         while found.len() <= limit
@@ -78,13 +78,13 @@ pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     }
     let (sender, receiver) = mpsc::channel(2);
     tokio::spawn(send(walk, form, limit.unwrap_or(u64::MAX), sender));
-    let mut response = Response::new(Body::new(Pieces(receiver)));
+    let mut response = Response::new(Body::new(ChunkedBody(receiver)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(form.kind()));
     Ok(response)
 }
 
 /// Position after a dialogue that the client may see.
-fn position_after(opened: &Opened, id: &str, can_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
+fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();
     let place = match view.record(id.key())?.filter(|(_, there)| can_see(there)) {
@@ -100,7 +100,7 @@ fn position_after(opened: &Opened, id: &str, can_see: impl Fn(&Dialogue) -> bool
 
 /// Iterates over the dialogues of an index in short steps.
 struct Walk {
-    opened: Arc<Opened>,
+    opened: Arc<OpenIndex>,
     filter: Option<Arc<Filter>>,
     /// Position of the next step; `None` at the end.
     at: Option<Bookmark>,
@@ -123,7 +123,7 @@ impl Walk {
 }
 
 /// Streams dialogues until the end or until the client disconnects. A read error aborts the stream.
-async fn send(mut walk: Walk, form: Form, limit: u64, sender: mpsc::Sender<Bytes>) {
+async fn send(mut walk: Walk, form: ResponseFormat, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {
         let most = usize::try_from(limit - sent).unwrap_or(usize::MAX);
@@ -143,7 +143,7 @@ async fn send(mut walk: Walk, form: Form, limit: u64, sender: mpsc::Sender<Bytes
             }
         }
         if ended
-            && form == Form::Events
+            && form == ResponseFormat::Events
             && form.write("done", &json!({ "dialogues": sent }), &mut piece).is_err()
         {
             return;

@@ -17,7 +17,7 @@ use crate::{
 };
 use turnwise_core::error::{IoContext, Result};
 use turnwise_corpus::{Turn, filter::Filter};
-use turnwise_search::{Hit, Mode, Of, SearchRequest};
+use turnwise_search::{Hit, HitKind, Mode, SearchRequest};
 
 /// Supported protocol versions, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -160,7 +160,7 @@ struct Search {
     #[serde(default)]
     context: Vec<String>,
     #[serde(default)]
-    of: Of,
+    of: HitKind,
     mode: Option<Mode>,
     filter: Option<Filter>,
     k: Option<usize>,

@@ -1,4 +1,4 @@
-//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API.
+//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API, and `/v1/rerank`, compatible with common rerank APIs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
-    Opened,
+    OpenIndex,
     app::{self, Client},
     body::{self, HttpResponse},
     problem::{Outcome, Problem},
@@ -127,12 +127,12 @@ pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Op
     }
 }
 
-fn allowed_indexes(call: &Call, client: &Client) -> Vec<(String, Arc<Opened>)> {
-    let may = |name: &str| client.0.as_ref().is_none_or(|key| key.is_for(name));
+fn allowed_indexes(call: &Call, client: &Client) -> Vec<(String, Arc<OpenIndex>)> {
+    let may = |name: &str| client.0.as_ref().is_none_or(|key| key.allows_index(name));
     call.app.opened().into_iter().filter(|(name, _)| may(name)).collect()
 }
 
-fn name(opened: &Opened) -> Option<String> {
+fn name(opened: &OpenIndex) -> Option<String> {
     opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
 }
 

@@ -13,10 +13,10 @@ use axum::{
 
 use super::{Handler, Parameter, Place, ROUTES};
 use crate::{
-    app::{App, Client, Opened},
+    app::{App, Client, OpenIndex},
     body::{self, HttpResponse},
     guard::{self, Access},
-    hosted::Hosted,
+    hosted::HostedIndex,
     page,
     problem::{Outcome, Problem},
 };
@@ -31,12 +31,12 @@ pub(crate) struct Call {
 
 impl Call {
     /// The requested index.
-    pub(super) fn hosted(&self) -> Outcome<Arc<Hosted>> {
+    pub(super) fn hosted(&self) -> Outcome<Arc<HostedIndex>> {
         self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
     }
 
     /// Current state of the requested index.
-    pub(super) fn opened(&self) -> Outcome<Arc<Opened>> {
+    pub(super) fn opened(&self) -> Outcome<Arc<OpenIndex>> {
         self.hosted()?.available()
     }
 

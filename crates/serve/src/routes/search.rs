@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Call;
 use crate::{
-    body::{self, Form, HttpResponse},
+    body::{self, HttpResponse, ResponseFormat},
     problem::{Outcome, Problem},
 };
 use turnwise_search::{RespondRequest, SearchRequest};
@@ -26,7 +26,7 @@ pub(super) async fn similar(call: Call) -> Outcome<HttpResponse> {
 pub(super) async fn respond(mut call: Call) -> Outcome<HttpResponse> {
     let request: RespondRequest = body::parse(&call.body().await?)?;
     let opened = call.opened()?;
-    let form = Form::of(call.request.headers());
+    let form = ResponseFormat::of(call.request.headers());
     let (pool, client) = (call.app.pool.clone(), call.client);
     let found = pool.run(move || opened.respond(request, &client)).await?;
     sent(form, found, "reply", |found| std::mem::take(&mut found.replies))
@@ -36,7 +36,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     let request: SearchRequest = body::parse(&call.body().await?)?;
     check(&request)?;
     let opened = call.opened()?;
-    let form = Form::of(call.request.headers());
+    let form = ResponseFormat::of(call.request.headers());
     let (pool, client) = (call.app.pool.clone(), call.client);
     let found = pool.run(move || opened.search(request, &client)).await?;
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
@@ -44,12 +44,12 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
 
 /// Sends a response as one document, or as a stream of its items followed by the rest.
 fn sent<T: Serialize, Item: Serialize>(
-    form: Form,
+    form: ResponseFormat,
     mut found: T,
     item: &'static str,
     take: fn(&mut T) -> Vec<Item>,
 ) -> Outcome<HttpResponse> {
-    if let Form::Whole = form {
+    if let ResponseFormat::Whole = form {
         return Ok(body::ok(&found));
     }
     let items = take(&mut found);

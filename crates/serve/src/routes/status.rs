@@ -1,38 +1,33 @@
-//! `/info`: indexes and version; `/openapi.json`: API description.
+//! `/info`, `/openapi.json`, `/health/live`, `/health/ready` and `/metrics`.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
+    OpenIndex,
     app::Client,
     body::{self, HttpResponse},
-    hosted::Hosted,
+    hosted::HostedIndex,
     metrics::Gauge,
     openapi,
     problem::Outcome,
 };
-use turnwise_core::error::Result;
-use turnwise_index::{engine::Engine, vectors::Kind};
+use turnwise_index::vectors::Kind;
 
 pub(super) async fn info(call: Call) -> Outcome<HttpResponse> {
     let app = call.app.clone();
     let pool = app.pool.clone();
-    let indexes = pool
-        .run(move || {
-            let may = |name: &str| call.client.0.as_ref().is_none_or(|key| key.is_for(name));
-            let allowed = app.indexes.iter().filter(|hosted| may(&hosted.name));
-            let all: Result<Vec<Value>> = allowed.map(|hosted| about(hosted, &call.client)).collect();
-            Ok(all?)
-        })
+    let indexes: Vec<Value> = pool
+        .run(move || call.client.indexes(&app).map(|hosted| about(hosted, &call.client)).collect())
         .await?;
     Ok(body::ok(&json!({"name": "turnwise", "version": env!("CARGO_PKG_VERSION"), "indexes": indexes})))
 }
 
-fn about(hosted: &Hosted, client: &Client) -> Result<Value> {
+fn about(hosted: &HostedIndex, client: &Client) -> Outcome<Value> {
     let opened = &hosted.current();
     let engine = opened.searcher.engine();
-    let (dialogues, turns) = seen(engine, client)?.unzip();
+    let (dialogues, turns) = visible_totals(opened, client)?.unzip();
     let model = engine.recipe().map(|recipe| {
         json!({
             "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
@@ -42,28 +37,25 @@ fn about(hosted: &Hosted, client: &Client) -> Result<Value> {
     });
     Ok(json!({
         "name": hosted.name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
-        "created": engine.embedded().map(|index| index.snapshot().created()), "model": model,
-        "engine": hosted.source.kind(), "can": engine.capabilities(),
+        "created": engine.created(), "model": model,
+        "engine": hosted.location.kind(), "can": engine.capabilities(),
     }))
 }
 
 /// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
 /// engine's totals would include hidden dialogues.
-fn seen(engine: &dyn Engine, client: &Client) -> Result<Option<(u64, u64)>> {
+fn visible_totals(opened: &OpenIndex, client: &Client) -> Outcome<Option<(u64, u64)>> {
+    let engine = opened.searcher.engine();
     let Some(filter) = client.filter() else {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };
-    let Some(index) = engine.embedded() else { return Ok(None) };
-    // Counts one by one, because the totals would include hidden dialogues.
-    let mut seen = (0, 0);
-    for dialogue in index.snapshot().dialogues() {
-        let dialogue = dialogue?;
-        if filter.matches(&dialogue) {
-            seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
-        }
-    }
-    Ok(Some(seen))
+    // Counts the records once per filter and index state, because the totals would include hidden dialogues.
+    let counted = opened.surveys.answer(&format!("visible totals {filter}"), || {
+        let visible = engine.count(filter)?.map(|totals| (totals.dialogues, totals.turns));
+        Ok(json!(visible).to_string().into())
+    })?;
+    Ok(serde_json::from_slice(&counted).unwrap_or_default())
 }
 
 pub(super) async fn openapi(_: Call) -> Outcome<HttpResponse> {
@@ -77,7 +69,7 @@ pub(super) async fn live(_: Call) -> Outcome<HttpResponse> {
 
 /// Reports whether all indexes support all their search modes. The response contains no index names.
 pub(super) async fn ready(call: Call) -> Outcome<HttpResponse> {
-    let count = |is: fn(&Hosted) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
+    let count = |is: fn(&HostedIndex) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
     let unavailable = count(|hosted| hosted.unavailable().is_some());
     let missing = count(|hosted| hosted.current().without_encoder.is_some());
     let (status, mut report) = match unavailable + missing {
@@ -98,20 +90,20 @@ pub(super) async fn metrics(call: Call) -> Outcome<HttpResponse> {
         .indexes
         .iter()
         .filter(|hosted| {
-            call.client.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
+            call.client.0.as_ref().is_none_or(|key| key.filter.is_none() && key.allows_index(&hosted.name))
         })
         .collect();
     let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.current())).collect();
-    let of = |name, about, value: &dyn Fn(&crate::Opened) -> f64| Gauge {
+    let of = |name, about, value: &dyn Fn(&OpenIndex) -> f64| Gauge {
         name,
         about,
         values: opened.iter().map(|(index, opened)| (vec![("index", *index)], value(opened))).collect(),
     };
     let plain = |name, about, value: f64| Gauge { name, about, values: vec![(Vec::new(), value)] };
-    let vectors = |opened: &crate::Opened| {
+    let vectors = |opened: &OpenIndex| {
         Kind::ALL.map(|kind| opened.searcher.engine().rows(kind)).iter().sum::<u64>() as f64
     };
-    let totals = |opened: &crate::Opened| opened.searcher.engine().totals();
+    let totals = |opened: &OpenIndex| opened.searcher.engine().totals();
     let text = app.metrics.text(&[
         plain("turnwise_queue_waiting", "Waiting requests.", app.pool.waiting() as f64),
         plain("turnwise_queue_running", "Running requests.", app.pool.running() as f64),

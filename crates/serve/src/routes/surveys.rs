@@ -1,4 +1,4 @@
-//! `/v1/clusters` and `/v1/stats`: topics and statistics of a whole index.
+//! `/v1/clusters`, `/v1/stats`, `/v1/facets` and `/v1/benchmarks`: information about a whole index.
 
 use axum::{body::Bytes, http::StatusCode};
 use schemars::JsonSchema;
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::Call;
 use crate::{
-    Opened,
+    OpenIndex,
     body::{self, HttpResponse},
     problem::{Outcome, Problem},
 };
 use turnwise_corpus::{filter::Filter, stats::Statistics};
 use turnwise_search::{
     DEFAULT_FACETS,
-    clusters::{Clusters, Wanted, clusters},
+    clusters::{ClusterOptions, Clusters, clusters},
     statistics,
 };
 
@@ -55,7 +55,7 @@ pub(super) async fn topics(call: Call) -> Outcome<HttpResponse> {
                 .hint("`turnwise encode -i INDEX` creates the vectors"));
         };
         let analyzer = opened.searcher.engine().analyzer();
-        let wanted = Wanted {
+        let wanted = ClusterOptions {
             k: k.map(|k| k as usize),
             seed,
             terms: TERMS,
@@ -83,14 +83,14 @@ pub(super) async fn stats(call: Call) -> Outcome<HttpResponse> {
 async fn surveyed(
     call: Call,
     key: String,
-    make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
+    make: impl FnOnce(&OpenIndex, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
 ) -> Outcome<HttpResponse> {
     let filter = call.filter()?;
     let key = format!("{key} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
     let opened = call.opened()?;
     let found = call
         .app
-        .surveying
+        .survey_pool
         .run(move || opened.surveys.answer(&key, || make(&opened, filter.as_ref())))
         .await?;
     Ok(body::of(found, "application/json"))
@@ -123,7 +123,7 @@ pub(super) async fn benchmarks(call: Call) -> Outcome<HttpResponse> {
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
     let hooks = call.app.hooks.clone();
-    match call.app.surveying.run(move || Ok(hooks.report()?)).await? {
+    match call.app.survey_pool.run(move || Ok(hooks.report()?)).await? {
         Some(page) => Ok(body::of(page, "text/html; charset=utf-8")),
         None => Err(Problem::not_found("no benchmark results yet")
             .hint("run a benchmark, for example: turnwise bench dialogues chats.jsonl -r model -r bm25")),

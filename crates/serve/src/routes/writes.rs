@@ -1,4 +1,4 @@
-//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length.
+//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length. `DELETE /v1/dialogues`: removes dialogues.
 
 use std::{
     io::{self, BufReader, Read},
@@ -17,11 +17,11 @@ use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
-    Opened,
+    OpenIndex,
     body::{self, HttpResponse},
-    hosted::Hosted,
+    hosted::HostedIndex,
     problem::{Outcome, Problem},
-    stored_responses::{self, Answered},
+    stored_responses::{self, StoredResponse},
 };
 use turnwise_core::{error::Error, ids::DialogueId};
 use turnwise_corpus::{
@@ -29,7 +29,7 @@ use turnwise_corpus::{
     input::Input,
     walk::{Plan, Source},
 };
-use turnwise_index::location::{WriteMode, WriterOptions};
+use turnwise_index::location::{Selection, WriteMode, WriterOptions};
 use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
 /// Largest number of body pieces in the queue.
@@ -55,7 +55,7 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
 }
 
 async fn ingest_and_store(
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostedIndex>,
     name: Option<String>,
     options: IngestOptions,
     body: Body,
@@ -87,7 +87,7 @@ async fn ingest_and_store(
     }
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
-        let answered = Answered { request, body: digest(body), answer: answer.clone() };
+        let answered = StoredResponse { request, body: digest(body), answer: answer.clone() };
         hosted.answers.keep(answered)?;
     }
     Ok(body::ok(&answer))
@@ -105,7 +105,7 @@ fn nothing(why: Option<&str>) -> Problem {
 }
 
 /// Returns the stored response if the body is the same as before, otherwise an error.
-fn replay(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
+fn replay(answered: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == answered.body => {
             let mut response = body::ok(&answered.answer);
@@ -198,7 +198,7 @@ impl Read for Stream {
     }
 }
 
-fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
+fn take(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
     let opened = hosted.available()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
         |e| match e {
@@ -217,7 +217,7 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
     taken
 }
 
-fn write(hosted: &Hosted, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested> {
+fn write(hosted: &HostedIndex, plan: Plan, options: &IngestOptions, opened: &OpenIndex) -> Outcome<Ingested> {
     let encoder = match (hosted.location.folder(), opened.searcher.engine().recipe()) {
         (None, Some(_)) => Some(opened.has_encoder()?.clone()),
         _ => None,

@@ -25,7 +25,7 @@ use turnwise_index::{
     vectors::{Kind, VectorReader},
 };
 
-use turnwise_search::Of;
+use turnwise_search::HitKind;
 
 pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     let index = if args.vectors.is_some() { PathBuf::new() } else { context.existing_index()? };
@@ -74,8 +74,8 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     }
     let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::missing_error(root))?;
     let (kind, of) = match args.of {
-        Of::Utterances => (Kind::Utterances, "utterances"),
-        Of::Dialogues => (Kind::Dialogues, "dialogues"),
+        HitKind::Utterances => (Kind::Utterances, "utterances"),
+        HitKind::Dialogues => (Kind::Dialogues, "dialogues"),
     };
     let mut hasher = blake3::Hasher::new();
     let flat = reader.flat(kind);

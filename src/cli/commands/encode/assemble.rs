@@ -195,7 +195,7 @@ fn count_missing(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record
         let before = writer.manifest().extent(kind).reached.as_ref();
         let at = match without[kind as usize] {
             0 => snapshot.end(),
-            _ => Reached::place_in(before, snapshot),
+            _ => Reached::position_in(before, snapshot),
         };
         writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
     }

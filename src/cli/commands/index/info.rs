@@ -186,7 +186,8 @@ fn of_vectors(
     let orphan = |kind: Kind| coverage.of(kind).map_or(0, |covered| covered.vectors - covered.live);
     let orphans = Kind::ALL.into_iter().map(orphan).sum();
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
-    let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
+    let from =
+        Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::position_in(Some(r), snapshot)).min();
     let not_looked_at = from.map_or(Ok(0), |from| snapshot.count_live_since(from))?;
     if not_looked_at > 0 {
         outdated.push(Outdated {

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use crate::cli::printer::DIM;
-use turnwise_search::{BM25_HALF_SCORE, Effective, Explanation, Fused, Hit, Method, Place, Response};
+use turnwise_search::{
+    BM25_HALF_SCORE, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response,
+};
 
 /// Largest number of terms shown for a long query.
 const TERMS: usize = 12;
@@ -19,7 +21,7 @@ pub(super) fn percentile(percent: f64) -> String {
 }
 
 /// Prints the query vector's parts and the query terms.
-pub(super) fn effective(effective: &Effective, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::Result<()> {
     if !effective.meaning.is_empty() {
         let parts = effective
             .meaning
@@ -92,14 +94,14 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     Ok(())
 }
 
-fn sum(fused: &Fused, why: &Explanation) -> String {
+fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
     let by = &fused.by;
-    let rank = |weight: f32, place: Option<Place>| {
+    let rank = |weight: f32, place: Option<RankedScore>| {
         place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
     };
     let [dense, bm25] = match by.method {
-        Method::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
-        Method::Weighted => [
+        FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
+        FusionMethod::Weighted => [
             why.cosine.map(|cosine| format!("{} × {cosine:.4}", by.dense)),
             why.bm25.map(|place| {
                 format!("{} × {:.4}/({:.4} + {BM25_HALF_SCORE})", by.bm25, place.score, place.score)

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::explanation;
 use crate::cli::printer::{BOLD, DIM, NAME, counted};
 use turnwise_corpus::Turn;
-use turnwise_search::{Candidates, Hit, Method, Mode, Response};
+use turnwise_search::{Candidates, FusionMethod, Hit, Mode, Response};
 use turnwise_text::Analyzer;
 
 /// Prints the result of a search.
@@ -52,8 +52,8 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     )];
     if let Some(admitted) = found.candidates.admitted {
         let of = match found.of {
-            turnwise_search::Of::Utterances => "utterance",
-            turnwise_search::Of::Dialogues => "dialogue",
+            turnwise_search::HitKind::Utterances => "utterance",
+            turnwise_search::HitKind::Dialogues => "dialogue",
         };
         parts.push(format!("the filter matches {}", counted(admitted, of)));
     }
@@ -62,7 +62,7 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
 
 /// Scores of rank fusion are small and need more digits.
 fn score(found: &Response, hit: &Hit) -> String {
-    let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == Method::Rrf);
+    let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == FusionMethod::Rrf);
     let digits = if reciprocal { 4 } else { 2 };
     let mut text = format!("{:.digits$}", hit.score);
     if let Some(percentile) = hit.percentile {

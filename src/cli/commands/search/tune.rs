@@ -15,7 +15,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
-use turnwise_search::{Fusion, LabeledQuery, Method, Quality, SearchRequest, Tuned, Tuning};
+use turnwise_search::{Fusion, FusionMethod, LabeledQuery, Quality, SearchRequest, Tuned, Tuning};
 
 /// Number of settings shown, best first.
 const SHOWN: usize = 8;
@@ -124,7 +124,7 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     for tried in tuned.tried.iter().take(SHOWN) {
         writeln!(out, "{}  {}", percent(&tried.quality), flags(&tried.fusion))?;
     }
-    writeln!(out, "{DIM}{}  default{DIM:#}", percent(&tuned.unasked))?;
+    writeln!(out, "{DIM}{}  default{DIM:#}", percent(&tuned.default_quality))?;
     writeln!(
         out,
         "{DIM}{}  best on held-out queries (chosen on one half, measured on the other){DIM:#}",
@@ -135,8 +135,8 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
 /// The weights of a fusion as command-line options.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
-        Method::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
-        Method::Rrf => flags(fusion),
+        FusionMethod::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
+        FusionMethod::Rrf => flags(fusion),
     }
 }
 
@@ -144,9 +144,9 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {
-        Method::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),
-        Method::Weighted if *bm25 == 0.0 => "--mode dense".to_owned(),
-        Method::Weighted => format!("--bm25-weight {bm25}"),
-        Method::Rrf => format!("--fusion rrf --rrf-k {k} --bm25-weight {bm25}"),
+        FusionMethod::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),
+        FusionMethod::Weighted if *bm25 == 0.0 => "--mode dense".to_owned(),
+        FusionMethod::Weighted => format!("--bm25-weight {bm25}"),
+        FusionMethod::Rrf => format!("--fusion rrf --rrf-k {k} --bm25-weight {bm25}"),
     }
 }

@@ -53,7 +53,7 @@ fn each_kind_stores_its_log_position() {
     let root = dir.path();
     let encoder = HashEncoder::default();
     put(root, &numbered(0, 20));
-    let only = Wanted { dialogues: false, ..BOTH };
+    let only = EncodeTargets { dialogues: false, ..BOTH };
     let filled = pass(root, &encoder, only, Mode::Continue).unwrap();
     assert_eq!((filled.utterances, filled.dialogues), (41, 0));
     put(root, &numbered(20, 25));

@@ -16,7 +16,7 @@ use turnwise_corpus::{Dialogue, Role};
 use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 use turnwise_store::{Prepared, Snapshot, Store};
 
-pub const BOTH: Wanted = Wanted { utterances: true, dialogues: true, chunk: 7 };
+pub const BOTH: EncodeTargets = EncodeTargets { utterances: true, dialogues: true, chunk: 7 };
 
 pub fn dialogue(id: &str, text: &str) -> Dialogue {
     let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
@@ -47,7 +47,7 @@ pub fn recipe(encoder: &HashEncoder) -> Recipe {
     Recipe::of(encoder, "hashed", "auto", &Tokens::default(), &Options::default())
 }
 
-pub fn pass(root: &Path, encoder: &HashEncoder, wanted: Wanted, mode: Mode) -> Result<Filled> {
+pub fn pass(root: &Path, encoder: &HashEncoder, wanted: EncodeTargets, mode: Mode) -> Result<EncodeProgress> {
     let snapshot = Snapshot::open(root).unwrap();
     let mut writer = VectorWriter::open(root, &recipe(encoder), mode, "test")?;
     let filled = fill(&snapshot, &mut writer, encoder, &wanted, &Options::default(), &|| false, &mut |_| {})?;
@@ -55,7 +55,7 @@ pub fn pass(root: &Path, encoder: &HashEncoder, wanted: Wanted, mode: Mode) -> R
     Ok(filled)
 }
 
-pub fn encode(root: &Path, encoder: &HashEncoder) -> Filled {
+pub fn encode(root: &Path, encoder: &HashEncoder) -> EncodeProgress {
     let filled = pass(root, encoder, BOTH, Mode::Continue).unwrap();
     assert!(filled.complete);
     filled

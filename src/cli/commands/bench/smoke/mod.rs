@@ -33,7 +33,7 @@ use turnwise_corpus::{
 };
 use turnwise_eval::throughput::Throughput;
 use turnwise_index::dense::Builder;
-use turnwise_search::Of;
+use turnwise_search::HitKind;
 use turnwise_store::ingest::IngestOptions;
 
 /// Result of the command.
@@ -127,7 +127,7 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
             vectors: None,
             query_vectors: None,
             queries: 200,
-            of: Of::Utterances,
+            of: HitKind::Utterances,
             k: 10,
             ef: vec![10, 32, 128],
             graphs: vec![Builder::Native, Builder::HnswRs],
