@@ -85,14 +85,6 @@ enum Value {
     Time(Time),
 }
 
-/// Value of a field in a dialogue or a turn.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum FieldValue<'a> {
-    Text(&'a str),
-    Number(f64),
-    Time(Time),
-}
-
 impl Filter {
     /// Returns whether a dialogue matches.
     pub fn matches(&self, dialogue: &Dialogue) -> bool {
@@ -154,7 +146,7 @@ impl Node {
 impl Test {
     fn is_met(&self, dialogue: &Dialogue, turn: Option<&Turn>) -> bool {
         let mut any = false;
-        let mut visit = |value: FieldValue<'_>| any |= self.fits(value);
+        let mut visit = |value: TypedValue<'_>| any |= self.fits(value);
         match turn {
             None => {
                 self.field.visit_dialogue(dialogue, &mut visit);
@@ -169,12 +161,12 @@ impl Test {
     }
 
     /// Returns whether a value satisfies the condition. For `!=`, returns whether it equals the excluded value.
-    fn fits(&self, value: FieldValue<'_>) -> bool {
+    fn fits(&self, value: TypedValue<'_>) -> bool {
         let op = if self.op.is_negated() { Op::Equal } else { self.op };
         match (value, &self.value) {
-            (FieldValue::Number(n), Value::Number(wanted)) => op.holds(n.partial_cmp(wanted)),
-            (FieldValue::Time(time), Value::Time(wanted)) => op.holds(Some(time.cmp(wanted))),
-            (FieldValue::Text(text), value) => op.holds_for_text(text, value),
+            (TypedValue::Number(n), Value::Number(wanted)) => op.holds(n.partial_cmp(wanted)),
+            (TypedValue::Time(time), Value::Time(wanted)) => op.holds(Some(time.cmp(wanted))),
+            (TypedValue::Text(text), value) => op.holds_for_text(text, value),
             _ => false,
         }
     }
@@ -211,7 +203,7 @@ impl Op {
     }
 }
 
-type Visit<'a, 'b> = &'a mut dyn FnMut(FieldValue<'b>);
+type Visit<'a, 'b> = &'a mut dyn FnMut(TypedValue<'b>);
 
 impl Field {
     fn name(&self) -> &'static str {
@@ -236,7 +228,7 @@ impl Field {
     /// Visits the values of the dialogue itself. They also apply to each of its turns.
     fn visit_dialogue<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         let mut texts =
-            |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| visit(FieldValue::Text(text)));
+            |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| visit(TypedValue::Text(text)));
         match self {
             Field::Id => texts(&mut [d.id.as_str()].into_iter()),
             Field::Source => texts(&mut [d.source.as_str()].into_iter()),
@@ -244,7 +236,7 @@ impl Field {
             Field::Language => texts(&mut d.language.as_deref().into_iter()),
             Field::Domain => texts(&mut d.domains.iter().map(String::as_str)),
             Field::Intent => texts(&mut d.intents.iter().map(String::as_str)),
-            Field::Turns => visit(FieldValue::Number(d.turns.len() as f64)),
+            Field::Turns => visit(TypedValue::Number(d.turns.len() as f64)),
             Field::Meta(key) => d.metadata.get(key).into_iter().for_each(|value| visit_json(value, visit)),
             Field::Role | Field::Speaker | Field::Text | Field::Time | Field::Turn | Field::Length => {}
         }
@@ -257,9 +249,9 @@ impl Field {
                 d.time
                     .or_else(|| d.turns.iter().find_map(|t| t.time))
                     .into_iter()
-                    .for_each(|t| visit(FieldValue::Time(t)));
+                    .for_each(|t| visit(TypedValue::Time(t)));
             }
-            Field::Length => visit(FieldValue::Number(
+            Field::Length => visit(TypedValue::Number(
                 d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64,
             )),
             // Turn metadata does not apply to the dialogue.
@@ -271,13 +263,13 @@ impl Field {
     /// Visits the values of a turn.
     fn visit_turn<'a>(&self, d: &'a Dialogue, turn: &'a Turn, visit: Visit<'_, 'a>) {
         match self {
-            Field::Role => turn.role.iter().for_each(|role: &'a Role| visit(FieldValue::Text(role.as_str()))),
-            Field::Speaker => visit(FieldValue::Text(&turn.speaker)),
-            Field::Text => visit(FieldValue::Text(&turn.text)),
-            Field::Intent => turn.intent.iter().for_each(|intent| visit(FieldValue::Text(intent))),
-            Field::Time => turn.time.or(d.time).into_iter().for_each(|time| visit(FieldValue::Time(time))),
-            Field::Turn => visit(FieldValue::Number(f64::from(turn.number.0))),
-            Field::Length => visit(FieldValue::Number(turn.text.chars().count() as f64)),
+            Field::Role => turn.role.iter().for_each(|role: &'a Role| visit(TypedValue::Text(role.as_str()))),
+            Field::Speaker => visit(TypedValue::Text(&turn.speaker)),
+            Field::Text => visit(TypedValue::Text(&turn.text)),
+            Field::Intent => turn.intent.iter().for_each(|intent| visit(TypedValue::Text(intent))),
+            Field::Time => turn.time.or(d.time).into_iter().for_each(|time| visit(TypedValue::Time(time))),
+            Field::Turn => visit(TypedValue::Number(f64::from(turn.number.0))),
+            Field::Length => visit(TypedValue::Number(turn.text.chars().count() as f64)),
             Field::Meta(key) => turn.metadata.get(key).into_iter().for_each(|value| visit_json(value, visit)),
             Field::Id | Field::Source | Field::Title | Field::Language | Field::Domain | Field::Turns => {}
         }
@@ -288,10 +280,10 @@ impl Field {
 fn visit_json<'a>(value: &'a serde_json::Value, visit: Visit<'_, 'a>) {
     match value {
         serde_json::Value::Array(items) => items.iter().for_each(|item| visit_json(item, visit)),
-        serde_json::Value::Number(n) => n.as_f64().into_iter().for_each(|n| visit(FieldValue::Number(n))),
-        serde_json::Value::String(text) => visit(FieldValue::Text(text)),
-        serde_json::Value::Bool(true) => visit(FieldValue::Text("true")),
-        serde_json::Value::Bool(false) => visit(FieldValue::Text("false")),
+        serde_json::Value::Number(n) => n.as_f64().into_iter().for_each(|n| visit(TypedValue::Number(n))),
+        serde_json::Value::String(text) => visit(TypedValue::Text(text)),
+        serde_json::Value::Bool(true) => visit(TypedValue::Text("true")),
+        serde_json::Value::Bool(false) => visit(TypedValue::Text("false")),
         serde_json::Value::Null | serde_json::Value::Object(_) => {}
     }
 }

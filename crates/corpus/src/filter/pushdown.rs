@@ -7,7 +7,7 @@
 //! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read
 //! if the result depends on one of these.
 
-use super::{Field, FieldValue, Filter, Node, Op, Test, Value, parse};
+use super::{Field, Filter, Node, Op, Test, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
@@ -49,12 +49,12 @@ impl Facts {
         facts.distinct()
     }
 
-    fn add(&mut self, name: String, found: FieldValue<'_>) {
+    fn add(&mut self, name: String, found: TypedValue<'_>) {
         let value = match found {
-            FieldValue::Text(text) if text.len() > MAX_FACT_BYTES => "l".to_owned(),
-            FieldValue::Text(text) => format!("t{text}"),
-            FieldValue::Number(n) => format!("n{n}"),
-            FieldValue::Time(time) => format!("i{time}"),
+            TypedValue::Text(text) if text.len() > MAX_FACT_BYTES => "l".to_owned(),
+            TypedValue::Text(text) => format!("t{text}"),
+            TypedValue::Number(n) => format!("n{n}"),
+            TypedValue::Time(time) => format!("i{time}"),
         };
         self.0.push(name + &value);
     }
@@ -142,9 +142,9 @@ impl Filter {
         let value = chars.as_str();
         let found = match kind {
             Some('l') => return None,
-            Some('t') => FieldValue::Text(value),
-            Some('n') => FieldValue::Number(value.parse().ok()?),
-            Some('i') => FieldValue::Time(Time::parse(value)?),
+            Some('t') => TypedValue::Text(value),
+            Some('n') => TypedValue::Number(value.parse().ok()?),
+            Some('i') => TypedValue::Time(Time::parse(value)?),
             // The fact is of a different key that starts with this one.
             _ => return Some(false),
         };
@@ -153,7 +153,7 @@ impl Filter {
 
     /// Returns whether a dialogue id satisfies a condition. See [`Filter::fact_matches`].
     pub fn id_matches(&self, test: usize, id: &str) -> bool {
-        self.tests[test].fits(FieldValue::Text(id))
+        self.tests[test].fits(TypedValue::Text(id))
     }
 
     /// Evaluates the filter. Bit N of `fit` is set if some value satisfies condition N, and bit N of `unknown` if
@@ -214,7 +214,7 @@ pub enum Comparison {
     Contains,
 }
 
-/// Typed value.
+/// Value of a field in a dialogue or a turn, or in a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'a> {
     /// A text. If a field has a text and the condition a number or a time, they are compared as text.
@@ -283,14 +283,7 @@ pub fn visit_values<'a>(
     keys.dedup();
     for field in fields(keys.into_iter()) {
         let name = full_name(&field);
-        let mut visit_value = |found: FieldValue<'a>| {
-            let known = match found {
-                FieldValue::Text(text) => TypedValue::Text(text),
-                FieldValue::Number(number) => TypedValue::Number(number),
-                FieldValue::Time(time) => TypedValue::Time(time),
-            };
-            visit(&name, known);
-        };
+        let mut visit_value = |found: TypedValue<'a>| visit(&name, found);
         field.visit_dialogue(dialogue, &mut visit_value);
         match turn {
             Some(turn) => field.visit_turn(dialogue, turn, &mut visit_value),
