@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use candle_core::DType;
+use turnwise_core::error::{Error, Result};
 
 use crate::Precision;
-use turnwise_core::error::{Error, Result};
 
 /// Choice of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
