@@ -54,8 +54,7 @@ fn main() {
     };
     let builder =
         *Builder::ALL.iter().find(|b| Some(b.name()) == named("--builder")).unwrap_or(&Builder::HnswRs);
-    let format =
-        if arguments.iter().any(|a| a == "--half") { VectorFormat::F16 } else { VectorFormat::F32 };
+    let format = if arguments.iter().any(|a| a == "--half") { VectorFormat::F16 } else { VectorFormat::F32 };
     let options = BuildOptions { builder, m: number("--m", 16), ef: number("--ef", 128), format };
     let (threads, passes) = (number("--threads", 1), number("--passes", 3));
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();

@@ -4,7 +4,7 @@ use turnwise::{
     Result,
     corpus::Dialogue,
     encoder::{
-        DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
+        DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
         transformer::Tokens,
     },
     index::vectors::Recipe,
@@ -62,7 +62,7 @@ impl Encoder for Words {
     fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {
         let mut vectors = Vectors::new(DIM);
         texts.iter().for_each(|text| vectors.push(&self.vector(text)));
-        Ok(Encoded { vectors, spent: Spent::default() })
+        Ok(Encoded { vectors, spent: EncodeStats::default() })
     }
 
     fn encode_dialogues(&self, dialogues: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {
@@ -71,7 +71,7 @@ impl Encoder for Words {
             let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
             vectors.push(&self.vector(&texts.join(" ")));
         }
-        Ok(Encoded { vectors, spent: Spent::default() })
+        Ok(Encoded { vectors, spent: EncodeStats::default() })
     }
 
     fn encode_tokens(&self, texts: &[&str], _: &TextOptions) -> Result<Vec<TokenVectors>> {

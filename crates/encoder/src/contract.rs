@@ -60,19 +60,14 @@ pub trait Encoder: Send + Sync {
     /// Encodes texts that are already tokenized with this encoder's tokenizer, with or without special tokens.
     /// Only transformers support this.
     fn encode_ids(&self, _texts: &[&[u32]], _options: &TextOptions) -> Result<Encoded> {
-        Err(Error::Input {
-            message: format!("{} does not support token ids", self.name()),
-            hint: Some("send texts".to_owned()),
-        })
+        Err(Error::input(format!("{} does not support token ids", self.name())).with_hint("send texts"))
     }
 
     /// Returns the token vectors of each text, in token order. These are the token states before pooling and before
     /// all later steps of the model. Only encoders with contextual token vectors support this.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
-        Err(Error::Input {
-            message: format!("{} has no token vectors", self.name()),
-            hint: Some("use a transformer, such as the default model".to_owned()),
-        })
+        Err(Error::input(format!("{} has no token vectors", self.name()))
+            .with_hint("use a transformer, such as the default model"))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-
 use turnwise_core::error::Error;
 
 /// Hash of everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum

@@ -5,6 +5,16 @@
 //!
 //! A transformer is split into parts that can be tested separately. A [`Network`] holds only the parameters. A
 //! [`Backend`] runs it on a [`Batch`] of token ids. Pooling reduces the token vectors to one vector.
+//!
+//! ```
+//! use turnwise_encoder::{Encoder, TextOptions, statics::{TfidfSettings, fit_tfidf}};
+//!
+//! let texts = ["my card is lost", "where is my parcel", "the parcel is lost", "block my card"];
+//! let encoder = fit_tfidf(texts.iter().map(|text| (*text).to_owned()), &TfidfSettings::default())?;
+//! let encoded = encoder.encode(&["a lost parcel"], &TextOptions::default())?;
+//! assert_eq!(encoded.vectors.row(0).len(), encoder.dim());
+//! # Ok::<(), turnwise_core::Error>(())
+//! ```
 
 pub mod ahead;
 mod backend;

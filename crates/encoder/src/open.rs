@@ -19,10 +19,10 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
         // change the vectors.
         let how = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
         if *settings != how {
-            return Err(Error::Input {
-                message: format!("{name} is a static encoder: it has no tokens, layers or maximum length"),
-                hint: Some("leave these options out, or use a transformer".to_owned()),
-            });
+            return Err(Error::input(format!(
+                "{name} is a static encoder: it has no tokens, layers or maximum length"
+            ))
+            .with_hint("leave these options out, or use a transformer"));
         }
         return statics::open(folder);
     }

@@ -10,6 +10,25 @@
 //! level. The level is chosen at run time. A level is used only after its results have been verified (`precision`).
 //!
 //! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
+//!
+//! ```
+//! use turnwise_kernels::{Batch, CpuEngine, Network, Precision, Sequence, SimdChoice, network::{Activation, Shape}};
+//!
+//! let shape = Shape {
+//!     hidden: 32,
+//!     heads: 2,
+//!     intermediate: 64,
+//!     activation: Activation::Gelu,
+//!     norm_epsilon: 1e-12,
+//!     first_position: 0,
+//! };
+//! let network = Network::random(shape, 2, 100, 16, 1);
+//! let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto)?;
+//! let (one, two) = (Sequence::new(vec![1, 2, 3]), Sequence::new(vec![4, 5]));
+//! // The hidden states after the last layer: one row of 32 numbers per token.
+//! engine.run(&Batch::new(&[&one, &two]), &[2], &mut |_, states| assert_eq!(states.len(), 5 * 32))?;
+//! # Ok::<(), turnwise_core::Error>(())
+//! ```
 
 // The loops of a tile index several arrays with one index. An iterator over one of them would be harder to read.
 #![allow(clippy::needless_range_loop)]

@@ -2,6 +2,14 @@
 //!
 //! The results agree with trec_eval, SciPy and scikit-learn. `tests/fixtures/measures` holds the output of these
 //! tools for the same inputs.
+//!
+//! ```
+//! use turnwise_measures::{correlation::spearman, ranking::Ranking};
+//!
+//! let ranking = Ranking::of_flags([true, false, true]);
+//! assert_eq!(ranking.precision(2), 0.5);
+//! assert_eq!(spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 40.0]), Some(1.0));
+//! ```
 
 pub mod clusters;
 pub mod correlation;

@@ -3,6 +3,13 @@
 //! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the
 //! system, the kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the
 //! allocator keeps freed blocks and reuses them for allocations of the same size.
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: turnwise_memory::Memory = turnwise_memory::Memory;
+//!
+//! turnwise_memory::enable_block_cache(1 << 30);
+//! ```
 
 use std::{
     alloc::{GlobalAlloc, Layout},

@@ -1,4 +1,4 @@
-//! File format of a graph file.
+//! File format of a graph: the layout, the header and the writer.
 //!
 //! ```text
 //! 0     header, 4096 bytes: magic, version, parameters, table of sections, CRC-32 of the header
@@ -16,10 +16,6 @@
 //!
 //! All numbers are little-endian. Nodes are sorted by level, the highest first. So the nodes of a level are always
 //! the first ones, and a search starts at node 0.
-//!
-//! Header of a file: its first 4096 bytes.
-//!
-//! Writing the file of a graph file.
 
 use std::{
     io::{self, Seek, Write},
@@ -33,6 +29,7 @@ use crate::{BuildOptions, Builder, Metric, Points, VectorFormat, build::BuildOut
 #[cfg(target_endian = "big")]
 compile_error!("graph files are memory-mapped and little-endian; big-endian targets are not supported");
 
+/// Bytes of the header, at the start of the file.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Bytes per checksum.
 pub(crate) const BLOCK: usize = 64 << 10;

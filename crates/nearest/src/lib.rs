@@ -9,6 +9,23 @@
 //! the best candidates exactly, with the original vectors.
 //!
 //! This is a separate crate so that development builds can optimize it fully, like the kernels.
+//!
+//! ```
+//! use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions};
+//!
+//! let vectors = [[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]];
+//! let mut points = Points::new(Metric::Cosine, 2)?;
+//! for (row, vector) in vectors.iter().enumerate() {
+//!     points.push(row as u32, vector)?;
+//! }
+//! let graph = points.build(&BuildOptions::default())?;
+//!
+//! let options = SearchOptions { k: 2, ..SearchOptions::default() };
+//! let mut hits = Vec::new();
+//! graph.search(&[1.0, 0.1], &options, &mut Scratch::default(), &mut hits)?;
+//! assert_eq!((graph.rows(hits[0].node), graph.rows(hits[1].node)), (&[0][..], &[2][..]));
+//! # Ok::<(), turnwise_core::Error>(())
+//! ```
 
 #![allow(clippy::needless_range_loop)]
 

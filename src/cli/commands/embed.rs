@@ -32,7 +32,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, formats::Problem, writers::Rejects};
 use turnwise_encoder::{
-    Encoded, Encoder, Spent,
+    EncodeStats, Encoded, Encoder,
     ahead::{self, Chunk, Inputs, Stream},
 };
 
@@ -85,7 +85,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         damaged_files: 0,
         allowed: args.rejects.max_errors.unwrap_or(context.settings.max_errors),
         vectors: 0,
-        spent: Spent::default(),
+        spent: EncodeStats::default(),
         context,
     };
     let options = args.encoder.given().into_options();
@@ -174,7 +174,7 @@ struct Embedding<'a> {
     damaged_files: u64,
     allowed: u64,
     vectors: u64,
-    spent: Spent,
+    spent: EncodeStats,
     context: &'a Context<'a>,
 }
 

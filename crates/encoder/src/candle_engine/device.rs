@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use candle_core::DType;
+use turnwise_core::error::{Error, Result};
 
 use crate::Precision;
-use turnwise_core::error::{Error, Result};
 
 /// Choice of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,10 +89,10 @@ impl Device {
             Precision::F32 => Ok(DType::F32),
             Precision::Bf16 => Ok(DType::BF16),
             Precision::F16 => Ok(DType::F16),
-            Precision::Int16 | Precision::Int8 => Err(Error::Input {
-                message: format!("{precision} is supported only on the CPU, not on {self}"),
-                hint: Some("use bf16, f16 or f32, or --device cpu".to_owned()),
-            }),
+            Precision::Int16 | Precision::Int8 => {
+                Err(Error::input(format!("{precision} is supported only on the CPU, not on {self}"))
+                    .with_hint("use bf16, f16 or f32, or --device cpu"))
+            }
         }
     }
 

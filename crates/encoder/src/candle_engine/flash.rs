@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::{layout::Packed, staging::Sent};
+use crate::candle_engine::{layout::Packed, staging::Sent};
 
 /// Maximum head size that the kernels support.
 const MAX_HEAD: usize = 256;

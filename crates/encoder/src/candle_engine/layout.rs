@@ -3,8 +3,10 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use super::staging::{Indices, Numbers, Sent, Tables};
-use crate::{Batch, Part, Pool};
+use crate::{
+    Batch, Part, Pool,
+    candle_engine::staging::{Indices, Numbers, Sent, Tables},
+};
 
 /// Added to the attention scores of padding. It is finite and in the range of f16, and its exponential is zero.
 const MASKED: f32 = -30_000.0;

@@ -14,19 +14,19 @@ mod layout;
 mod pinned;
 mod staging;
 
-pub use device::{Device, DeviceChoice};
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Tensor};
+use layout::{Layout, Picked, Rows};
+use staging::{Indices, Sent, Stage, Tables};
+use turnwise_core::error::{Error, Result};
 
 use crate::{
     Backend, Batch, Network, Pool, PoolRequest, Precision, Reduction, Sequence, Vectors,
     network::{self, Activation},
 };
-use layout::{Layout, Picked, Rows};
-use staging::{Indices, Sent, Stage, Tables};
-use turnwise_core::error::{Error, Result};
+
+pub use device::{Device, DeviceChoice};
 
 /// A network on a candle device.
 pub struct CandleEngine {

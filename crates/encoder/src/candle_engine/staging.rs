@@ -9,7 +9,7 @@ use std::ops::Range;
 use candle_core::{Device, Result, Shape, Tensor};
 
 #[cfg(feature = "cuda")]
-use super::pinned::{Pinned, Slot};
+use crate::candle_engine::pinned::{Pinned, Slot};
 
 /// Tables on the host.
 #[derive(Default)]

@@ -2,8 +2,7 @@ use candle_core::{Device as CandleDevice, IndexOp, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 
-use super::*;
-use crate::{Part, Sequence, testing::small_shape};
+use crate::{Part, Sequence, candle_engine::*, testing::small_shape};
 
 fn sequences() -> Vec<Sequence> {
     [7usize, 1, 12, 3]

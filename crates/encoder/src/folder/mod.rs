@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use turnwise_core::error::{Error, Result};
+use weights::Tensor;
 
 use crate::{Fingerprint, Network, fingerprint::Fingerprinter};
-use weights::Tensor;
 
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};

@@ -1,11 +1,8 @@
-//! Models in the Hugging Face cache. Never uses the network.
+//! Models in the Hugging Face cache, the folders of all models, and the records of downloads. Never uses the network.
 //!
-//! Folders in which models are stored.
-//!
-//! Record of a download, stored next to the snapshot: its files and how they were checked.
-//!
-//! The Hugging Face libraries download files one by one on demand, so their snapshots can be incomplete. A
-//! snapshot with a record is known to be complete.
+//! The Hugging Face libraries download files one by one on demand, so their snapshots can be incomplete. turnwise stores
+//! a record next to each snapshot that it downloads: the files, and how they were checked. A snapshot with a record is
+//! known to be complete.
 
 use std::{
     fs, io,

@@ -113,26 +113,20 @@ pub fn import(
 fn free_name(name: &str, places: &Places) -> Result<String> {
     let hint = "choose another name with --name".to_owned();
     if !is_name(name) {
-        return Err(Error::Input {
-            message: format!("invalid model name `{name}`"),
-            hint: Some(format!("{hint}; use letters, digits, dots and dashes")),
-        });
+        return Err(Error::input(format!("invalid model name `{name}`"))
+            .with_hint(format!("{hint}; use letters, digits, dots and dashes")));
     }
     if let Some(known) = Known::find(name) {
-        return Err(Error::Input {
-            message: format!("`{name}` is the name of a built-in model ({})", known.repository),
-            hint: Some(hint),
-        });
+        return Err(Error::input(format!("`{name}` is the name of a built-in model ({})", known.repository))
+            .with_hint(hint));
     }
     let path = places.imported(name);
     if path.exists() { Err(name_taken(name, &path)) } else { Ok(name.to_owned()) }
 }
 
 fn name_taken(name: &str, path: &Path) -> Error {
-    Error::Input {
-        message: format!("a model `{name}` already exists in {}", path.display()),
-        hint: Some("choose another name with --name, or remove that folder".to_owned()),
-    }
+    Error::input(format!("a model `{name}` already exists in {}", path.display()))
+        .with_hint("choose another name with --name, or remove that folder")
 }
 
 fn copy(from: &Path, to: &Path) -> Result<u64> {

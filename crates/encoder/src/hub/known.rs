@@ -154,10 +154,8 @@ impl Spec {
     /// Returns the same model at another revision.
     pub fn at(self, revision: &str) -> Result<Self> {
         if !is_revision(revision) {
-            return Err(Error::Input {
-                message: format!("invalid revision `{revision}`"),
-                hint: Some("a revision is a branch, a tag or a commit, such as main or v1.0".to_owned()),
-            });
+            return Err(Error::input(format!("invalid revision `{revision}`"))
+                .with_hint("a revision is a branch, a tag or a commit, such as main or v1.0"));
         }
         Ok(Spec { revision: Some(revision.to_owned()), ..self })
     }

@@ -87,18 +87,12 @@ fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
 fn not_found(spec: &str, places: &Places) -> Error {
     let path = Path::new(spec);
     if path.is_file() {
-        return Error::Input {
-            message: format!("{spec} is a file; a model is a folder"),
-            hint: Some(format!("use the folder that contains it and its {}", files::CONFIG)),
-        };
+        return Error::input(format!("{spec} is a file; a model is a folder"))
+            .with_hint(format!("use the folder that contains it and its {}", files::CONFIG));
     }
     if looks_like_a_path(spec) {
-        return Error::Input {
-            message: format!("folder {spec} does not exist"),
-            hint: Some(
-                "a model is a folder, a built-in name (see `turnwise model list`) or org/name".to_owned(),
-            ),
-        };
+        return Error::input(format!("folder {spec} does not exist"))
+            .with_hint("a model is a folder, a built-in name (see `turnwise model list`) or org/name");
     }
     let imported = import::names(&places.imports);
     let mut names: Vec<&str> = Known::names().collect();

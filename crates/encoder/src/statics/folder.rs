@@ -1,7 +1,5 @@
 //! Folder of a static encoder. `turnwise.json` describes the encoder and has the digests of the other files.
 //! `words.txt` has one word per line, and `model.safetensors` has the tensors.
-//!
-//! Reading and writing of tensors in safetensors files.
 
 use std::{
     collections::BTreeMap,

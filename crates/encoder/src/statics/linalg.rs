@@ -1,6 +1,7 @@
-//! Truncated singular value decomposition of a sparse matrix.
+//! Linear algebra of static encoders: truncated singular value decomposition (SVD) of a sparse matrix,
+//! eigendecomposition of a small symmetric matrix, and reproducible random numbers.
 //!
-//! This is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the columns.
+//! The SVD is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the columns.
 //! A random basis is repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The
 //! basis converges to the space of the largest singular vectors. An exact decomposition in this small space then
 //! gives the singular vectors.
@@ -9,10 +10,7 @@
 //! nonzero entries. For a given seed, the result is bitwise the same on any number of threads. If the matrix has no
 //! more rows or columns than the basis has vectors, no iterations are needed.
 //!
-//! Eigendecomposition of small symmetric matrices by Jacobi rotations: slow for large matrices, but exact and
-//! always convergent.
-//!
-//! Random numbers that depend only on a seed and an index, so threads can draw them in any order.
+//! The eigendecomposition uses Jacobi rotations: slow for large matrices, but exact and always convergent.
 
 use rayon::prelude::*;
 use turnwise_core::random::hash64;

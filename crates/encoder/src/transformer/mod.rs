@@ -60,9 +60,9 @@ impl Transformer {
         let tokenizer = folder.tokenizer()?;
         let pipeline = folder.pipeline().clone();
         let layers = settings.tokens.layers.clone().unwrap_or_default();
-        let layers = layers.weights(network.layers.len()).ok_or_else(|| Error::Input {
-            message: format!("{name} has no layer {layers}"),
-            hint: Some(format!("its layers are 0 (the embeddings) to {}", network.layers.len())),
+        let layers = layers.weights(network.layers.len()).ok_or_else(|| {
+            Error::input(format!("{name} has no layer {layers}"))
+                .with_hint(format!("its layers are 0 (the embeddings) to {}", network.layers.len()))
         })?;
         let max_tokens = match settings.tokens.max {
             None => tokenizer.max_tokens(),
@@ -72,10 +72,8 @@ impl Transformer {
                 n
             }
             Some(n) => {
-                return Err(Error::Input {
-                    message: format!("{name} does not support a maximum of {n} tokens"),
-                    hint: Some(format!("use 3 to {}", network.max_tokens())),
-                });
+                return Err(Error::input(format!("{name} does not support a maximum of {n} tokens"))
+                    .with_hint(format!("use 3 to {}", network.max_tokens())));
             }
         };
         let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
@@ -84,10 +82,8 @@ impl Transformer {
             None => full,
             Some(dim) if (1..=full).contains(&dim) => dim,
             Some(dim) => {
-                return Err(Error::Input {
-                    message: format!("{name} does not support vectors of {dim} dimensions"),
-                    hint: Some(format!("its vectors have {full} dimensions and can be truncated to fewer")),
-                });
+                return Err(Error::input(format!("{name} does not support vectors of {dim} dimensions"))
+                    .with_hint(format!("its vectors have {full} dimensions and can be truncated to fewer")));
             }
         };
         let model = folder.fingerprint()?;
@@ -130,10 +126,8 @@ impl Transformer {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
         if let Some(id) = ids.iter().find(|id| **id >= known) {
-            return Err(Error::Input {
-                message: format!("invalid token id {id}: {} has {known} tokens", self.name),
-                hint: Some("token ids must come from this model's tokenizer; otherwise send text".to_owned()),
-            });
+            return Err(Error::input(format!("invalid token id {id}: {} has {known} tokens", self.name))
+                .with_hint("token ids must come from this model's tokenizer; otherwise send text"));
         }
         let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
         let prompting = match prompt.text.is_empty() {

@@ -206,13 +206,10 @@ pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<us
     for step in &pipeline.steps {
         if let Step::Dense(dense) = step {
             if dense.inputs != width {
-                return Err(Error::Input {
-                    message: format!(
+                return Err(Error::input(format!(
                         "{name} has a dense layer for vectors of {} dimensions, but this pooling produces {width}",
                         dense.inputs
-                    ),
-                    hint: Some("use the model's own pooling".to_owned()),
-                });
+                    )).with_hint("use the model's own pooling"));
             }
             width = dense.outputs;
         }

@@ -88,9 +88,9 @@ impl std::str::FromStr for Layers {
 
     /// Parses `last`, `first-last`, `first-last=0.4,0.6` or a number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || turnwise_core::Error::Input {
-            message: format!("invalid layers `{text}`"),
-            hint: Some("use last, a number (0 is the embeddings), or first-last=0.4,0.6".to_owned()),
+        let wrong = || {
+            turnwise_core::Error::input(format!("invalid layers `{text}`"))
+                .with_hint("use last, a number (0 is the embeddings), or first-last=0.4,0.6")
         };
         match text {
             "last" => return Ok(Layers::Last),

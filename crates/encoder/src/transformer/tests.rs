@@ -7,7 +7,7 @@ use turnwise_corpus::Role;
 use crate::{
     CandleEngine, Device, Precision,
     cpu::{CpuEngine, SimdChoice},
-    folder::tests::builder::Builder,
+    folder::tests::Builder,
     transformer::*,
 };
 

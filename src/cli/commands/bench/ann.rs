@@ -58,10 +58,10 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
 
 /// All combinations of builder and number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
-    let originals = if args.half { VectorFormat::F16 } else { VectorFormat::F32 };
+    let format = if args.half { VectorFormat::F16 } else { VectorFormat::F32 };
     let with = |graph: &Builder| {
         let builder = *graph;
-        args.m.iter().map(move |m| BuildOptions { builder, m: *m, ef: args.ef_construction, originals })
+        args.m.iter().map(move |m| BuildOptions { builder, m: *m, ef: args.ef_construction, format })
     };
     args.graphs.iter().flat_map(with).collect()
 }

@@ -13,7 +13,7 @@ use crate::cli::{
     printer::{BOLD, DIM, Printer, counted, grouped},
 };
 use turnwise_core::error::Result;
-use turnwise_encoder::Spent;
+use turnwise_encoder::EncodeStats;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -34,7 +34,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tokens: Option<usize>,
     #[serde(flatten)]
-    pub(super) spent: Spent,
+    pub(super) spent: EncodeStats,
     pub(super) rejected: u64,
     /// File that lists the rejected records.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl Summary {
 
 /// Reports inputs that the model truncated, split or did not know, so that nothing is cut silently.
 pub(in crate::cli::commands) fn report_usage(
-    spent: &Spent,
+    spent: &EncodeStats,
     max_tokens: Option<usize>,
     unit: &str,
     printer: &Printer,

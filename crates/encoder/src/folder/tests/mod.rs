@@ -1,8 +1,238 @@
-//! Tests with small model folders, valid and invalid.
+//! Tests with small model folders, valid and invalid. The builder of the folders repeats the tensor names of transformers,
+//! so a wrong name in the reader is detected.
 
-mod architectures;
-pub mod builder;
-mod pipelines;
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use half::{bf16, f16};
+use safetensors::{Dtype, tensor::TensorView};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use turnwise_core::error::{Class, Error};
+
+use crate::folder::ModelFolder;
+
+mod opened;
 mod refused;
 mod saving;
 mod tokenizers;
+
+pub const HIDDEN: usize = 8;
+pub const INTERMEDIATE: usize = 12;
+pub const LAYERS: usize = 2;
+pub const WORDS: usize = 24;
+pub const POSITIONS: usize = 18;
+
+/// A model folder under construction.
+pub struct Builder {
+    folder: TempDir,
+    pub config: Value,
+    pub tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    pub dtype: Dtype,
+    written: bool,
+}
+
+/// Values of a tensor. They are derived from the tensor name, so a swapped tensor is detected.
+pub fn numbers(name: &str, count: usize) -> Vec<f32> {
+    let seed = name.bytes().fold(17u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
+    // Multiples of 1/64 between -1 and 1 are exact in f32, f16 and bf16.
+    (0..count as u32)
+        .map(|n| (seed.wrapping_add(n.wrapping_mul(2_654_435_761)) >> 25) as f32 / 64.0 - 1.0)
+        .collect()
+}
+
+pub const VOCABULARY: [&str; 20] = [
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "##s", "a", "b", "c", "##b", "##c",
+    "Hello", "é", "e", "你", "好", "!", ".",
+];
+
+impl Builder {
+    pub fn bert() -> Self {
+        let config = json!({
+            "model_type": "bert", "architectures": ["BertModel"], "hidden_size": HIDDEN,
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INTERMEDIATE,
+            "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": POSITIONS,
+            "type_vocab_size": 2, "vocab_size": WORDS, "pad_token_id": 0, "position_embedding_type": "absolute",
+        });
+        let mut builder = Builder::with(config, &BERT_LAYER, "encoder.layer");
+        builder.tensor("embeddings.token_type_embeddings.weight", &[2, HIDDEN]);
+        builder.tensor("pooler.dense.weight", &[HIDDEN, HIDDEN]);
+        builder.tensor("pooler.dense.bias", &[HIDDEN]);
+        builder.write("vocab.txt", &(VOCABULARY.join("\n") + "\n"));
+        builder
+    }
+
+    pub fn distilbert() -> Self {
+        let config = json!({
+            "model_type": "distilbert", "dim": HIDDEN, "n_layers": LAYERS, "n_heads": 2,
+            "hidden_dim": INTERMEDIATE, "activation": "gelu", "max_position_embeddings": POSITIONS,
+            "vocab_size": WORDS, "pad_token_id": 0, "sinusoidal_pos_embds": false,
+        });
+        let builder = Builder::with(config, &DISTIL_LAYER, "transformer.layer");
+        builder.write("vocab.txt", &(VOCABULARY.join("\n") + "\n"));
+        builder
+    }
+
+    pub fn roberta() -> Self {
+        let mut builder = Builder::bert();
+        builder.set("model_type", json!("roberta"));
+        builder.set("pad_token_id", json!(1));
+        builder.set("layer_norm_eps", json!(1e-5));
+        builder.remove("vocab.txt");
+        let vocabulary =
+            ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "h", "e", "l", "o", "Ġ", "he", "ll", "hell", "a"];
+        let vocabulary: BTreeMap<&str, usize> = vocabulary.into_iter().zip(0..).collect();
+        builder.json("vocab.json", &json!(vocabulary));
+        builder.write("merges.txt", "#version: 0.2\nh e\nl l\nhe ll\n");
+        builder
+    }
+
+    fn with(config: Value, layer: &[(&str, &[usize])], layers: &str) -> Self {
+        let mut builder = Builder {
+            folder: TempDir::new().unwrap(),
+            config,
+            tensors: BTreeMap::new(),
+            dtype: Dtype::F32,
+            written: false,
+        };
+        builder.tensor("embeddings.word_embeddings.weight", &[WORDS, HIDDEN]);
+        builder.tensor("embeddings.position_embeddings.weight", &[POSITIONS, HIDDEN]);
+        builder.tensor("embeddings.LayerNorm.weight", &[HIDDEN]);
+        builder.tensor("embeddings.LayerNorm.bias", &[HIDDEN]);
+        for n in 0..LAYERS {
+            for (part, dims) in layer {
+                builder.tensor(&format!("{layers}.{n}.{part}.weight"), dims);
+                builder.tensor(&format!("{layers}.{n}.{part}.bias"), &dims[..1]);
+            }
+        }
+        builder
+    }
+
+    pub fn tensor(&mut self, name: &str, dims: &[usize]) {
+        self.tensors.insert(name.to_owned(), (dims.to_vec(), numbers(name, dims.iter().product())));
+    }
+
+    /// Renames all tensors. Their values stay the same.
+    pub fn rename(&mut self, spell: impl Fn(&str) -> String) {
+        self.tensors =
+            std::mem::take(&mut self.tensors).into_iter().map(|(name, t)| (spell(&name), t)).collect();
+    }
+
+    pub fn set(&mut self, key: &str, value: Value) {
+        self.config[key] = value;
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("model")
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn json(&self, name: &str, value: &Value) {
+        self.write(name, &value.to_string());
+    }
+
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.path().join(name)).unwrap();
+    }
+
+    pub fn modules(&self, modules: &[(&str, &str)]) {
+        let entries = modules.iter().enumerate();
+        let entries = entries.map(
+            |(n, (path, class))| json!({ "idx": n, "name": n.to_string(), "path": path, "type": class }),
+        );
+        self.json("modules.json", &entries.collect());
+    }
+
+    /// Writes settings of sentence-transformers, and the modules.json that they require.
+    pub fn sentence(&self, settings: &Value) {
+        self.json("sentence_bert_config.json", settings);
+        let class = |name: &str| format!("sentence_transformers.models.{name}");
+        self.modules(&[("", &class("Transformer")), ("1_Pooling", &class("Pooling"))]);
+        self.json("1_Pooling/config.json", &json!({}));
+    }
+
+    /// Bytes of a safetensors file with the selected tensors.
+    pub fn safetensors(&self, pick: impl Fn(&str) -> bool) -> Vec<u8> {
+        let bytes: BTreeMap<&str, (Vec<u8>, &[usize])> = self
+            .tensors
+            .iter()
+            .filter(|(name, _)| pick(name))
+            .map(|(name, (dims, numbers))| (name.as_str(), (encode(numbers, self.dtype), &dims[..])))
+            .collect();
+        let views = bytes
+            .iter()
+            .map(|(name, (bytes, dims))| (*name, TensorView::new(self.dtype, dims.to_vec(), bytes).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    /// Writes the files that are still missing. After that, tests can damage single files.
+    pub fn finish(&mut self) {
+        if !std::mem::replace(&mut self.written, true) {
+            self.json("config.json", &self.config);
+            fs::write(self.path().join("model.safetensors"), self.safetensors(|_| true)).unwrap();
+        }
+    }
+
+    pub fn open(&mut self) -> Result<ModelFolder, Error> {
+        self.finish();
+        ModelFolder::open(&self.path())
+    }
+
+    /// Returns the class, message and hint of the first error from opening, reading and tokenizing.
+    pub fn error(&mut self) -> (Class, String, String) {
+        let all = self.open().and_then(|f| {
+            f.network()?;
+            f.tokenizer()?;
+            Ok(())
+        });
+        let error = all.expect_err("the folder opens");
+        (error.class(), error.to_string(), error.hint().unwrap_or_default())
+    }
+
+    /// Checks that the error is a data error, and that its message contains all parts. Returns the hint.
+    #[track_caller]
+    pub fn refused(&mut self, parts: &[&str]) -> String {
+        let (class, message, hint) = self.error();
+        assert_eq!(class, Class::Data, "{message}");
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is not in `{message}`");
+        }
+        hint
+    }
+}
+
+fn encode(numbers: &[f32], dtype: Dtype) -> Vec<u8> {
+    match dtype {
+        Dtype::F32 => numbers.iter().flat_map(|n| n.to_le_bytes()).collect(),
+        Dtype::F16 => numbers.iter().flat_map(|n| f16::from_f32(*n).to_le_bytes()).collect(),
+        Dtype::BF16 => numbers.iter().flat_map(|n| bf16::from_f32(*n).to_le_bytes()).collect(),
+        Dtype::F64 => numbers.iter().flat_map(|n| f64::from(*n).to_le_bytes()).collect(),
+        other => unreachable!("{other:?} is not written here"),
+    }
+}
+
+pub const BERT_LAYER: [(&str, &[usize]); 8] = [
+    ("attention.self.query", &[HIDDEN, HIDDEN]),
+    ("attention.self.key", &[HIDDEN, HIDDEN]),
+    ("attention.self.value", &[HIDDEN, HIDDEN]),
+    ("attention.output.dense", &[HIDDEN, HIDDEN]),
+    ("attention.output.LayerNorm", &[HIDDEN]),
+    ("intermediate.dense", &[INTERMEDIATE, HIDDEN]),
+    ("output.dense", &[HIDDEN, INTERMEDIATE]),
+    ("output.LayerNorm", &[HIDDEN]),
+];
+
+pub const DISTIL_LAYER: [(&str, &[usize]); 8] = [
+    ("attention.q_lin", &[HIDDEN, HIDDEN]),
+    ("attention.k_lin", &[HIDDEN, HIDDEN]),
+    ("attention.v_lin", &[HIDDEN, HIDDEN]),
+    ("attention.out_lin", &[HIDDEN, HIDDEN]),
+    ("sa_layer_norm", &[HIDDEN]),
+    ("ffn.lin1", &[INTERMEDIATE, HIDDEN]),
+    ("ffn.lin2", &[HIDDEN, INTERMEDIATE]),
+    ("output_layer_norm", &[HIDDEN]),
+];

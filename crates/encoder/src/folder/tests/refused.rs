@@ -9,7 +9,7 @@ use turnwise_core::error::Class;
 
 use crate::folder::{
     ModelFolder,
-    tests::{architectures::shard, builder::*},
+    tests::{opened::shard, *},
 };
 
 #[track_caller]

@@ -6,7 +6,7 @@ use serde_json::json;
 use turnwise_core::error::Class;
 
 use crate::{
-    folder::{Architecture, ModelFolder, Pipeline, PoolingMode, SavedModel, Step, save, tests::builder::*},
+    folder::{Architecture, ModelFolder, Pipeline, PoolingMode, SavedModel, Step, save, tests::*},
     network::Activation,
 };
 
@@ -120,7 +120,7 @@ fn a_fingerprint_depends_only_on_what_changes_vectors() {
         &|b| b.rename(|name| format!("bert.{name}")),
         &|b| b.tensor("pooler.dense.bias", &[4]),
         &|b| b.write("README.md", "words"),
-        &super::architectures::shard,
+        &super::opened::shard,
     ];
     for (n, change) in same.iter().enumerate() {
         assert_eq!(of(*change), plain, "change {n} changes no vector");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::folder::{Tokenizer, tests::builder::*};
+use crate::folder::{Tokenizer, tests::*};
 
 /// Ids of tokens of [`VOCABULARY`].
 fn ids(tokens: &[&str]) -> Vec<u32> {

@@ -141,13 +141,11 @@ impl Transfer<'_, '_> {
                 )));
             }
             status => {
-                return Err(Error::Input {
-                    message: format!(
-                        "the hub returned HTTP status {status} for {} of {}",
-                        expected.what, expected.repository
-                    ),
-                    hint: Some("for a private or gated model, set HF_TOKEN".to_owned()),
-                }
+                return Err(Error::input(format!(
+                    "the hub returned HTTP status {status} for {} of {}",
+                    expected.what, expected.repository
+                ))
+                .with_hint("for a private or gated model, set HF_TOKEN")
                 .into());
             }
         }

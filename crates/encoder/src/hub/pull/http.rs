@@ -72,10 +72,8 @@ impl Client {
     pub(super) fn new(hub: &Hub) -> Result<Self> {
         let endpoint = hub.endpoint.trim_end_matches('/').to_owned();
         if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
-            return Err(Error::Input {
-                message: format!("`{endpoint}` is not a valid hub address"),
-                hint: Some("HF_ENDPOINT must begin with https:// or http://".to_owned()),
-            });
+            return Err(Error::input(format!("`{endpoint}` is not a valid hub address"))
+                .with_hint("HF_ENDPOINT must begin with https:// or http://"));
         }
         let mut config = Agent::config_builder()
             .http_status_as_error(false)

@@ -268,10 +268,8 @@ fn stopped() -> Error {
 fn no_wheel(spec: &Spec) -> Error {
     let names: Vec<&str> =
         super::KNOWN.iter().filter(|k| k.wheel.is_some()).map(|k: &Known| k.name).collect();
-    Error::Input {
-        message: format!("no packaged copy of `{spec}` exists"),
-        hint: Some(format!("models with a packaged copy: {}", names.join(", "))),
-    }
+    Error::input(format!("no packaged copy of `{spec}` exists"))
+        .with_hint(format!("models with a packaged copy: {}", names.join(", ")))
 }
 
 fn unreachable_hub(hub: &Hub, why: &str) -> Error {

@@ -10,7 +10,7 @@ use crate::cli::{
 use turnwise_core::{error::Result, ids::IdKey};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{
-    Encoded, Spent,
+    EncodeStats, Encoded,
     ahead::{Chunk, Inputs, Stream},
 };
 use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
@@ -64,7 +64,7 @@ pub(super) struct Encoding<'a, 'p> {
     read: u64,
     seen: u64,
     rows: u64,
-    spent: Spent,
+    spent: EncodeStats,
     progress: &'a mut ProgressBar<'p>,
 }
 
@@ -95,7 +95,7 @@ impl<'a, 'p> Encoding<'a, 'p> {
             read: 0,
             seen: 0,
             rows: 0,
-            spent: Spent::default(),
+            spent: EncodeStats::default(),
             progress,
         }
     }
