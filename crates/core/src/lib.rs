@@ -1,6 +1,7 @@
 //! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
 //! vectors.
 
+pub mod display;
 pub mod error;
 pub mod files;
 pub mod ids;

@@ -8,6 +8,7 @@ pub mod data;
 pub mod halves;
 pub mod label_free;
 pub mod order;
+pub mod plots;
 pub mod rank;
 pub mod recipe;
 pub mod result;

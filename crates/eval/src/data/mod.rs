@@ -16,7 +16,6 @@ pub use sts::sentence_pairs;
 
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
-use turnwise_train::spool::Record;
 
 /// Calls `f` for each line that is not blank, with its line number from 1. Errors of `f` are reported with the line.
 pub(super) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
@@ -51,7 +50,11 @@ fn each_line_of(
 
 /// Hash of dialogues, independent of the files that they come from.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
-    hash_of_records(dialogues.iter().map(Record::to_bytes))
+    hash_of_records(
+        dialogues
+            .iter()
+            .map(|dialogue| serde_json::to_vec(dialogue).map_err(|e| Error::Internal(e.to_string()))),
+    )
 }
 
 /// Same as [`hash_of_dialogues`] for serialized dialogues.
