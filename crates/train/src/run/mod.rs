@@ -63,6 +63,21 @@ pub struct RunOptions {
     pub indexes: PathBuf,
 }
 
+impl RunOptions {
+    /// Options for a run on the default device, with a base model that is given by its path.
+    pub fn new(output: impl Into<PathBuf>) -> Self {
+        RunOptions {
+            output: output.into(),
+            resume: false,
+            devices: vec![DeviceChoice::default()],
+            in_memory: false,
+            reader: Reader::default(),
+            models: Places { cache: PathBuf::new(), imports: PathBuf::new() },
+            indexes: PathBuf::new(),
+        }
+    }
+}
+
 /// Trains a model. The result is in the subfolder `model` of the output folder.
 ///
 /// Returns the outcome, and the recipe with all defaults filled in. With [`RunOptions::resume`], an interrupted run

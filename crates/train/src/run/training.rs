@@ -38,6 +38,7 @@ const CACHE_BYTES: usize = 1 << 30;
 const MIN_DIALOGUES: usize = 100;
 /// Warn if more than one of N tokens is unknown.
 const UNKNOWN_ONE_IN: u64 = 20;
+
 /// Trains with gradient steps, learns the layer if there is one, and saves the model. Tokens are stored in a file
 /// in the folder `spool`, or in memory.
 pub(super) fn train(
