@@ -53,7 +53,7 @@ pub(super) fn train(
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
     let data = TrainingSet::new(&corpora.dialogues, &tokenizer, recipe.preparing(), spool)?;
-    let data = data.behind(prompt, &tokenizer)?.of_corpora(&corpora.ends);
+    let data = data.with_prompt(prompt, &tokenizer)?.with_corpora(&corpora.ends);
     if data.is_empty() && data.left_out > 0 {
         let least = recipe.min_turns.unwrap_or(1);
         let those = counted(data.left_out as u64, "dialogue");
@@ -91,7 +91,7 @@ pub(super) fn train(
         Evaluator::new(recipe, (&corpora, run_folder.path()), eval_data, named, run.device, observer)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
     let corpora = recipe.layer.then_some(corpora);
-    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
+    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
     run_folder.begin(recipe, inputs)?;
     let mut outcome = StepLoop {
