@@ -8,8 +8,9 @@ use crate::cli::{
     args::{Format, GlobalArgs},
     settings::Settings,
 };
-pub(crate) use turnwise_core::display::{bytes, counted, grouped};
 use turnwise_core::error::{Error, IoContext, Result};
+
+pub(crate) use turnwise_core::numbers::{bytes, counted, grouped};
 
 /// Prints results and messages according to --format, --quiet and --verbose.
 pub(crate) struct Printer {

@@ -1,10 +1,10 @@
 //! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
 //! vectors.
 
-pub mod display;
 pub mod error;
 pub mod files;
 pub mod ids;
+pub mod numbers;
 pub mod random;
 pub mod script;
 pub mod stats;

@@ -11,8 +11,8 @@ use crate::{
     walk::{self, Plan},
 };
 use turnwise_core::{
-    display::counted,
     error::{Error, Reject, Result},
+    numbers::counted,
 };
 
 /// How to read files and folders.

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::spool::{DiskVec, Record as _};
 use turnwise_core::{
-    display::counted,
     error::{Error, Result},
     ids::IdKey,
+    numbers::counted,
     random::Random,
 };
 use turnwise_corpus::{

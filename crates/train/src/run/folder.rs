@@ -12,9 +12,9 @@ use crate::{
     trainer::Trainer,
 };
 use turnwise_core::{
-    display::grouped,
     error::{Error, IoContext, Result},
     files,
+    numbers::grouped,
 };
 use turnwise_encoder::{
     Network,

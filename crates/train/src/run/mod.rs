@@ -34,8 +34,8 @@ use evaluator::{EvaluationData, Tasks};
 use folder::{InputHashes, RunFolder};
 use layer::LayerTraining;
 use turnwise_core::{
-    display::{counted, grouped},
     error::{Error, Result},
+    numbers::{counted, grouped},
 };
 use turnwise_corpus::{formats::ReadOptions, reader::Reader};
 use turnwise_encoder::{Device, DeviceChoice, hub::Places};

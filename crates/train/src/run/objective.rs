@@ -16,8 +16,8 @@ use crate::{
     recipe::{Aggregation, ObjectiveName, Profile, Recipe},
 };
 use turnwise_core::{
-    display::counted,
     error::{Error, Result},
+    numbers::counted,
     random::Random,
 };
 use turnwise_encoder::{DeviceChoice, hub::Places as Models, network::Table};

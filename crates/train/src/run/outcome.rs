@@ -11,7 +11,7 @@ use super::{
     lines::{self, Line},
 };
 use crate::recipe::Recipe;
-use turnwise_core::{display::counted, error::Result};
+use turnwise_core::{error::Result, numbers::counted};
 use turnwise_eval::{
     halves,
     significance::{DRAWS, randomization_test},

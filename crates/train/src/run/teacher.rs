@@ -13,8 +13,8 @@ use crate::{
     teacher::{self, Teacher},
 };
 use turnwise_core::{
-    display::counted,
     error::{Error, Result},
+    numbers::counted,
     random::Random,
 };
 use turnwise_corpus::Dialogue;

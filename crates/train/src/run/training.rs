@@ -26,8 +26,8 @@ use crate::{
     trainer::{StepResult, Trainer},
 };
 use turnwise_core::{
-    display::{bytes, counted, grouped},
     error::{Error, Result},
+    numbers::{bytes, counted, grouped},
 };
 use turnwise_encoder::{Device, folder::ModelFolder};
 use turnwise_eval::ann::own_bytes;

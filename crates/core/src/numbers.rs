@@ -1,4 +1,4 @@
-//! Numbers and sizes as text for people.
+//! Formats numbers for people.
 
 /// Formats a number with thousands separators: 1234567 is `1,234,567`.
 pub fn grouped(n: u64) -> String {
