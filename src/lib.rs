@@ -12,8 +12,8 @@
 //! - [`encoder`]: models that encode texts as vectors
 //! - [`index`]: the lexical and vector indexes
 //! - [`search`]: searching an index
-//! - [`train`]: training encoders
 //! - [`eval`] and [`measures`]: benchmarks and evaluation measures
+//! - [`train`]: training encoders
 //! - `milvus` (feature `milvus`): Milvus as a remote engine
 //! - `serve` (feature `serve`): the HTTP server
 //! - `cli` (feature `cli`): the command-line program
@@ -33,6 +33,21 @@
 //!     println!("{:.2} {} {}", hit.score, hit.id, hit.turn.text);
 //! }
 //! # std::fs::remove_dir_all(&folder).ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`train::run()`] trains an encoder on dialogues without labels. It writes the model to the folder of the run:
+//!
+//! ```no_run
+//! use turnwise::train::{self, RunOptions, recipe::{ObjectiveName, Recipe}};
+//!
+//! # fn main() -> turnwise::Result<()> {
+//! let (model, corpus) = ("models/all-MiniLM-L6-v2".to_owned(), vec!["chats/".into()]);
+//! let recipe = Recipe::new(ObjectiveName::Responses, model, corpus);
+//! // `()` ignores progress and messages; implement `train::RunObserver` to receive them.
+//! let (outcome, _) = train::run(recipe, &RunOptions::new("runs/chats"), &())?;
+//! println!("the model of step {} is in runs/chats/model", outcome.kept);
 //! # Ok(())
 //! # }
 //! ```

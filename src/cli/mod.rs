@@ -9,7 +9,6 @@ mod env_vars;
 mod indexes;
 mod models;
 mod output;
-mod plots;
 mod printer;
 mod progress;
 mod settings;

@@ -67,14 +67,18 @@ impl rank::Progress for StepProgress<'_, rank::Step> {
     }
 
     fn done(&self, step: rank::Step, done: usize, of: usize) {
-        let names = match step {
-            rank::Step::Encoding => ("encoding", "items"),
-            rank::Step::FindingTopics => ("finding topics", "rounds"),
-            rank::Step::Ranking => ("ranking", "queries"),
-            rank::Step::Clustering => ("clustering", "runs"),
-            rank::Step::Linking => ("building graph", "vectors"),
-            rank::Step::Mapping => ("computing map", "rounds"),
-        };
-        self.show(step, names, done as u64, of as u64);
+        self.show(step, names_of_rank_step(step), done as u64, of as u64);
+    }
+}
+
+/// Name and unit of a step of an evaluation.
+pub(crate) fn names_of_rank_step(step: rank::Step) -> (&'static str, &'static str) {
+    match step {
+        rank::Step::Encoding => ("encoding", "items"),
+        rank::Step::FindingTopics => ("finding topics", "rounds"),
+        rank::Step::Ranking => ("ranking", "queries"),
+        rank::Step::Clustering => ("clustering", "runs"),
+        rank::Step::Linking => ("building graph", "vectors"),
+        rank::Step::Mapping => ("computing map", "rounds"),
     }
 }

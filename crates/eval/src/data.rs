@@ -10,7 +10,6 @@ use turnwise_corpus::{
     input::Input,
     rows::{Dialect, RowError, Rows},
 };
-use turnwise_train::spool::Record;
 
 /// Longest row in bytes.
 const LONGEST: usize = 1 << 20;
@@ -51,7 +50,11 @@ pub(crate) fn each_line_of(
 
 /// Hash of dialogues, independent of the files that they come from.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
-    hash_of_records(dialogues.iter().map(Record::to_bytes))
+    hash_of_records(
+        dialogues
+            .iter()
+            .map(|dialogue| serde_json::to_vec(dialogue).map_err(|e| Error::Internal(e.to_string()))),
+    )
 }
 
 /// Same as [`hash_of_dialogues`] for serialized dialogues.

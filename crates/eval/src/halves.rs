@@ -11,11 +11,14 @@ use rayon::prelude::*;
 use crate::rank::{Items, Pool};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
-use turnwise_train::{neighbors, run::evaluations::MIN_HELD_OUT};
+use turnwise_nearest::highest;
 
 /// Largest number of neighbors per dialogue, and least number of dialogues for each neighbor.
 const NEAR: usize = 10;
 const SHARE: usize = 10;
+
+/// Minimum number of held-out dialogues. With fewer, the score is not reliable.
+pub const MIN_HELD_OUT: usize = 20;
 
 /// Number of neighbors compared for each of `count` dialogues.
 fn nearest_of(count: usize) -> usize {
@@ -69,7 +72,7 @@ impl Halves {
             let dot =
                 |other: usize| row.iter().zip(vectors.row(first + other)).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = (0..count).map(dot).collect();
-            neighbors::best(&scores, n, nearest, f32::NEG_INFINITY)
+            highest(&scores, n, nearest, f32::NEG_INFINITY)
         };
         let shared = |n: usize| {
             let (one, other) = (near(n, 0), near(n, count));

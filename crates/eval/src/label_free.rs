@@ -10,7 +10,7 @@ use crate::rank::{Bm25, Pool, Progress, Ranker};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 use turnwise_measures::space::space;
-use turnwise_train::neighbors;
+use turnwise_nearest::highest;
 
 /// Number of neighbors compared.
 const NEAR: usize = 10;
@@ -46,7 +46,7 @@ impl LabelFree {
             let of = |n: usize| {
                 let mut scores = Vec::new();
                 scorer.scores(n, &all, &mut scores)?;
-                Ok(neighbors::best(&scores, n, NEAR, 0.0))
+                Ok(highest(&scores, n, NEAR, 0.0))
             };
             (0..count).into_par_iter().map(of).collect::<Result<Vec<_>>>()?
         };
@@ -63,7 +63,7 @@ impl LabelFree {
         let found = |n: usize| {
             let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = vectors.rows().map(dot).collect();
-            let near = neighbors::best(&scores, n, NEAR, f32::NEG_INFINITY);
+            let near = highest(&scores, n, NEAR, f32::NEG_INFINITY);
             self.near[n].iter().filter(|other| near.contains(other)).count()
         };
         let both: usize = (0..vectors.len()).into_par_iter().map(found).sum();

@@ -6,6 +6,7 @@ pub mod cookbook;
 pub mod data;
 pub mod halves;
 pub mod label_free;
+pub mod plots;
 pub mod rank;
 pub mod recipe;
 pub mod result;

@@ -46,7 +46,7 @@ use turnwise_core::{Error, Result};
 use turnwise_kernels::distances;
 
 pub use build::{BuildOptions, Builder, Progress, Step, interrupted, write_graph};
-pub use exact::{Scorer, products};
+pub use exact::{Scorer, highest, products};
 pub use graph_file::{GraphFile, GraphInfo};
 pub use points::{Metric, Points, VectorFormat};
 pub use search::{Hit, NodeSet, Recall, Scratch, SearchMethod, SearchOptions, measure};

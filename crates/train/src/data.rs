@@ -98,7 +98,7 @@ impl TrainingSet {
     }
 
     /// Sets the end of each corpus (exclusive), as an index into the input dialogues.
-    pub fn of_corpora(self, ends: &[usize]) -> Self {
+    pub fn with_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
 
@@ -173,7 +173,7 @@ impl TrainingSet {
 
     /// Adds a prompt to the start of every sequence. An encoder that uses a prompt must be trained with the same
     /// prompt.
-    pub fn behind(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
+    pub fn with_prompt(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
     }

@@ -1,6 +1,28 @@
 //! Training of encoders on unlabeled dialogues.
 //!
-//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] runs the training loop.
+//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] takes the steps. The function
+//! [`run()`] does a whole run: it reads the dialogues, trains, evaluates, and saves the model. It reports to a
+//! [`RunObserver`].
+//!
+//! ```no_run
+//! use turnwise_train::{RunObserver, RunOptions, recipe::{ObjectiveName, Recipe}};
+//!
+//! struct Printer;
+//!
+//! impl RunObserver for Printer {
+//!     fn note(&self, message: &str) {
+//!         println!("{message}");
+//!     }
+//! }
+//!
+//! # fn main() -> turnwise_core::Result<()> {
+//! let (model, corpus) = ("models/all-MiniLM-L6-v2".to_owned(), vec!["chats/".into()]);
+//! let recipe = Recipe::new(ObjectiveName::Responses, model, corpus);
+//! let (outcome, _) = turnwise_train::run(recipe, &RunOptions::new("runs/chats"), &Printer)?;
+//! println!("the model of step {} is in runs/chats/model", outcome.kept);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod data;
 pub mod device;
@@ -21,3 +43,5 @@ pub mod surroundings;
 pub mod teacher;
 pub mod trainer;
 pub mod unique;
+
+pub use run::{Outcome, RunObserver, RunOptions, run, sweep};

@@ -36,12 +36,6 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// First option given that determines how files are parsed (`--from` or `--map`), if any.
-    pub(crate) fn given_for_files(&self) -> Option<&'static str> {
-        let given = [(self.from.is_some(), "--from"), (self.map.is_some(), "--map")];
-        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
-    }
-
     /// First option given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [

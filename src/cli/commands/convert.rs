@@ -1,6 +1,6 @@
 //! `turnwise corpus convert`, and the function that reads files without an index.
 
-use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
+use std::{collections::HashSet, path::PathBuf};
 
 use crate::cli::{
     Context,
@@ -15,7 +15,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     Dialogue,
     clean::{Cleaned, Cleaning},
-    formats::Problem,
+    reader::{Problems, ReadEvent},
     writers::Writer,
 };
 
@@ -54,23 +54,6 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// Counts of the problems found while reading files.
-#[derive(Debug, Default)]
-pub(super) struct Problems {
-    pub(super) rejected: u64,
-    damaged_files: u64,
-}
-
-impl Problems {
-    /// Returns an error if a file could not be read to its end, even if the other files were fine.
-    pub(super) fn into_result(self) -> Result<()> {
-        match self.damaged_files {
-            0 => Ok(()),
-            n => Err(Error::data(format!("{} could not be read to the end", counted(n, "file")))),
-        }
-    }
-}
-
 /// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
 /// limit.
 pub(super) fn each_dialogue(
@@ -80,50 +63,35 @@ pub(super) fn each_dialogue(
     context: &Context<'_>,
     f: &mut dyn FnMut(Dialogue) -> Result<()>,
 ) -> Result<Problems> {
-    let (plan, options) = commands::plan(paths, read, context)?;
-    if !plan.unrecognized.is_empty() {
-        let files = counted(plan.unrecognized.len() as u64, "file");
-        context.printer.warn(format!("{files} not recognized and skipped (-v lists them)"));
-    }
-    let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
-    let mut progress = ProgressBar::new(context.printer, what, "dialogues", total);
-    let mut problems = Problems::default();
-    let mut seen = 0u64;
-    for source in plan.sources {
-        for item in source.read(&options)? {
-            if signals::stopped() {
-                return Err(Error::Interrupted { hint: None });
+    let mut progress: Option<ProgressBar<'_>> = None;
+    let mut rejected = 0u64;
+    let mut event = |event: ReadEvent<'_>| match event {
+        ReadEvent::Found(plan) => {
+            for path in &plan.unrecognized {
+                context.printer.detail(format!("not recognized: {}", path.display()));
             }
-            match item {
-                Ok(dialogue) => f(dialogue)?,
-                Err(problem) => {
-                    let reject = match problem {
-                        Problem::Record(reject) => reject,
-                        Problem::File(reject) => {
-                            problems.damaged_files += 1;
-                            reject
-                        }
-                    };
-                    problems.rejected += 1;
-                    if problems.rejected <= 5 {
-                        context.printer.warn(format!("rejected: {reject}"));
-                    }
-                    let allowed = context.settings.max_errors;
-                    if problems.rejected > allowed {
-                        let rejected = problems.rejected;
-                        let e = Error::TooManyRejects { rejected, allowed, last: reject };
-                        return Err(Error::Data {
-                            message: e.to_string(),
-                            hint: Some("allow more with TURNWISE_INGEST_MAX_ERRORS=N or the setting ingest.max_errors".into()),
-                        });
-                    }
-                }
+            if !plan.unrecognized.is_empty() {
+                let files = counted(plan.unrecognized.len() as u64, "file");
+                context.printer.warn(format!("{files} not recognized and skipped (-v lists them)"));
             }
-            seen += 1;
-            if seen.is_multiple_of(64) {
-                progress.set(options.bytes_read.load(Ordering::Relaxed), seen);
-            }
+            Ok(())
         }
-    }
-    Ok(problems)
+        ReadEvent::Read { .. } if signals::stopped() => Err(Error::Interrupted { hint: None }),
+        ReadEvent::Read { bytes, total, records } => {
+            let bar =
+                progress.get_or_insert_with(|| ProgressBar::new(context.printer, what, "dialogues", total));
+            if records > 0 && records.is_multiple_of(64) {
+                bar.set(bytes, records);
+            }
+            Ok(())
+        }
+        ReadEvent::Rejected(reject) => {
+            rejected += 1;
+            if rejected <= 5 {
+                context.printer.warn(format!("rejected: {reject}"));
+            }
+            Ok(())
+        }
+    };
+    commands::reader(read, context)?.each_dialogue(paths, &mut event, f)
 }

@@ -44,7 +44,8 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
     formats::{self, ReadOptions},
-    walk::{self, Plan},
+    reader::Reader,
+    walk::Plan,
 };
 
 pub(crate) use demo::check_name as check_demo_name;
@@ -116,17 +117,21 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
 
 /// Resolves the input paths and the read options.
 fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
-    let from = args.from.as_deref().map(formats::by_name).transpose()?;
-    // Column maps are only for tables, so --map implies the CSV format.
-    let from = match (from, &args.map) {
-        (None, Some(_)) => Some(formats::by_name("csv")?),
-        (from, _) => from,
-    };
-    let plan = walk::plan(paths, from)?;
+    let reader = reader(args, context)?;
+    let plan = reader.plan(paths)?;
     for path in &plan.unrecognized {
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
-    Ok((plan, read_options(args, context)))
+    Ok((plan, reader.options))
+}
+
+/// Builds a reader from the arguments and the settings.
+fn reader(args: &ReadArgs, context: &Context<'_>) -> Result<Reader> {
+    Ok(Reader {
+        format: args.from.as_deref().map(formats::by_name).transpose()?,
+        options: read_options(args, context),
+        max_rejects: context.settings.max_errors,
+    })
 }
 
 /// Refuses to overwrite an input file.

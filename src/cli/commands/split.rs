@@ -9,6 +9,7 @@ use crate::cli::{Context, args::ReadArgs, commands::convert, output::Output, pri
 use turnwise_core::error::Result;
 use turnwise_corpus::{
     Dialogue,
+    reader::Problems,
     split::Parts,
     writers::{ExportFormat, Writer},
 };
@@ -40,7 +41,7 @@ pub(super) fn run(
     };
     let problems = if paths.is_empty() {
         context.snapshot()?.dialogues().try_for_each(|d| give(d?))?;
-        convert::Problems::default()
+        Problems::default()
     } else {
         convert::each_dialogue(paths, read, "splitting", context, &mut give)?
     };

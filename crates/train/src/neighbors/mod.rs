@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::ops::{Matrix, product};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
+use turnwise_nearest::highest;
 
 /// Largest set that is compared pairwise. For larger sets, an HNSW graph finds approximate neighbors.
 const EXACT_LIMIT: usize = 8_192;
@@ -51,7 +52,7 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
     blocks(vectors, &mut |first, scores| {
-        let best_of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest, f32::NEG_INFINITY);
+        let best_of = |(n, scores): (usize, &[f32])| highest(scores, first + n, nearest, f32::NEG_INFINITY);
         lists.par_extend(scores.par_chunks_exact(count).enumerate().map(best_of));
     });
     lists
@@ -69,19 +70,4 @@ pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
         first(n).copied().filter(|other| first(*other as usize).any(|back| *back as usize == n)).collect()
     };
     (0..lists.len()).into_par_iter().map(mutual_with).collect()
-}
-
-/// Returns the indices of the `nearest` highest scores above a threshold, the highest first.
-///
-/// The index `own` is excluded. Ties are in ascending order of the index.
-pub fn best(scores: &[f32], own: usize, nearest: usize, above: f32) -> Vec<u32> {
-    let mut indices: Vec<u32> =
-        (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();
-    let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-    if indices.len() > nearest {
-        indices.select_nth_unstable_by(nearest, better);
-        indices.truncate(nearest);
-    }
-    indices.sort_unstable_by(better);
-    indices
 }

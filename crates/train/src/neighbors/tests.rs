@@ -1,5 +1,6 @@
 use super::*;
 use turnwise_core::random::Random;
+use turnwise_eval::rank::{Bm25, Items, Pool, Ranker};
 
 /// Vectors of 40 clusters, so that each has close neighbors.
 fn vectors(count: usize, dim: usize) -> Vectors {
@@ -52,4 +53,26 @@ fn mutual_neighbors_use_the_first_entries_of_the_lists() {
     assert_eq!(mutual_of(&lists, 2), [vec![1, 2], vec![2, 0], vec![1, 0]]);
     let vectors = vectors(300, 8);
     assert_eq!(mutual(&vectors, 7), mutual_of(&nearest(&vectors, 20), 7));
+}
+
+#[test]
+fn nearest_texts_are_those_of_the_bm25_ranker() {
+    let mut random = Random::new(3, 0);
+    let texts: Vec<Vec<u32>> = (0..200)
+        .map(|_| (0..1 + random.below(9)).map(|_| random.below(60).min(random.below(60)) as u32).collect())
+        .collect();
+    let text = |ids: &Vec<u32>| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    let pool = Pool::of(Items::Texts(texts.iter().map(text).collect()));
+    let bm25 = Bm25::default();
+    let scorer = bm25.prepare(&pool, &()).unwrap();
+    let all: Vec<u32> = (0..200).collect();
+    for (own, found) in words::nearest(&texts, 10).into_iter().enumerate() {
+        let mut scores = Vec::new();
+        scorer.scores(own, &all, &mut scores).unwrap();
+        let mut expected: Vec<u32> =
+            all.iter().copied().filter(|n| *n as usize != own && scores[*n as usize] > 0.0).collect();
+        expected.sort_by(|a, b| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b)));
+        expected.truncate(10);
+        assert_eq!(found, expected, "{own}");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use super::best;
+use turnwise_nearest::highest;
 
 // BM25 as in the search engine: Lucene's constants and IDF. Repeated query words count once.
 const K1: f64 = 1.2;
@@ -34,7 +34,7 @@ pub fn nearest(texts: &[Vec<u32>], nearest: usize) -> Vec<Vec<u32>> {
             }
         }
         let scores: Vec<f32> = scores.iter().map(|score| *score as f32).collect();
-        best(&scores, n, nearest, 0.0)
+        highest(&scores, n, nearest, 0.0)
     };
     (0..texts.len()).into_par_iter().map_init(Vec::new, nearest_of).collect()
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
 use turnwise_core::stats::mean_and_deviation;
+pub use turnwise_eval::halves::MIN_HELD_OUT;
 
 /// Evaluation of the model after a step. Step 0 is the base model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,9 +57,6 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }
-
-/// Minimum number of held-out dialogues. With fewer, the label-free score is not reliable.
-pub const MIN_HELD_OUT: usize = 20;
 
 /// Label-free score on held-out dialogues: the overlap of the nearest neighbors of the two halves of a dialogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

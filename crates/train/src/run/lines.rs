@@ -1,4 +1,5 @@
-//! Log of a run in JSON lines, one record per step. When a run resumes, records of later steps are removed.
+//! Logs of a run in JSON lines, one record per step: metrics and evaluations. When a run resumes, records of later
+//! steps are removed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -7,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
@@ -47,6 +48,31 @@ impl<T: OfStep> Lines<T> {
     }
 }
 
+/// Metrics of one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Number of steps taken, including this one.
+    pub step: u64,
+    /// Mean loss of the examples, before the update.
+    pub loss: f64,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Gradient norm before clipping.
+    pub gradient: f64,
+    /// Number of examples.
+    pub examples: usize,
+    /// Number of tokens.
+    pub tokens: usize,
+    /// Duration in seconds.
+    pub seconds: f64,
+}
+
+impl OfStep for Line {
+    fn step(&self) -> u64 {
+        self.step
+    }
+}
+
 fn text<T: OfStep>(line: &T) -> Result<String> {
     let text = serde_json::to_string(line).map_err(|e| Error::Internal(e.to_string()))?;
     Ok(text + "\n")
@@ -69,7 +95,7 @@ pub fn read<T: OfStep>(path: &Path) -> Result<Vec<T>> {
 mod tests {
     use super::*;
 
-    #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Entry {
         step: u64,
     }

@@ -1,9 +1,223 @@
-//! Files in the folder of a training run.
+//! A whole training run: reads the dialogues, trains, evaluates, and saves the model in a folder.
+//!
+//! [`run`] trains with a recipe, and [`sweep`] trains several times with different settings.
 
+mod base_model;
 pub mod card;
 pub mod checkpoint;
+mod corpus;
+mod curves;
 pub mod evaluations;
+mod evaluator;
 pub mod events;
-pub mod learned;
+mod folder;
+pub mod layer;
 pub mod lines;
-pub mod metrics;
+mod objective;
+mod observer;
+mod outcome;
+mod sweep;
+mod teacher;
+mod training;
+
+use std::path::PathBuf;
+
+pub use folder::model_in;
+pub use observer::{Progress, RunObserver, Stage};
+pub use outcome::{Gain, Outcome, Spent};
+pub use sweep::{FinishedRun, RUNS, sweep};
+
+use crate::recipe::Recipe;
+use base_model::{BaseModel, has_steps};
+use corpus::Corpora;
+use evaluator::{EvaluationData, Tasks};
+use folder::{InputHashes, RunFolder};
+use layer::LayerTraining;
+use turnwise_core::{
+    error::{Error, Result},
+    numbers::{counted, grouped},
+};
+use turnwise_corpus::{formats::ReadOptions, reader::Reader};
+use turnwise_encoder::{Device, DeviceChoice, hub::Places};
+use turnwise_eval::{
+    data::hash_of_records,
+    halves::{Halves, MIN_HELD_OUT},
+};
+
+/// Where and how to run a recipe: everything that is not part of the recipe.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// Output folder. It must not exist yet, or be empty, or contain the run to resume.
+    pub output: PathBuf,
+    /// Continues the run in the output folder.
+    pub resume: bool,
+    /// Devices to train on. Each device computes a share of every step, and the first one does everything else.
+    pub devices: Vec<DeviceChoice>,
+    /// Keeps the training dialogues in memory instead of in temporary files.
+    pub in_memory: bool,
+    /// How to read corpora that are files. The recipe decides whether nicknames are removed.
+    pub reader: Reader,
+    /// Folders that contain models.
+    pub models: Places,
+    /// Folder of the indexes that a recipe can name.
+    pub indexes: PathBuf,
+}
+
+impl RunOptions {
+    /// Options for a run on the default device, with a base model that is given by its path.
+    pub fn new(output: impl Into<PathBuf>) -> Self {
+        RunOptions {
+            output: output.into(),
+            resume: false,
+            devices: vec![DeviceChoice::default()],
+            in_memory: false,
+            reader: Reader::default(),
+            models: Places { cache: PathBuf::new(), imports: PathBuf::new() },
+            indexes: PathBuf::new(),
+        }
+    }
+}
+
+/// Trains a model. The result is in the subfolder `model` of the output folder.
+///
+/// Returns the outcome, and the recipe with all defaults filled in. With [`RunOptions::resume`], an interrupted run
+/// continues from its last checkpoint, and its result is the same as without the interruption.
+///
+/// # Errors
+///
+/// [`Error::Input`] if the recipe does not suit its base model, or if the output folder contains other files;
+/// [`Error::Data`] if the dialogues cannot be trained on; [`Error::Interrupted`] if the observer stops the run.
+pub fn run(recipe: Recipe, options: &RunOptions, observer: &dyn RunObserver) -> Result<(Outcome, Recipe)> {
+    run_one(recipe, options, true, observer)
+}
+
+/// Runs one training. Messages that apply to all runs of a sweep are shown in the first one.
+fn run_one(
+    mut recipe: Recipe,
+    options: &RunOptions,
+    is_first: bool,
+    observer: &dyn RunObserver,
+) -> Result<(Outcome, Recipe)> {
+    let asked = recipe.clone();
+    let base = BaseModel::open(&mut recipe, &options.models)?;
+    base.report(&recipe, observer);
+    if !has_steps(&recipe) && options.devices.len() > 1 {
+        return Err(Error::input("surroundings has no steps to distribute over several devices")
+            .with_hint("use a single one with --device"));
+    }
+    // Report missing devices before reading any data.
+    let device = options.devices.first().copied().unwrap_or_default();
+    let all = if options.devices.is_empty() { std::slice::from_ref(&device) } else { &options.devices };
+    let devices = all.iter().map(|choice| Device::open(*choice)).collect::<Result<Vec<Device>>>()?;
+    let output = &options.output;
+    let run_folder = RunFolder::take(output, options.resume)?;
+    let begun = folder::has_run(output);
+    if begun {
+        run_folder.check_settings(&recipe, &asked)?;
+    } else if options.resume {
+        observer.note(&format!("nothing to resume in {} yet: starting a new run", output.display()));
+    }
+    let read_options = ReadOptions { strip_nicks: recipe.strip_nicks, ..options.reader.options.clone() };
+    let reader = Reader { options: read_options, ..options.reader.clone() };
+    let spool = (!options.in_memory).then(|| run_folder.path());
+    let mut corpora = corpus::read(&recipe.corpus, &reader, spool, options, observer)?;
+    let (tasks, dev) = evaluator::load_tasks(&recipe, &reader, observer)?;
+    exclude(&mut corpora, &tasks, observer)?;
+    if is_first {
+        warn_of_overlap(&corpora, &tasks, observer)?;
+    }
+    let held_out = hold_out(&mut corpora, &recipe, observer)?;
+    if let Some(count) = recipe.dialogues {
+        corpora.subsample(count, recipe.seed);
+    }
+    let dialogues = &corpora.dialogues;
+    let inputs = InputHashes {
+        dialogues: hash_of_records((0..dialogues.len()).map(|n| dialogues.bytes(n)))?,
+        model: base.folder.fingerprint()?.to_string(),
+        dev,
+    };
+    if begun {
+        run_folder.check_inputs(&inputs)?;
+        if run_folder.model().exists() {
+            observer.note(&format!("the run in {} has already ended", output.display()));
+            return Ok((Outcome::read(&run_folder, &recipe)?, recipe));
+        }
+    }
+    let run = Run {
+        recipe: &recipe,
+        base: &base,
+        folder: &run_folder,
+        device,
+        models: &options.models,
+        inputs: &inputs,
+        observer,
+    };
+    let eval_data = EvaluationData { tasks, held_out };
+    let outcome = match has_steps(&recipe) {
+        true => training::train(&run, corpora, eval_data, &devices, spool)?,
+        false => LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?,
+    };
+    Ok((outcome, recipe))
+}
+
+/// Everything that a run needs, whatever its objective.
+struct Run<'a> {
+    recipe: &'a Recipe,
+    base: &'a BaseModel,
+    folder: &'a RunFolder,
+    device: DeviceChoice,
+    models: &'a Places,
+    inputs: &'a InputHashes,
+    observer: &'a dyn RunObserver,
+}
+
+/// Removes dialogues that are also in a dev task.
+fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
+    let all = corpora.dialogues.len();
+    let left_out = corpora.exclude(evaluator::dialogues_of(tasks))?;
+    if left_out > 0 {
+        let those = counted(left_out as u64, "dialogue");
+        if left_out == all {
+            return Err(Error::data(format!("all {those} of the corpus are also in a dev task"))
+                .with_hint("such dialogues are not trained on; `turnwise corpus split` splits a corpus into training and test data"));
+        }
+        observer.note(&format!("excluded from training, because a dev task has the same: {those}"));
+    }
+    Ok(())
+}
+
+/// Holds out some dialogues for evaluation, if requested, and reports it.
+fn hold_out(corpora: &mut Corpora, recipe: &Recipe, observer: &dyn RunObserver) -> Result<Option<Halves>> {
+    let most = recipe.aside.unwrap_or(0);
+    if most == 0 {
+        return Ok(None);
+    }
+    let tenth = corpora.dialogues.len() / 10;
+    let held_out = Halves::new(&corpora.hold_out(most)?);
+    let message = match &held_out {
+        Some(halves) => {
+            let all_there_are = if tenth < most { ", a tenth of all" } else { "" };
+            format!("held out for evaluation: {}{all_there_are}", counted(halves.len() as u64, "dialogue"))
+        }
+        None => format!(
+            "no dialogues are held out for evaluation without labels: {MIN_HELD_OUT} with at least four turns are needed, but a tenth of \
+             the corpus is only {}",
+            grouped(tenth as u64)
+        ),
+    };
+    observer.note(&message);
+    Ok(held_out)
+}
+
+/// Warns about dev tasks that overlap with the corpus.
+fn warn_of_overlap(corpora: &Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
+    for (task, said, of) in evaluator::overlaps(tasks, &corpora.dialogues)? {
+        observer.warn(&format!(
+            "{} of the {} of {task} are also in the corpus: if they are from the same dialogues, its score will be overestimated; common \
+             phrases do no harm",
+            grouped(said as u64),
+            counted(of as u64, "text")
+        ));
+    }
+    Ok(())
+}

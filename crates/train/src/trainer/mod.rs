@@ -103,7 +103,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Adds replicas of the encoder on other devices, for data-parallel training. Each computes a share of every batch.
-    pub fn beside(mut self, others: &'a [Trainable]) -> Self {
+    pub fn with_devices(mut self, others: &'a [Trainable]) -> Self {
         self.devices.others = others;
         self
     }

@@ -123,7 +123,7 @@ fn parts_and_devices_do_not_change_the_step() {
             let mut plan = plan(0.0, parts);
             plan.optimizer.epsilon = 1e-3;
             let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
-            let mut trainer = trainer.beside(&others);
+            let mut trainer = trainer.with_devices(&others);
             let losses: Vec<f64> = (0..5).map(|_| trainer.step().unwrap().loss).collect();
             let heads: Vec<f32> = objective.heads().iter().flat_map(|h| h.numbers().unwrap()).collect();
             (losses, [model.network().unwrap().layers[0].query.weight.clone(), heads].concat())

@@ -1,152 +1,22 @@
-//! Report at the end of a run.
+//! Prints the results of runs.
 
 use std::{io::Write, path::Path};
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    folder,
-    running::{Reached, Spent},
-};
 use crate::cli::{
     Context,
     printer::{counted, grouped},
 };
 use turnwise_core::error::Result;
-use turnwise_eval::{
-    halves,
-    significance::{DRAWS, randomization_test},
-};
+use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
     recipe::{ObjectiveName, Recipe},
     run::{
-        card::ScoreChange,
-        evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
-        learned::Learned,
+        FinishedRun, Gain, Outcome, RUNS, Spent,
+        evaluations::{NEARLY, Selection},
+        layer::Learned,
+        model_in,
     },
 };
-
-/// Significance level: larger p-values may be chance.
-const SIGNIFICANCE: f64 = 0.05;
-
-/// Name of the held-out evaluation among the dev tasks.
-const ASIDE: (&str, &str) = ("aside", "halves");
-
-/// Value of a dev task before and after training.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Gain {
-    pub(super) task: String,
-    pub(super) measure: String,
-    pub(super) start: f64,
-    pub(super) kept: f64,
-    /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
-    pub(super) p: Option<f64>,
-    /// Number of paired values.
-    #[serde(default)]
-    pub(super) of: usize,
-}
-
-impl Gain {
-    /// Describes the measure.
-    pub(super) fn what(&self) -> String {
-        match self.is_held_out() {
-            true => format!(
-                "neighbors shared by the halves of {} ({:.1} by chance)",
-                counted(self.of as u64, "held-out dialogue"),
-                100.0 * halves::by_chance(self.of)
-            ),
-            false => format!("{} {}", self.task, self.measure),
-        }
-    }
-
-    /// Whether it was measured on held-out dialogues.
-    fn is_held_out(&self) -> bool {
-        (self.task.as_str(), self.measure.as_str()) == ASIDE
-    }
-
-    /// Whether the difference is significant.
-    fn is_significant(&self) -> bool {
-        self.p.is_some_and(|p| p < SIGNIFICANCE)
-    }
-
-    /// Whether it is a significant loss.
-    fn is_loss(&self) -> bool {
-        self.kept < self.start && self.is_significant()
-    }
-
-    /// Interprets the result on held-out dialogues.
-    fn verdict(&self) -> &'static str {
-        match (self.is_significant(), self.kept > self.start) {
-            (true, true) => "significant: the halves agree better on which dialogues are similar",
-            (true, false) => "significant: the halves agree less on which dialogues are similar",
-            (false, _) => "not significant: these dialogues show neither a gain nor a loss",
-        }
-    }
-}
-
-/// Evaluation of the final model. If a layer was appended after training, the evaluation with that layer.
-fn last(reached: &Reached) -> Option<&Evaluation> {
-    match reached.learned {
-        Some(_) => reached.evaluations.last(),
-        None => reached.evaluations.iter().find(|e| e.step == reached.kept),
-    }
-}
-
-/// Changes on held-out dialogues and on the dev tasks.
-pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
-    let start = reached.evaluations.iter().find(|e| e.step == 0);
-    let (Some(start), Some(kept)) = (start, last(reached)) else { return Vec::new() };
-    let of = |kept: &Measured| {
-        let start = start.dev.iter().find(|m| m.task == kept.task && m.measure == kept.measure)?;
-        let paired = !kept.each.is_empty() && kept.each.len() == start.each.len();
-        Some(Gain {
-            task: kept.task.clone(),
-            measure: kept.measure.clone(),
-            start: start.value,
-            kept: kept.value,
-            p: paired.then(|| randomization_test(&start.each, &kept.each, DRAWS, seed)),
-            of: if paired { kept.each.len() } else { 0 },
-        })
-    };
-    let aside = start.aside.as_ref().zip(kept.aside.as_ref()).map(|(start, kept)| Gain {
-        task: ASIDE.0.to_owned(),
-        measure: ASIDE.1.to_owned(),
-        start: start.value,
-        kept: kept.value,
-        p: Some(randomization_test(&start.each, &kept.each, DRAWS, seed)),
-        of: kept.each.len(),
-    });
-    aside.into_iter().chain(main_values(kept).filter_map(of)).collect()
-}
-
-/// The same for the model card, with the agreement with words.
-pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<ScoreChange> {
-    let words = agreements(reached).map(|[start, kept]| ScoreChange {
-        what: "agreement of neighbors with words".to_owned(),
-        start,
-        kept,
-        p: None,
-    });
-    let gains = gains(reached, seed).into_iter();
-    let gains = gains.map(|g| ScoreChange { what: g.what(), start: g.start, kept: g.kept, p: g.p });
-    words.into_iter().chain(gains).collect()
-}
-
-/// Formats an evaluation as one line.
-pub(super) fn measured(evaluation: &Evaluation) -> String {
-    let aside =
-        evaluation.aside.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
-    let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
-    let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
-    aside.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
-}
-
-/// Share of the nearest neighbors by words that are also nearest neighbors by vectors, before and after training. `None`
-/// if either was not measured.
-pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
-    let start = reached.evaluations.iter().find(|e| e.step == 0)?;
-    Some([start.agreement?, last(reached)?.agreement?])
-}
 
 /// Describes the learned layer.
 fn words(learned: &Learned) -> String {
@@ -161,41 +31,41 @@ fn words(learned: &Learned) -> String {
     )
 }
 
-pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
-    let Reached { losses, spent: Spent { seconds, examples, tokens }, .. } = *reached;
+pub(super) fn end(outcome: &Outcome, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
+    let Outcome { losses, spent: Spent { seconds, examples, tokens }, .. } = *outcome;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
-    let model = folder::model_in(output);
-    let gains = gains(reached, recipe.seed);
-    let agreements = agreements(reached);
+    let model = model_in(output);
+    let gains = outcome.gains(recipe.seed);
+    let agreements = outcome.agreements();
     let by_steps = recipe.objective != ObjectiveName::Surroundings;
     let result = serde_json::json!({
-        "model": model, "steps": reached.steps, "kept": reached.kept,
+        "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
         "agreement": agreements.map(|[start, kept]| serde_json::json!({ "start": start, "kept": kept })),
         "dev": gains, "seconds": seconds, "examples": examples, "tokens": tokens,
-        "layer": reached.learned,
+        "layer": outcome.learned,
     });
     let took = |out: &mut dyn Write, seconds: f64, examples: u64, tokens: u64| {
         let rate = |n: u64| grouped((n as f64 / seconds.max(1e-3)) as u64);
         writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))
     };
     context.printer.result(&result, |out| {
-        let early = match reached.steps < recipe.steps {
+        let early = match outcome.steps < recipe.steps {
             true => format!(" of {} (stopped early: no more gain)", grouped(recipe.steps)),
             false => String::new(),
         };
         if by_steps {
-            writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
+            writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(outcome.steps, "step"))?;
         }
         if examples > 0 {
             took(out, seconds, examples, tokens)?;
         }
-        if let Some(learned) = &reached.learned {
+        if let Some(learned) = &outcome.learned {
             writeln!(out, "{}", words(learned))?;
             took(out, learned.seconds, learned.utterances, learned.tokens)?;
         }
         if let Some([start, kept]) = agreements {
-            let tells = match reached.learned.is_some() {
+            let tells = match outcome.learned.is_some() {
                 true => " (not a goal of the layer)",
                 false => "",
             };
@@ -217,25 +87,25 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
-        match reached.evaluations.is_empty() || !by_steps {
+        match outcome.evaluations.is_empty() || !by_steps {
             true => writeln!(out, "saved the model in {}", model.display()),
             false => {
                 writeln!(
                     out,
                     "saved the model of step {1} in {0}{how}",
                     model.display(),
-                    grouped(reached.kept)
+                    grouped(outcome.kept)
                 )
             }
         }
     })?;
-    warn_of_losses(&gains, reached.learned.is_some(), context);
+    warn_of_losses(&gains, outcome.learned.is_some(), context);
     // The agreement with words is the weaker measure; it is only used if the held-out dialogues show no gain.
     let is_better =
         gains.iter().any(|gain| gain.is_held_out() && gain.is_significant() && gain.kept > gain.start);
     if let Some([start, kept]) = agreements
         && kept < start - NEARLY
-        && reached.learned.is_none()
+        && outcome.learned.is_none()
         && !is_better
     {
         context.printer.warn(format!(
@@ -273,4 +143,51 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
             "a larger weight of `keep` (--beside keep=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
+}
+
+/// Prints the results of each setting over its seeds.
+pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>) -> Result<()> {
+    context.printer.result(&ended, |out| {
+        let mut settings: Vec<&str> = Vec::new();
+        for one in ended {
+            if !settings.contains(&one.settings.as_str()) {
+                settings.push(&one.settings);
+            }
+        }
+        for setting in settings {
+            let own: Vec<&FinishedRun> = ended.iter().filter(|e| e.settings == setting).collect();
+            let name = if setting.is_empty() { "all seeds" } else { setting };
+            writeln!(out, "{name} ({})", counted(own.len() as u64, "run"))?;
+            let losses: Vec<[f64; 2]> = own.iter().filter_map(|e| e.loss).collect();
+            if !losses.is_empty() {
+                let mean = |n: usize| losses.iter().map(|both| both[n]).sum::<f64>() / losses.len() as f64;
+                writeln!(out, "  loss: {:.4} → {:.4}", mean(0), mean(1))?;
+            }
+            let agreement: Vec<[f64; 2]> = own.iter().filter_map(|e| e.agreement).collect();
+            if !agreement.is_empty() {
+                let line = mean_change(agreement.iter().map(|[start, kept]| (*start, *kept)));
+                writeln!(out, "  agreement with words: {line}")?;
+            }
+            for (n, gain) in own.first().map_or(&[][..], |e| &e.dev).iter().enumerate() {
+                let line = mean_change(own.iter().filter_map(|e| e.dev.get(n)).map(|g| (g.start, g.kept)));
+                let worst = own
+                    .iter()
+                    .filter_map(|e| e.dev.get(n)?.p)
+                    .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
+                let of_several = if own.len() > 1 { " at most" } else { "" };
+                let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4}{of_several})"));
+                writeln!(out, "  {}: {line}{worst}", gain.what())?;
+            }
+        }
+        writeln!(out, "all results are in {}", output.join(RUNS).display())
+    })
+}
+
+/// Formats the means before and after training, with the standard deviation of the latter.
+fn mean_change(values: impl Iterator<Item = (f64, f64)>) -> String {
+    let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
+    let several = kept.len() > 1;
+    let ((start, _), (kept, deviation)) = (mean_and_deviation(&start), mean_and_deviation(&kept));
+    let deviation = if several { format!(" ± {:.2}", 100.0 * deviation) } else { String::new() };
+    format!("{:.2} → {:.2}{deviation}", 100.0 * start, 100.0 * kept)
 }

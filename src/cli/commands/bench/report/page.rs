@@ -7,11 +7,11 @@ use super::{
 };
 use crate::cli::{
     commands::bench::{speeds, table::shown},
-    plots::{curves, legend, map, plain, scatter},
     printer::grouped,
 };
 use turnwise_eval::{
     ann,
+    plots::{curves, legend, map, plain, scatter},
     result::Done,
     tables::{Line, RowDone, Table},
     throughput::{Latency, Throughput},

@@ -1,19 +1,28 @@
 //! Learns a linear layer from the context of utterances: alone (`train surroundings`) or after training steps
 //! (`--layer`).
 
-use std::time::Instant;
+use std::{fs, path::Path, time::Instant};
+
+use serde::{Deserialize, Serialize};
 
 use super::{
     Run,
-    corpus::Read,
+    card::Card,
+    corpus::Corpora,
     curves,
-    evaluating::{EvaluationData, Evaluator},
-    report,
-    running::Reached,
+    evaluations::Evaluation,
+    evaluator::{EvaluationData, Evaluator},
+    lines::{self, Line, Lines},
+    observer::{self, Progress, Stage},
+    outcome::{Outcome, evaluation_line},
 };
-use crate::cli::{progress::ProgressBar, signals};
+use crate::{
+    recipe::ObjectiveName,
+    surroundings::{self, Layer, Sums},
+};
 use turnwise_core::{
-    error::{Error, Result},
+    error::{Error, IoContext, Result},
+    files,
     random::Random,
 };
 use turnwise_encoder::{
@@ -22,37 +31,70 @@ use turnwise_encoder::{
     open,
     transformer::Settings,
 };
-use turnwise_train::{
-    recipe::ObjectiveName,
-    run::{
-        card::Card,
-        evaluations::Evaluation,
-        learned::Learned,
-        lines::{self, Lines},
-        metrics::Line,
-    },
-    surroundings::{self, Layer, Sums},
-};
 
 /// Largest number of dialogues used per corpus; more hardly change the layer.
 const MOST: usize = 16_384;
 
+/// Training data and canonical correlations of a layer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Number of dialogues.
+    pub dialogues: u64,
+    /// Number of turns.
+    pub utterances: u64,
+    /// Number of tokens.
+    pub tokens: u64,
+    /// Duration in seconds.
+    pub seconds: f64,
+    /// Canonical correlations between utterances and their context, from 0 to 1, in descending order.
+    pub told: Vec<f64>,
+    /// Random baseline: the largest correlation between utterances and unrelated contexts.
+    pub by_chance: f64,
+}
+
+impl Learned {
+    /// Number of canonical correlations above the random baseline.
+    pub fn telling(&self) -> usize {
+        self.told.iter().filter(|correlation| **correlation > self.by_chance).count()
+    }
+
+    /// Writes the statistics to a file.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))?;
+        files::replace(path, (text + "\n").as_bytes())
+    }
+
+    /// Reads the statistics from a file. Returns `None` if the file does not exist.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(path).at("read", path)?;
+        serde_json::from_str(&text).map(Some).map_err(|e| Error::Corrupt {
+            path: path.to_owned(),
+            what: e.to_string(),
+            hint: "remove this file: the layer is then learned again".to_owned(),
+        })
+    }
+}
+
 /// A run and the base model of its layer.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct LayerTraining<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) folder: &'a ModelFolder,
 }
 
-impl Surroundings<'_> {
+impl LayerTraining<'_> {
     /// Learns the layer from dialogues, evaluates it, and saves the model: a run without steps.
-    pub(super) fn learn_alone(&self, read: &Read, eval_data: EvaluationData) -> Result<Reached> {
-        let Run { recipe, start, folder: run_folder, device, of, context } = *self.run;
+    pub(super) fn learn_alone(&self, corpora: &Corpora, eval_data: EvaluationData) -> Result<Outcome> {
+        let Run { recipe, base, folder: run_folder, device, inputs, observer, .. } = *self.run;
         let network = self.folder.network()?;
-        let named = (start.name.as_str(), self.folder);
-        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), eval_data, named, device, context)?;
-        let (trained, learned) = self.learn(self.folder.pipeline(), &network, read)?;
-        run_folder.begin(recipe, of)?;
+        let named = (base.name.as_str(), self.folder);
+        let evaluator =
+            Evaluator::new(recipe, (corpora, run_folder.path()), eval_data, named, device, observer)?;
+        let (trained, learned) = self.learn(self.folder.pipeline(), &network, corpora)?;
+        run_folder.begin(recipe, inputs)?;
         // Evaluations of an interrupted run are discarded, because the run starts again.
         Lines::<Evaluation>::open(&run_folder.evaluations(), 0)?.clear()?;
         let mut evaluations = Vec::new();
@@ -60,87 +102,94 @@ impl Surroundings<'_> {
             evaluations.extend(self.measure(&evaluator, folder, &network, (0, layer))?);
         }
         let seen = (learned.dialogues as usize, learned.utterances as usize);
-        let reached = Reached { learned: Some(learned), evaluations, ..Reached::default() };
-        self.draw(&reached)?;
+        let outcome = Outcome { learned: Some(learned), evaluations, ..Outcome::default() };
+        self.draw(&outcome)?;
         let card = Card {
             recipe,
-            base: &start.name,
-            repository: start.repository.as_deref(),
+            base: &base.name,
+            repository: base.repository.as_deref(),
             seen,
-            data: &of.dialogues,
-            kept: reached.kept,
-            gains: report::of_card(&reached, recipe.seed),
+            data: &inputs.dialogues,
+            kept: outcome.kept,
+            gains: outcome.card_gains(recipe.seed),
             losses: None,
             layered: true,
         };
         run_folder.save(&trained, &trained.tokenizer()?, &network, &card)?;
-        Ok(reached)
+        Ok(outcome)
     }
 
     /// Appends the layer to a model trained by steps and evaluates it. Returns the model.
     pub(super) fn append(
         &self,
         (pipeline, network): (&Pipeline, &Network),
-        read: &Read,
+        corpora: &Corpora,
         evaluator: &Evaluator,
-        reached: &mut Reached,
+        outcome: &mut Outcome,
     ) -> Result<ModelFolder> {
-        let (trained, learned) = self.learn(pipeline, network, read).map_err(|e| match e {
+        let (trained, learned) = self.learn(pipeline, network, corpora).map_err(|e| match e {
             Error::Interrupted { .. } => Error::Interrupted {
                 hint: Some("the steps are saved; continue with the same command and --resume".to_owned()),
             },
             other => other,
         })?;
-        let evaluation = self.measure(evaluator, &trained, network, (reached.steps, true))?;
-        reached.evaluations.extend(evaluation);
-        reached.learned = Some(learned);
-        self.draw(reached)?;
+        let evaluation = self.measure(evaluator, &trained, network, (outcome.steps, true))?;
+        outcome.evaluations.extend(evaluation);
+        outcome.learned = Some(learned);
+        self.draw(outcome)?;
         Ok(trained)
     }
 
     /// Learns the layer. Returns the model with the layer appended, and a description of the layer.
-    fn learn(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(ModelFolder, Learned)> {
-        let (sums, mut learned) = self.accumulate(before, network, read)?;
+    fn learn(
+        &self,
+        before: &Pipeline,
+        network: &Network,
+        corpora: &Corpora,
+    ) -> Result<(ModelFolder, Learned)> {
+        let (sums, mut learned) = self.accumulate(before, network, corpora)?;
         let layer = surroundings::learn(&sums, self.run.recipe.strength.unwrap_or(1.0))?;
         (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }
 
     /// Encodes the dialogues and accumulates the statistics of each corpus.
-    fn accumulate(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Learned)> {
+    fn accumulate(
+        &self,
+        before: &Pipeline,
+        network: &Network,
+        corpora: &Corpora,
+    ) -> Result<(Vec<Sums>, Learned)> {
         let started = Instant::now();
-        let Run { recipe, start, device, context, .. } = *self.run;
+        let Run { recipe, base, device, observer, .. } = *self.run;
         // Use full vectors: truncation happens after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
         let settings = Settings { device, ..Settings::default() };
-        let encoder = open::open_with(&start.name, &folder, network, &settings)?;
-        // With a steps objective, the option `around` belongs to that objective.
+        let encoder = open::open_with(&base.name, &folder, network, &settings)?;
+        // In a run with gradient steps, the setting `context` belongs to the objective of the steps.
         let around = match recipe.objective {
             ObjectiveName::Surroundings => recipe.context.unwrap_or(1),
             _ => 1,
         };
         let least = recipe.min_turns.unwrap_or(1);
-        let (mut corpora, mut begin) = (Vec::new(), 0);
+        let (mut all, mut begin) = (Vec::new(), 0);
         let mut seen = Learned::default();
-        for end in &read.ends {
+        for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
             // Shuffle, so that dialogues in a chunk are not more similar than by chance.
             Random::new(recipe.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MOST);
             let mut sums = Sums::new(encoder.dim(), around);
-            let mut progress = ProgressBar::new(
-                context.printer,
-                "reading contexts",
-                "utterances",
-                Some(chosen.len() as u64),
-            );
+            let report = |done: usize, items: u64| {
+                let (stage, total) = (Stage::ReadingContexts, Some(chosen.len() as u64));
+                observer.progress(&Progress { stage, done: done as u64, total, items, detail: "" });
+            };
+            report(0, seen.utterances);
             let (mut texts, mut bytes, mut turns) = (Vec::new(), 0, Vec::new());
             for (n, number) in chosen.iter().enumerate() {
-                if signals::stopped() {
-                    return Err(Error::Interrupted { hint: None });
-                }
-                let dialogue = read.dialogues.get(*number)?.into_owned();
+                observer::check(observer, None)?;
+                let dialogue = corpora.dialogues.get(*number)?.into_owned();
                 if dialogue.turns.len() >= least {
                     seen.dialogues += 1;
                     turns.push(dialogue.turns.len());
@@ -153,15 +202,15 @@ impl Surroundings<'_> {
                     sums.add(&encoded.vectors, &turns);
                     seen.utterances += given.len() as u64;
                     seen.tokens += encoded.spent.tokens;
-                    progress.set(n as u64 + 1, seen.utterances);
+                    report(n + 1, seen.utterances);
                     (texts, bytes, turns) = (Vec::new(), 0, Vec::new());
                 }
             }
-            corpora.push(sums);
+            all.push(sums);
             begin = *end;
         }
         seen.seconds = started.elapsed().as_secs_f64();
-        Ok((corpora, seen))
+        Ok((all, seen))
     }
 
     /// Evaluates a model and prints the result, unless there is nothing to evaluate on.
@@ -179,17 +228,17 @@ impl Surroundings<'_> {
         evaluation.layer = layer;
         Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
         let when = if layer { "with the layer" } else { "before" };
-        self.run.context.printer.say(format!("{when}: {}", report::measured(&evaluation)));
+        self.run.observer.note(&format!("{when}: {}", evaluation_line(&evaluation)));
         Ok(Some(evaluation))
     }
 
     /// Writes the description of the layer and the curves.
-    fn draw(&self, reached: &Reached) -> Result<()> {
-        let learned = reached.learned.as_ref();
+    fn draw(&self, outcome: &Outcome) -> Result<()> {
+        let learned = outcome.learned.as_ref();
         learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;
         let metrics = self.run.folder.metrics();
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
-        let (evaluations, kept) = (reached.evaluations.as_slice(), Some(reached.kept));
+        let (evaluations, kept) = (outcome.evaluations.as_slice(), Some(outcome.kept));
         let curves = curves::Curves { steps: &steps, evaluations, learned, kept };
         curves.write(self.run.recipe, self.run.folder)
     }

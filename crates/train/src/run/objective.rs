@@ -1,33 +1,45 @@
 //! Creates the training objective of a recipe.
 
-use super::{corpus::Read, mined, teacher};
-use crate::cli::Context;
-use turnwise_core::error::{Error, Result};
-use turnwise_encoder::{DeviceChoice, network::Table};
-use turnwise_train::{
+use super::{
+    corpus::Corpora,
+    observer::{self, Progress, RunObserver, Stage},
+    teacher,
+};
+use crate::{
     data::TrainingSet,
+    hard::{Hard, Settings},
     model::Trainable,
     objectives::{
         Auxiliary, Dial2vec, DialogueCse, Keep, Matching, MultiTask, Objective, Places, Relevance,
-        ResponseSelection, SimCse, Turns, Words,
+        ResponseSelection, SimCse, Turns, Words, every_turn,
     },
     recipe::{Aggregation, ObjectiveName, Profile, Recipe},
 };
+use turnwise_core::{
+    error::{Error, Result},
+    numbers::counted,
+    random::Random,
+};
+use turnwise_encoder::{DeviceChoice, hub::Places as Models, network::Table};
+
+/// Largest number of utterances that are searched for hard negatives. Other utterances get random negatives.
+const MOST: usize = 65_536;
 
 /// Creates the main objective and its additional ones.
 pub(super) fn of(
     recipe: &Recipe,
     data: &TrainingSet,
-    read: &Read,
+    corpora: &Corpora,
     (model, most_tokens): (&Trainable, usize),
-    device: DeviceChoice,
-    context: &Context<'_>,
+    (device, models): (DeviceChoice, &Models),
+    observer: &dyn RunObserver,
 ) -> Result<Box<dyn Objective>> {
     let made = |recipe: &Recipe| match recipe.objective {
         ObjectiveName::Neighbours => {
-            Ok(Box::new(teacher::objective(recipe, data, read, device, context)?) as Box<dyn Objective>)
+            Ok(Box::new(teacher::objective(recipe, data, corpora, (device, models), observer)?)
+                as Box<dyn Objective>)
         }
-        _ => without_teacher(recipe, data, model, context),
+        _ => without_teacher(recipe, data, model, observer),
     };
     let main = made(recipe)?;
     let mut additional = Vec::new();
@@ -52,7 +64,7 @@ fn without_teacher(
     recipe: &Recipe,
     data: &TrainingSet,
     model: &Trainable,
-    context: &Context<'_>,
+    observer: &dyn RunObserver,
 ) -> Result<Box<dyn Objective>> {
     let Recipe { temperature, max_tokens, seed, .. } = *recipe;
     Ok(match recipe.objective {
@@ -66,7 +78,7 @@ fn without_teacher(
             made.negatives = recipe.negatives.unwrap_or(made.negatives);
             (made.temperature, made.max_tokens) = (temperature, max_tokens);
             if let Some(count @ 1..) = recipe.hard_negatives {
-                made.hard = Some((count, mined::hard(recipe, data, model, context)?));
+                made.hard = Some((count, hard_negatives(recipe, data, model, observer)?));
             }
             Box::new(made)
         }
@@ -117,4 +129,27 @@ fn without_teacher(
             return Err(Error::Internal("the objective has no steps".to_owned()));
         }
     })
+}
+
+/// Mines hard negatives: neighbors found by the vectors of the base model and by BM25.
+fn hard_negatives(
+    recipe: &Recipe,
+    data: &TrainingSet,
+    model: &Trainable,
+    observer: &dyn RunObserver,
+) -> Result<Hard> {
+    let mut chosen = every_turn(data);
+    Random::new(recipe.seed, 5).shuffle(&mut chosen);
+    chosen.truncate(MOST);
+    observer.progress(&Progress::of(Stage::Mining, 0, chosen.len()));
+    let hard = Hard::mine(model, data, &chosen, recipe.max_tokens, Settings::default(), &mut |done| {
+        observer.progress(&Progress::of(Stage::Mining, done, chosen.len()));
+        observer::check(observer, Some("nothing was trained yet"))
+    })?;
+    observer.note(&format!(
+        "hard negatives for {} of {}",
+        counted(hard.len() as u64, "text"),
+        counted(chosen.len() as u64, "utterance")
+    ));
+    Ok(hard)
 }

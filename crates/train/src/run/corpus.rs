@@ -1,26 +1,33 @@
-//! Reads the dialogues of `--corpus`.
+//! The training dialogues: reading, sampling, and holding out.
 
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
 };
 
-use crate::cli::{Context, args::ReadArgs, commands::convert, printer::counted, signals};
+use super::{
+    RunOptions,
+    observer::{self, Progress, RunObserver, Stage},
+};
+use crate::spool::{DiskVec, Record as _};
 use turnwise_core::{
     error::{Error, Result},
     ids::IdKey,
+    numbers::counted,
     random::Random,
 };
-use turnwise_corpus::Dialogue;
-use turnwise_eval::halves::can_be_split;
-use turnwise_store::{Manifest, Snapshot};
-use turnwise_train::{
-    run::evaluations::MIN_HELD_OUT,
-    spool::{DiskVec, Record as _},
+use turnwise_corpus::{
+    Dialogue,
+    reader::{ReadEvent, Reader},
 };
+use turnwise_eval::halves::{MIN_HELD_OUT, can_be_split};
+use turnwise_store::{Manifest, Snapshot};
+
+/// Number of rejected records that are reported one by one.
+const REPORTED_REJECTS: u64 = 5;
 
 /// The dialogues of all paths, with the boundaries between them.
-pub(super) struct Read {
+pub(super) struct Corpora {
     pub(super) dialogues: DiskVec<Dialogue>,
     /// For each path, the index after its last dialogue.
     pub(super) ends: Vec<usize>,
@@ -29,28 +36,36 @@ pub(super) struct Read {
 /// Reads the dialogues of indexes, files and folders, either to a file in the given folder or into memory.
 pub(super) fn read(
     paths: &[PathBuf],
-    args: &ReadArgs,
-    room: Option<&Path>,
-    context: &Context<'_>,
-) -> Result<Read> {
-    let found: Vec<Option<PathBuf>> = paths.iter().map(|path| index(path, context)).collect();
-    if let Some(option) = args.given_for_files()
+    reader: &Reader,
+    spool: Option<&Path>,
+    options: &RunOptions,
+    observer: &dyn RunObserver,
+) -> Result<Corpora> {
+    let found: Vec<Option<PathBuf>> = paths.iter().map(|path| index(path, &options.indexes)).collect();
+    let for_files = [(reader.format.is_some(), "--from"), (reader.options.columns.is_some(), "--map")];
+    if let Some((_, option)) = for_files.into_iter().find(|(given, _)| *given)
         && found.iter().all(Option::is_some)
     {
         let indexes = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(Error::input(format!("{option} is an option for files, but {indexes} is an index"))
             .with_hint("remove it: an index was already read when it was built"));
     }
-    let mut reading = Reading { dialogues: DiskVec::new(room)?, seen: HashSet::new(), again: 0 };
+    let mut reading = Reading { dialogues: DiskVec::new(spool)?, seen: HashSet::new(), again: 0 };
     let mut ends = Vec::new();
     for (path, index) in paths.iter().zip(found) {
         let (before, again) = (reading.dialogues.len(), reading.again);
-        reading.add(path, index.as_deref(), args, context)?;
+        match index {
+            Some(index) => reading.add_index(&index, observer)?,
+            None if !path.exists() && path.as_os_str() != "-" => {
+                return Err(not_found(path, &options.indexes));
+            }
+            None => read_files(std::slice::from_ref(path), reader, observer, &mut |d| reading.push(d))?,
+        }
         let (new, again) = (reading.dialogues.len() - before, reading.again - again);
         if again > 0 {
             let (those, path) = (counted(again, "dialogue"), path.display());
             let left = if new == 0 { "; it has no other dialogues" } else { "" };
-            context.printer.say(format!(
+            observer.note(&format!(
                 "{those} of {path} were already read with the same id and text: used once{left}"
             ));
         }
@@ -59,10 +74,10 @@ pub(super) fn read(
             ends.push(reading.dialogues.len());
         }
     }
-    Ok(Read { dialogues: reading.dialogues, ends })
+    Ok(Corpora { dialogues: reading.dialogues, ends })
 }
 
-impl Read {
+impl Corpora {
     /// Keeps a random sample of N dialogues in their order.
     pub(super) fn subsample(&mut self, count: usize, seed: u64) {
         let mut chosen: Vec<usize> = (0..self.dialogues.len()).collect();
@@ -84,24 +99,24 @@ impl Read {
         }
         let mut order: Vec<usize> = (0..self.dialogues.len()).collect();
         Random::new(0, 5).shuffle(&mut order);
-        let (mut aside, mut kept) = (Vec::new(), vec![true; self.dialogues.len()]);
+        let (mut held_out, mut kept) = (Vec::new(), vec![true; self.dialogues.len()]);
         for number in order {
-            if aside.len() == wanted {
+            if held_out.len() == wanted {
                 break;
             }
             let dialogue = self.dialogues.get(number)?;
             if can_be_split(&dialogue) {
                 kept[number] = false;
-                aside.push(dialogue.into_owned());
+                held_out.push(dialogue.into_owned());
             }
         }
-        if aside.len() < MIN_HELD_OUT {
+        if held_out.len() < MIN_HELD_OUT {
             return Ok(Vec::new());
         }
         self.retain(&kept);
         // Also remove copies under different ids.
-        self.exclude(aside.iter())?;
-        Ok(aside)
+        self.exclude(held_out.iter())?;
+        Ok(held_out)
     }
 
     /// Removes dialogues with the same text as one of these, ignoring speakers. Returns their number.
@@ -132,9 +147,46 @@ impl Read {
     }
 }
 
+/// Reads the dialogues of files and folders.
+pub(super) fn read_files(
+    paths: &[PathBuf],
+    reader: &Reader,
+    observer: &dyn RunObserver,
+    take: &mut dyn FnMut(Dialogue) -> Result<()>,
+) -> Result<()> {
+    let mut rejected = 0;
+    let mut event = |event: ReadEvent<'_>| match event {
+        ReadEvent::Found(plan) => {
+            for path in &plan.unrecognized {
+                observer.detail(&format!("not recognized: {}", path.display()));
+            }
+            if !plan.unrecognized.is_empty() {
+                let files = counted(plan.unrecognized.len() as u64, "file");
+                observer.warn(&format!("{files} not recognized and skipped (-v lists them)"));
+            }
+            Ok(())
+        }
+        ReadEvent::Read { bytes, total, records } => {
+            if records.is_multiple_of(64) {
+                let (stage, done, items) = (Stage::Reading, bytes, records);
+                observer.progress(&Progress { stage, done, total, items, detail: "" });
+            }
+            observer::check(observer, None)
+        }
+        ReadEvent::Rejected(reject) => {
+            rejected += 1;
+            if rejected <= REPORTED_REJECTS {
+                observer.warn(&format!("rejected: {reject}"));
+            }
+            Ok(())
+        }
+    };
+    reader.each_dialogue(paths, &mut event, take)?.into_result()
+}
+
 /// Error for a path that does not exist. It may be the name of an index.
-fn not_found(path: &Path, context: &Context<'_>) -> Error {
-    let (named, indexes) = (path.display(), context.settings.indexes_dir.display());
+fn not_found(path: &Path, indexes: &Path) -> Error {
+    let (named, indexes) = (path.display(), indexes.display());
     Error::input(format!("there is no file or folder {named}, and no index of that name in {indexes}"))
         .with_hint("name an index, or files and folders of dialogues: --corpus chats/")
 }
@@ -149,27 +201,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn add(
-        &mut self,
-        path: &PathBuf,
-        index: Option<&Path>,
-        args: &ReadArgs,
-        context: &Context<'_>,
-    ) -> Result<()> {
-        let Some(index) = index else {
-            if !path.exists() && path.as_os_str() != "-" {
-                return Err(not_found(path, context));
-            }
-            let files = std::slice::from_ref(path);
-            return convert::each_dialogue(files, args, "reading", context, &mut |dialogue| {
-                self.push(dialogue)
-            })?
-            .into_result();
-        };
+    fn add_index(&mut self, index: &Path, observer: &dyn RunObserver) -> Result<()> {
         for dialogue in Snapshot::open(index)?.dialogues() {
-            if signals::stopped() {
-                return Err(Error::Interrupted { hint: None });
-            }
+            observer::check(observer, None)?;
             self.push(dialogue?)?;
         }
         Ok(())
@@ -187,11 +221,11 @@ impl Reading {
 }
 
 /// Returns the index folder if the path is one or names one. A file at that path comes first.
-fn index(path: &PathBuf, context: &Context<'_>) -> Option<PathBuf> {
+fn index(path: &PathBuf, indexes: &Path) -> Option<PathBuf> {
     if path.exists() {
         return Manifest::exists(path).then(|| path.clone());
     }
-    let named = context.settings.indexes_dir.join(path);
+    let named = indexes.join(path);
     (path.components().count() == 1 && Manifest::exists(&named)).then_some(named)
 }
 
@@ -201,7 +235,7 @@ mod tests {
     use turnwise_core::ids::DialogueId;
     use turnwise_corpus::Role;
 
-    fn read(said: &[&str], ends: &[usize]) -> Read {
+    fn read(said: &[&str], ends: &[usize]) -> Corpora {
         let dialogue = |text: &&str| {
             let mut dialogue = Dialogue::new(DialogueId::new(*text).unwrap());
             for turn in text.split('/') {
@@ -209,7 +243,7 @@ mod tests {
             }
             dialogue
         };
-        Read { dialogues: said.iter().map(dialogue).collect::<Vec<_>>().into(), ends: ends.to_vec() }
+        Corpora { dialogues: said.iter().map(dialogue).collect::<Vec<_>>().into(), ends: ends.to_vec() }
     }
 
     #[test]
@@ -218,14 +252,14 @@ mod tests {
         let said: Vec<&str> = said.iter().map(String::as_str).chain(["short/one"]).collect();
         let of = |most: usize| {
             let mut all = read(&said, &[100, 301]);
-            let aside = all.hold_out(most).unwrap();
+            let held_out = all.hold_out(most).unwrap();
             let left: Vec<String> = all.dialogues.iter().map(|d| d.unwrap().turns[0].text.clone()).collect();
-            let aside: Vec<String> = aside.iter().map(|d| d.turns[0].text.clone()).collect();
-            (aside, left, all.ends)
+            let held_out: Vec<String> = held_out.iter().map(|d| d.turns[0].text.clone()).collect();
+            (held_out, left, all.ends)
         };
-        let (aside, left, ends) = of(25);
-        assert_eq!((aside.len(), ends[1]), (25, left.len()));
-        assert!(left.len() < 301 - 25 && aside.iter().all(|one| !left.contains(one)));
+        let (held_out, left, ends) = of(25);
+        assert_eq!((held_out.len(), ends[1]), (25, left.len()));
+        assert!(left.len() < 301 - 25 && held_out.iter().all(|one| !left.contains(one)));
         assert_eq!(of(400).0.len(), 30);
         assert_eq!((of(19).0.len(), of(19).1.len()), (0, 301));
     }

@@ -1,17 +1,15 @@
 //! Curves of a run: `curves.svg`, and the same data for TensorBoard.
 
-use super::folder::RunFolder;
-use crate::cli::plots::{Mark, Series, legend_within, lines, plain};
-use turnwise_core::{error::Result, files};
-use turnwise_train::{
-    recipe::Recipe,
-    run::{
-        evaluations::{Evaluation, main_values},
-        events::{self, Scalar},
-        learned::Learned,
-        metrics::Line,
-    },
+use super::{
+    evaluations::{Evaluation, main_values},
+    events::{self, Scalar},
+    folder::RunFolder,
+    layer::Learned,
+    lines::Line,
 };
+use crate::recipe::Recipe;
+use turnwise_core::{error::Result, files};
+use turnwise_eval::plots::{Mark, Series, legend_within, lines, plain};
 
 /// Heights of the title, a plot and a legend, in pixels.
 const TITLE: usize = 44;
@@ -203,7 +201,7 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwise_train::{recipe::ObjectiveName, run::evaluations::Measured};
+    use crate::{recipe::ObjectiveName, run::evaluations::Measured};
 
     #[test]
     fn all_measurements_are_drawn_and_written() {

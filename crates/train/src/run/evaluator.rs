@@ -6,13 +6,21 @@ use std::{
     time::Instant,
 };
 
-use super::corpus::Read;
-use crate::cli::{Context, args::ReadArgs, commands::bench, watching::StepProgress};
+use super::{
+    corpus::{Corpora, read_files},
+    evaluations::{Evaluation, HeldOut, Measured},
+    observer::{EvaluationProgress, RunObserver},
+};
+use crate::{
+    recipe::{DevTask, ObjectiveName, Recipe},
+    spool::DiskVec,
+    unique::Unique,
+};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::{Dialogue, reader::Reader};
 use turnwise_encoder::{
     DeviceChoice, Network,
     folder::{ModelFolder, PoolingMode},
@@ -23,13 +31,7 @@ use turnwise_eval::{
     halves::Halves,
     label_free::LabelFree,
     rank::{Dense, Items, Pool, Ranker},
-    tasks::{Task, TaskSpec},
-};
-use turnwise_train::{
-    recipe::{DevTask, ObjectiveName, Recipe},
-    run::evaluations::{Evaluation, HeldOut, Measured},
-    spool::DiskVec,
-    unique::Unique,
+    tasks::{LoadOptions, Loaded, Task, TaskSpec},
 };
 
 /// Number of dialogues or utterances in the label-free evaluation.
@@ -45,15 +47,41 @@ const OVERLAP_ONE_IN: usize = 10;
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
 /// Loads the dev tasks of a recipe. Also returns the hash of their data.
-pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<(Tasks, String)> {
+pub(super) fn load_tasks(
+    recipe: &Recipe,
+    reader: &Reader,
+    observer: &dyn RunObserver,
+) -> Result<(Tasks, String)> {
     let mut tasks = Tasks::new();
     let mut hasher = blake3::Hasher::new();
     for dev in &recipe.dev {
-        let (task, data) = bench::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
-        hasher.update(data.hash.as_bytes());
+        let (task, hash) = load(dev, reader, recipe.seed, observer)?;
+        hasher.update(hash.as_bytes());
         tasks.push((String::from(dev.clone()), task));
     }
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
+}
+
+/// Loads a dev task. Also returns the hash of its data.
+fn load(
+    dev: &DevTask,
+    reader: &Reader,
+    seed: u64,
+    observer: &dyn RunObserver,
+) -> Result<(Box<dyn Task>, String)> {
+    let spec = TaskSpec::from_name(&dev.task, dev.data.clone())
+        .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))?;
+    let read_dialogues = |path: &Path| {
+        let mut dialogues = Vec::new();
+        read_files(&[path.to_owned()], reader, observer, &mut |dialogue| {
+            dialogues.push(dialogue);
+            Ok(())
+        })?;
+        Ok(dialogues)
+    };
+    let with = LoadOptions { seed, read_dialogues: &read_dialogues, progress: &() };
+    let Loaded { task, data } = spec.settings().load(Path::new(""), &with)?;
+    Ok((task, data.hash))
 }
 
 /// Dialogues of those tasks that are about dialogues.
@@ -100,37 +128,37 @@ pub(super) struct EvaluationData {
     /// Labeled tasks.
     pub(super) tasks: Tasks,
     /// Held-out dialogues.
-    pub(super) aside: Option<Halves>,
+    pub(super) held_out: Option<Halves>,
 }
 
 /// Evaluates models of a run.
 pub(super) struct Evaluator<'a> {
     eval_data: EvaluationData,
-    unlabelled: Option<LabelFree>,
+    label_free: Option<LabelFree>,
     name: &'a str,
     folder: &'a ModelFolder,
     device: DeviceChoice,
-    context: &'a Context<'a>,
+    observer: &'a dyn RunObserver,
 }
 
 impl<'a> Evaluator<'a> {
     /// Creates an evaluator with these tasks and draws the sample for the label-free evaluation.
     pub(super) fn new(
         recipe: &Recipe,
-        (read, room): (&Read, &Path),
+        (corpora, spool): (&Corpora, &Path),
         eval_data: EvaluationData,
         (name, folder): (&'a str, &'a ModelFolder),
         device: DeviceChoice,
-        context: &'a Context<'a>,
+        observer: &'a dyn RunObserver,
     ) -> Result<Self> {
-        let unlabelled =
-            LabelFree::new(draw_sample(recipe, read, room)?, &StepProgress::new(context.printer))?;
-        Ok(Evaluator { eval_data, unlabelled, name, folder, device, context })
+        let sample = draw_sample(recipe, corpora, spool)?;
+        let label_free = LabelFree::new(sample, &EvaluationProgress(observer))?;
+        Ok(Evaluator { eval_data, label_free, name, folder, device, observer })
     }
 
     /// Whether there is nothing to evaluate on.
     pub(super) fn is_empty(&self) -> bool {
-        self.eval_data.tasks.is_empty() && self.eval_data.aside.is_none() && self.unlabelled.is_none()
+        self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
     /// Evaluates the network after a step.
@@ -152,7 +180,7 @@ impl<'a> Evaluator<'a> {
         let settings = Settings { device: self.device, tokens, ..Settings::default() };
         let encoder = open::open_with(self.name, folder, network, &settings)?;
         let dense = Dense::new(&encoder);
-        let watch = StepProgress::new(self.context.printer);
+        let watch = EvaluationProgress(self.observer);
         let mut dev = Vec::new();
         for (name, task) in &self.eval_data.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;
@@ -166,14 +194,14 @@ impl<'a> Evaluator<'a> {
             });
             dev.extend(measured);
         }
-        let looked = match &self.unlabelled {
+        let measures = match &self.label_free {
             None => None,
-            Some(unlabelled) => {
-                let scorer = dense.prepare(unlabelled.pool(), &watch)?;
-                scorer.vectors().map(|vectors| unlabelled.look(vectors))
+            Some(label_free) => {
+                let scorer = dense.prepare(label_free.pool(), &watch)?;
+                scorer.vectors().map(|vectors| label_free.look(vectors))
             }
         };
-        let aside = match &self.eval_data.aside {
+        let held_out = match &self.eval_data.held_out {
             None => None,
             Some(halves) => {
                 let scorer = dense.prepare(halves.pool(), &watch)?;
@@ -184,35 +212,30 @@ impl<'a> Evaluator<'a> {
             step,
             layer: false,
             dev,
-            aside,
-            agreement: looked.map(|l| l.agreement),
-            alignment: looked.map(|l| l.alignment),
-            uniformity: looked.map(|l| l.uniformity),
+            aside: held_out,
+            agreement: measures.map(|l| l.agreement),
+            alignment: measures.map(|l| l.alignment),
+            uniformity: measures.map(|l| l.uniformity),
             seconds: started.elapsed().as_secs_f64(),
         })
     }
 }
 
-fn spec(dev: &DevTask) -> Result<TaskSpec> {
-    TaskSpec::from_name(&dev.task, dev.data.clone())
-        .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))
-}
-
 /// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
 /// duplicates.
-fn draw_sample(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
+fn draw_sample(recipe: &Recipe, corpora: &Corpora, spool: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
     let of_dialogues = matches!(
         recipe.objective,
         ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
     );
     if of_dialogues {
-        let chosen = sample(read.dialogues.len(), DIALOGUES, &mut random);
-        let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));
+        let chosen = sample(corpora.dialogues.len(), DIALOGUES, &mut random);
+        let dialogues = chosen.into_iter().map(|n| Ok(corpora.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));
     }
-    let mut texts = Unique::new(room)?;
-    for dialogue in read.dialogues.iter() {
+    let mut texts = Unique::new(spool)?;
+    for dialogue in corpora.dialogues.iter() {
         dialogue?.turns.iter().try_for_each(|turn| texts.push(&turn.text))?;
     }
     // Count first and pick by number, so that not all texts are in memory.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use turnwise_eval::tasks::Map;
+use crate::tasks::Map;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
@@ -12,7 +12,7 @@ const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
 /// The n-th color of a palette of distinct colors that suit light and dark pages.
-pub(crate) fn color(n: usize) -> String {
+pub fn color(n: usize) -> String {
     // With the golden angle, each hue is far from the previous ones.
     let hue = (n as f64 * 137.508) % 360.0;
     let light = [52, 40, 62][n / 7 % 3];
@@ -20,7 +20,7 @@ pub(crate) fn color(n: usize) -> String {
 }
 
 /// Escapes a text for HTML.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -132,7 +132,7 @@ fn to_pixels(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
 }
 
 /// Legend of the colors, as HTML.
-pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
         .map(|(n, name)| format!("<span><svg viewBox=\"0 0 2 2\" aria-hidden=\"true\"><circle cx=\"1\" cy=\"1\" r=\"1\" fill=\"{}\"/></svg>{}</span>", color(n), plain(name)))
@@ -141,7 +141,7 @@ pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Legend inside an SVG, at a vertical position.
-pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
+pub fn legend_within(names: &[&str], at: usize) -> String {
     let share = (WIDTH - LEFT) / names.len().max(1) as f64;
     let chips = names.iter().enumerate().map(|(n, name)| {
         let x = LEFT + n as f64 * share;
@@ -158,10 +158,10 @@ pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
 }
 
 /// Name of a line, and its points.
-pub(crate) type Series = (String, Vec<(f64, f64)>);
+pub type Series = (String, Vec<(f64, f64)>);
 
 /// Draws a line for each series, with a legend. The y axis is logarithmic.
-pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
+pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
         None => String::new(),
@@ -169,13 +169,15 @@ pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> Str
 }
 
 /// Labeled position on the x axis.
-pub(crate) struct Mark {
-    pub(crate) at: f64,
-    pub(crate) name: String,
+pub struct Mark {
+    /// Position on the x axis.
+    pub at: f64,
+    /// Label.
+    pub name: String,
 }
 
 /// Draws a line for each series. Returns `None` if there are no points.
-pub(crate) fn lines(
+pub fn lines(
     series: &[Series],
     names: (&str, &str),
     about: &str,
@@ -228,7 +230,7 @@ fn label_position(x: f64, away: f64) -> (f64, &'static str) {
 }
 
 /// Draws a labeled dot for each item.
-pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
+pub fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();
     }
@@ -250,7 +252,7 @@ pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &
 }
 
 /// Draws a map: a dot for each dialogue, in the color of its domain.
-pub(crate) fn map(map: &Map, about: &str) -> String {
+pub fn map(map: &Map, about: &str) -> String {
     const SIDE: f64 = 420.0;
     let mut svg = format!(
         "<svg class=\"map\" viewBox=\"0 0 {SIDE} {SIDE}\" role=\"img\" aria-label=\"{}\">\n",

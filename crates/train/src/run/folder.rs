@@ -6,30 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::{Context, printer::grouped};
+use super::{base_model::START, card::Card, checkpoint, observer::RunObserver};
+use crate::{
+    recipe::{ObjectiveName, Recipe},
+    trainer::Trainer,
+};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
+    numbers::grouped,
 };
 use turnwise_encoder::{
     Network,
-    folder::{ModelFolder, Pipeline, PoolingMode, SavedModel, Tokenizer, save, save_divided},
+    folder::{ModelFolder, SavedModel, Tokenizer, save},
 };
 use turnwise_store::lock::WriterLock;
-use turnwise_train::{
-    recipe::{ObjectiveName, Recipe},
-    run::{card::Card, checkpoint},
-    trainer::Trainer,
-};
 
 /// Number of checkpoints that are kept.
 pub(super) const CHECKPOINTS: usize = 2;
 
 /// Name of the checkpoint with the best model, stored next to the others.
 pub(super) const BEST: &str = "best";
-
-/// Start model, if it had to be created because the base model has no separator token for turns.
-const START: &str = "start";
 
 /// Recipe of the run.
 const RECIPE: &str = "recipe.toml";
@@ -51,7 +48,7 @@ pub(super) fn has_run(path: &Path) -> bool {
 }
 
 /// Path of the trained model of a run.
-pub(super) fn model_in(path: &Path) -> PathBuf {
+pub fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
@@ -135,9 +132,9 @@ impl RunFolder {
     }
 
     /// Writes the recipe file.
-    pub(super) fn begin(&self, recipe: &Recipe, of: &Of) -> Result<()> {
-        let text =
-            of.line() + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
+    pub(super) fn begin(&self, recipe: &Recipe, inputs: &InputHashes) -> Result<()> {
+        let text = inputs.line()
+            + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
     }
 
@@ -176,13 +173,13 @@ impl RunFolder {
     }
 
     /// Returns an error if the dialogues, the model or the dev data have changed since the run started.
-    pub(super) fn check_inputs(&self, of: &Of) -> Result<()> {
+    pub(super) fn check_inputs(&self, inputs: &InputHashes) -> Result<()> {
         let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
         let line = text.lines().next().unwrap_or_default();
         let what = [
-            (&of.dialogues, "the dialogues of its corpus have changed"),
-            (&of.model, "its base model has changed"),
-            (&of.dev, "the data of its dev tasks have changed, so its evaluations cannot be compared"),
+            (&inputs.dialogues, "the dialogues of its corpus have changed"),
+            (&inputs.model, "its base model has changed"),
+            (&inputs.dev, "the data of its dev tasks have changed, so its evaluations cannot be compared"),
         ];
         match what.into_iter().find(|(hash, _)| !line.contains(hash.as_str())) {
             None => Ok(()),
@@ -207,16 +204,16 @@ impl RunFolder {
         &self,
         trainer: &mut Trainer,
         identity: &str,
-        context: &Context<'_>,
+        observer: &dyn RunObserver,
     ) -> Result<u64> {
         let Some((steps, path)) = checkpoint::list(&self.checkpoints()).pop() else {
             if has_run(&self.path) {
-                context.printer.say("no checkpoint yet: starting from the beginning");
+                observer.note("no checkpoint yet: starting from the beginning");
             }
             return Ok(0);
         };
         checkpoint::load(&path, trainer, identity)?;
-        context.printer.say(format!("resuming after {} steps", grouped(steps)));
+        observer.note(&format!("resuming after {} steps", grouped(steps)));
         Ok(steps)
     }
 
@@ -242,41 +239,6 @@ impl RunFolder {
             Some(hint) => e.with_hint(hint),
             None => e,
         }
-    }
-
-    /// Prepares the start model. If turns need a separator and the base model has none, adds a separator token.
-    pub(super) fn with_separator(
-        &self,
-        base: &ModelFolder,
-        recipe: &Recipe,
-        context: &Context<'_>,
-    ) -> Result<ModelFolder> {
-        if !recipe.divides_turns() {
-            return ModelFolder::open(base.path());
-        }
-        let start = self.path.join(START);
-        files::remove_folder(&start)?;
-        let Some((token, is_new)) = save_divided(base, &recipe.model, &start)? else {
-            return ModelFolder::open(base.path());
-        };
-        let new = match (is_new, recipe.frozen_layers) {
-            (false, _) => "",
-            (true, Some(0)) => ", a new token",
-            (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
-        };
-        context
-            .printer
-            .say(format!("{} has no turn separator; turns are separated by {token}{new}", recipe.model));
-        ModelFolder::open(&start)
-    }
-
-    /// Returns the pipeline around a network trained by steps.
-    pub(super) fn pipeline_of_steps(base: &ModelFolder) -> Result<Pipeline> {
-        let mut pipeline = base.pipeline().clone();
-        pipeline.pooling.modes = vec![PoolingMode::Mean];
-        // Mean pooling was trained over all tokens, including those of a prompt.
-        pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
-        Ok(pipeline)
     }
 
     /// Saves the network and its pipeline as the model of the run, replacing an earlier one.
@@ -318,7 +280,7 @@ impl Drop for RunFolder {
 }
 
 /// Hashes of the inputs of a run.
-pub(super) struct Of {
+pub(super) struct InputHashes {
     pub(super) dialogues: String,
     /// The base model.
     pub(super) model: String,
@@ -326,10 +288,10 @@ pub(super) struct Of {
     pub(super) dev: String,
 }
 
-impl Of {
+impl InputHashes {
     /// First line of the recipe file.
     fn line(&self) -> String {
-        let Of { dialogues, model, dev } = self;
+        let InputHashes { dialogues, model, dev } = self;
         format!(
             "# Recipe of this run. Hash of its dialogues: {dialogues}; of its base model: {model}; \
              of the data of its dev tasks: {dev}\n"

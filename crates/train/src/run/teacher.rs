@@ -2,23 +2,28 @@
 
 use std::borrow::Cow;
 
-use super::corpus::Read;
-use crate::cli::{Context, encoders, printer::counted, progress::ProgressBar, signals};
+use super::{
+    corpus::Corpora,
+    observer::{self, Progress, RunObserver, Stage},
+};
+use crate::{
+    data::TrainingSet,
+    objectives::{Group, Neighbours},
+    recipe::Recipe,
+    teacher::{self, Teacher},
+};
 use turnwise_core::{
     error::{Error, Result},
+    numbers::counted,
     random::Random,
 };
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{
     DeviceChoice, DialogueOptions, Encoder, Vectors,
+    hub::{Places, resolve},
+    open,
     statics::{self, TfidfSettings},
     transformer::Settings,
-};
-use turnwise_train::{
-    data::TrainingSet,
-    objectives::{Group, Neighbours},
-    recipe::Recipe,
-    teacher::{self, Teacher},
 };
 
 /// Largest number of dialogues per teacher. They are compared pairwise, and more hardly help.
@@ -31,18 +36,21 @@ const CHUNK: usize = 64;
 pub(super) fn objective(
     recipe: &Recipe,
     data: &TrainingSet,
-    read: &Read,
-    device: DeviceChoice,
-    context: &Context<'_>,
+    corpora: &Corpora,
+    (device, models): (DeviceChoice, &Places),
+    observer: &dyn RunObserver,
 ) -> Result<Neighbours> {
     let settings = Settings { device, ..Settings::default() };
-    let encoder = encoders::open(context, &recipe.model, &settings)?;
-    let mut groups = Vec::with_capacity(read.ends.len());
+    let found = resolve(&recipe.model, models)?;
+    let encoder = open::open(&found.name, &found.path, &settings)?;
+    encoder.notices().iter().for_each(|notice| observer.warn(&format!("{}: {notice}", found.name)));
+    observer.detail(&format!("{} from {}: {}", found.name, found.path.display(), encoder.describe()));
+    let mut groups = Vec::with_capacity(corpora.ends.len());
     let mut begin = 0;
-    for (end, path) in read.ends.iter().zip(&recipe.corpus) {
+    for (end, path) in corpora.ends.iter().zip(&recipe.corpus) {
         let own = |n: &u32| (begin..*end).contains(&data.given(*n));
         let known: Vec<u32> = (0..data.len() as u32).filter(own).collect();
-        let taught = group(recipe, data, read, known, encoder.as_ref(), context);
+        let taught = group(recipe, data, corpora, known, encoder.as_ref(), observer);
         groups.push(taught.map_err(|e| match e {
             Error::Data { message, hint } => {
                 Error::Data { message: format!("{}: {message}", path.display()), hint }
@@ -60,24 +68,24 @@ pub(super) fn objective(
 fn group(
     recipe: &Recipe,
     data: &TrainingSet,
-    read: &Read,
+    corpora: &Corpora,
     mut known: Vec<u32>,
     encoder: &dyn Encoder,
-    context: &Context<'_>,
+    observer: &dyn RunObserver,
 ) -> Result<Group> {
     Random::new(recipe.seed, 1).shuffle(&mut known);
     known.truncate(MOST);
     known.sort_unstable();
-    let dialogue = |n: &u32| read.dialogues.get(data.given(*n));
+    let dialogue = |n: &u32| corpora.dialogues.get(data.given(*n));
     let chosen = known.iter().map(dialogue).collect::<Result<Vec<Cow<'_, Dialogue>>>>()?;
     let chosen: Vec<&Dialogue> = chosen.iter().map(AsRef::as_ref).collect();
-    let meaning = encode(encoder, &chosen, "encoding", context)?;
+    let meaning = encode(encoder, &chosen, Stage::Encoding, observer)?;
     let settings =
         TfidfSettings { dim: TOPICS, min_documents: 3, seed: recipe.seed, ..TfidfSettings::default() };
     let words = statics::fit_tfidf(chosen.iter().map(|d| statics::document(d)), &settings)?;
-    let words = encode(&words, &chosen, "fitting words", context)?;
+    let words = encode(&words, &chosen, Stage::FittingWords, observer)?;
     let teacher = Teacher::learn(&meaning, &words, teacher::Settings::default())?;
-    context.printer.say(format!(
+    observer.note(&format!(
         "fitted a teacher on {}: {:.0}% weight for words, the rest for vectors",
         counted(chosen.len() as u64, "dialogue"),
         100.0 * teacher.weight()
@@ -88,18 +96,16 @@ fn group(
 fn encode(
     encoder: &dyn Encoder,
     dialogues: &[&Dialogue],
-    what: &'static str,
-    context: &Context<'_>,
+    stage: Stage,
+    observer: &dyn RunObserver,
 ) -> Result<Vectors> {
-    let mut progress = ProgressBar::new(context.printer, what, "dialogues", Some(dialogues.len() as u64));
     let mut all = Vectors::new(encoder.dim());
+    observer.progress(&Progress::of(stage, 0, dialogues.len()));
     for chunk in dialogues.chunks(CHUNK) {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: Some("nothing was trained yet".to_owned()) });
-        }
+        observer::check(observer, Some("nothing was trained yet"))?;
         let encoded = encoder.encode_dialogues(chunk, &DialogueOptions::default())?;
         encoded.vectors.rows().for_each(|row| all.push(row));
-        progress.set(all.len() as u64, all.len() as u64);
+        observer.progress(&Progress::of(stage, all.len(), dialogues.len()));
     }
     Ok(all)
 }

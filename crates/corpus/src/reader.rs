@@ -1,0 +1,127 @@
+//! Reads all dialogues of files and folders.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use crate::{
+    Dialogue,
+    formats::{self, Format, Problem, ReadOptions},
+    walk::{self, Plan},
+};
+use turnwise_core::{
+    error::{Error, Reject, Result},
+    numbers::counted,
+};
+
+/// How to read files and folders.
+#[derive(Clone)]
+pub struct Reader {
+    /// Format of the files. `None` detects the format of each file.
+    pub format: Option<&'static dyn Format>,
+    /// Options for reading.
+    pub options: ReadOptions,
+    /// Maximum number of rejected records. With more of them, reading ends with an error.
+    pub max_rejects: u64,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Reader { format: None, options: ReadOptions::default(), max_rejects: 100 }
+    }
+}
+
+/// Something that happens while files are read.
+pub enum ReadEvent<'a> {
+    /// The files were found. Reading them has not started.
+    Found(&'a Plan),
+    /// A dialogue or a problem was read.
+    Read {
+        /// Number of bytes read from the disk.
+        bytes: u64,
+        /// Total number of bytes, if known.
+        total: Option<u64>,
+        /// Number of records read, including rejected ones.
+        records: u64,
+    },
+    /// A record, or the rest of a file, was rejected.
+    Rejected(&'a Reject),
+}
+
+/// Counts of the problems found while reading.
+#[derive(Debug, Default)]
+pub struct Problems {
+    /// Number of rejects.
+    pub rejected: u64,
+    /// Number of files that could not be read to the end.
+    pub damaged_files: u64,
+}
+
+impl Problems {
+    /// Returns an error if a file could not be read to its end, even if the other files were fine.
+    pub fn into_result(self) -> Result<()> {
+        match self.damaged_files {
+            0 => Ok(()),
+            n => Err(Error::data(format!("{} could not be read to the end", counted(n, "file")))),
+        }
+    }
+}
+
+impl Reader {
+    /// Finds the files to read.
+    pub fn plan(&self, paths: &[PathBuf]) -> Result<Plan> {
+        // Column maps are only for tables, so a map implies the CSV format.
+        let format = match (self.format, &self.options.columns) {
+            (None, Some(_)) => Some(formats::by_name("csv")?),
+            (format, _) => format,
+        };
+        walk::plan(paths, format)
+    }
+
+    /// Reads files and folders and passes each dialogue to `take`. An error of `event` ends the reading.
+    pub fn each_dialogue(
+        &self,
+        paths: &[PathBuf],
+        event: &mut dyn FnMut(ReadEvent<'_>) -> Result<()>,
+        take: &mut dyn FnMut(Dialogue) -> Result<()>,
+    ) -> Result<Problems> {
+        let plan = self.plan(paths)?;
+        event(ReadEvent::Found(&plan))?;
+        // Count the bytes of this call only.
+        let options = ReadOptions { bytes_read: Arc::default(), ..self.options.clone() };
+        let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
+        let (mut problems, mut records) = (Problems::default(), 0);
+        for source in plan.sources {
+            for item in source.read(&options)? {
+                event(ReadEvent::Read { bytes: options.bytes_read.load(Ordering::Relaxed), total, records })?;
+                records += 1;
+                let reject = match item {
+                    Ok(dialogue) => {
+                        take(dialogue)?;
+                        continue;
+                    }
+                    Err(Problem::Record(reject)) => reject,
+                    Err(Problem::File(reject)) => {
+                        problems.damaged_files += 1;
+                        reject
+                    }
+                };
+                problems.rejected += 1;
+                event(ReadEvent::Rejected(&reject))?;
+                let (rejected, allowed) = (problems.rejected, self.max_rejects);
+                if rejected > allowed {
+                    let e = Error::TooManyRejects { rejected, allowed, last: reject };
+                    return Err(Error::Data {
+                        message: e.to_string(),
+                        hint: Some(
+                            "allow more with TURNWISE_INGEST_MAX_ERRORS=N or the setting ingest.max_errors"
+                                .into(),
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(problems)
+    }
+}

@@ -1,0 +1,205 @@
+//! Result of a run: steps, losses, and the scores before and after training.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    base_model::has_steps,
+    card::ScoreChange,
+    evaluations::{Evaluation, Measured, main_values},
+    folder::RunFolder,
+    layer::Learned,
+    lines::{self, Line},
+};
+use crate::recipe::Recipe;
+use turnwise_core::{error::Result, numbers::counted};
+use turnwise_eval::{
+    halves,
+    significance::{DRAWS, randomization_test},
+};
+
+/// Significance level: larger p-values may be chance.
+const SIGNIFICANCE: f64 = 0.05;
+
+/// Name of the held-out evaluation among the dev tasks.
+const HELD_OUT: (&str, &str) = ("aside", "halves");
+
+/// Result of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Number of steps taken; fewer than requested if the run stopped early.
+    pub steps: u64,
+    /// The step whose model is kept.
+    pub kept: u64,
+    /// Mean losses of the first and the last steps.
+    pub losses: Option<(f64, f64)>,
+    /// The learned layer.
+    pub learned: Option<Learned>,
+    /// All evaluations.
+    pub evaluations: Vec<Evaluation>,
+    /// Resources used by the steps, including those before a resume.
+    pub spent: Spent,
+}
+
+/// Resources used by steps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    /// Duration in seconds.
+    pub seconds: f64,
+    /// Number of training examples.
+    pub examples: u64,
+    /// Number of tokens.
+    pub tokens: u64,
+}
+
+impl Spent {
+    pub(super) fn of(steps: &[Line]) -> Self {
+        Spent {
+            seconds: steps.iter().map(|line| line.seconds).sum(),
+            examples: steps.iter().map(|line| line.examples as u64).sum(),
+            tokens: steps.iter().map(|line| line.tokens as u64).sum(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Reads the result of a finished run from its files.
+    pub(super) fn read(folder: &RunFolder, recipe: &Recipe) -> Result<Self> {
+        let metrics = match has_steps(recipe) {
+            true => lines::read::<Line>(&folder.metrics())?,
+            false => Vec::new(),
+        };
+        let evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
+        let steps = metrics.last().map_or(0, |line| line.step);
+        let kept = recipe.select.best(&evaluations).map_or(steps, |best| best.step);
+        let learned = Learned::read(&folder.layer())?;
+        let (losses, spent) = (losses(&metrics), Spent::of(&metrics));
+        Ok(Outcome { steps, kept, losses, learned, evaluations, spent })
+    }
+
+    /// Evaluation of the final model. If a layer was appended after training, the evaluation with that layer.
+    fn last(&self) -> Option<&Evaluation> {
+        match self.learned {
+            Some(_) => self.evaluations.last(),
+            None => self.evaluations.iter().find(|e| e.step == self.kept),
+        }
+    }
+
+    /// Changes on held-out dialogues and on the dev tasks.
+    pub fn gains(&self, seed: u64) -> Vec<Gain> {
+        let start = self.evaluations.iter().find(|e| e.step == 0);
+        let (Some(start), Some(kept)) = (start, self.last()) else { return Vec::new() };
+        let of = |kept: &Measured| {
+            let start = start.dev.iter().find(|m| m.task == kept.task && m.measure == kept.measure)?;
+            let paired = !kept.each.is_empty() && kept.each.len() == start.each.len();
+            Some(Gain {
+                task: kept.task.clone(),
+                measure: kept.measure.clone(),
+                start: start.value,
+                kept: kept.value,
+                p: paired.then(|| randomization_test(&start.each, &kept.each, DRAWS, seed)),
+                of: if paired { kept.each.len() } else { 0 },
+            })
+        };
+        let held_out = start.aside.as_ref().zip(kept.aside.as_ref()).map(|(start, kept)| Gain {
+            task: HELD_OUT.0.to_owned(),
+            measure: HELD_OUT.1.to_owned(),
+            start: start.value,
+            kept: kept.value,
+            p: Some(randomization_test(&start.each, &kept.each, DRAWS, seed)),
+            of: kept.each.len(),
+        });
+        held_out.into_iter().chain(main_values(kept).filter_map(of)).collect()
+    }
+
+    /// The same for the model card, with the agreement with words.
+    pub(super) fn card_gains(&self, seed: u64) -> Vec<ScoreChange> {
+        let words = self.agreements().map(|[start, kept]| ScoreChange {
+            what: "agreement of neighbors with words".to_owned(),
+            start,
+            kept,
+            p: None,
+        });
+        let gains = self.gains(seed).into_iter();
+        let gains = gains.map(|g| ScoreChange { what: g.what(), start: g.start, kept: g.kept, p: g.p });
+        words.into_iter().chain(gains).collect()
+    }
+
+    /// Share of the nearest neighbors by words that are also nearest neighbors by vectors, before and after training. `None`
+    /// if either was not measured.
+    pub fn agreements(&self) -> Option<[f64; 2]> {
+        let start = self.evaluations.iter().find(|e| e.step == 0)?;
+        Some([start.agreement?, self.last()?.agreement?])
+    }
+}
+
+/// Mean losses over the first and the last tenth of the run.
+pub(super) fn losses(lines: &[Line]) -> Option<(f64, f64)> {
+    let part = (lines.len() / 10).max(1);
+    let mean = |lines: &[Line]| lines.iter().map(|l| l.loss).sum::<f64>() / lines.len() as f64;
+    (!lines.is_empty()).then(|| (mean(&lines[..part]), mean(&lines[lines.len() - part..])))
+}
+
+/// Value of a dev task before and after training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// The task, as given in the recipe.
+    pub task: String,
+    /// Name of the measure.
+    pub measure: String,
+    /// Value of the base model.
+    pub start: f64,
+    /// Value of the kept model.
+    pub kept: f64,
+    /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
+    pub p: Option<f64>,
+    /// Number of paired values.
+    #[serde(default)]
+    pub of: usize,
+}
+
+impl Gain {
+    /// Describes the measure.
+    pub fn what(&self) -> String {
+        match self.is_held_out() {
+            true => format!(
+                "neighbors shared by the halves of {} ({:.1} by chance)",
+                counted(self.of as u64, "held-out dialogue"),
+                100.0 * halves::by_chance(self.of)
+            ),
+            false => format!("{} {}", self.task, self.measure),
+        }
+    }
+
+    /// Whether it was measured on held-out dialogues.
+    pub fn is_held_out(&self) -> bool {
+        (self.task.as_str(), self.measure.as_str()) == HELD_OUT
+    }
+
+    /// Whether the difference is significant.
+    pub fn is_significant(&self) -> bool {
+        self.p.is_some_and(|p| p < SIGNIFICANCE)
+    }
+
+    /// Whether it is a significant loss.
+    pub fn is_loss(&self) -> bool {
+        self.kept < self.start && self.is_significant()
+    }
+
+    /// Interprets the result on held-out dialogues.
+    pub fn verdict(&self) -> &'static str {
+        match (self.is_significant(), self.kept > self.start) {
+            (true, true) => "significant: the halves agree better on which dialogues are similar",
+            (true, false) => "significant: the halves agree less on which dialogues are similar",
+            (false, _) => "not significant: these dialogues show neither a gain nor a loss",
+        }
+    }
+}
+
+/// Formats an evaluation as one line.
+pub(super) fn evaluation_line(evaluation: &Evaluation) -> String {
+    let held_out =
+        evaluation.aside.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
+    let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
+    let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
+    held_out.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
+}

@@ -1,0 +1,191 @@
+//! Sweeps: several runs, with several seeds or with several values of a setting. Each run has its own subfolder, and
+//! `runs.json` summarizes all of them.
+
+use std::{fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    RunOptions,
+    base_model::BaseModel,
+    folder,
+    observer::{self, RunObserver},
+    outcome::Gain,
+    run_one,
+};
+use crate::recipe::Recipe;
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+/// Summary file.
+pub const RUNS: &str = "runs.json";
+
+/// A finished run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FinishedRun {
+    /// Subfolder of the run.
+    pub folder: String,
+    /// The varied settings; empty if only the seed differs.
+    pub settings: String,
+    /// Random seed.
+    pub seed: u64,
+    /// Number of steps taken.
+    pub steps: u64,
+    /// The step whose model is kept.
+    pub kept: u64,
+    /// Mean losses of the first and the last steps.
+    #[serde(default)]
+    pub loss: Option<[f64; 2]>,
+    /// Agreement of neighbors with words, before and after training.
+    pub agreement: Option<[f64; 2]>,
+    /// Changes on held-out dialogues and on the dev tasks.
+    pub dev: Vec<Gain>,
+    /// True if a layer was learned.
+    #[serde(skip)]
+    pub has_layer: bool,
+}
+
+/// Trains with each combination of values and seeds. Returns the finished runs of the folder, which includes those of
+/// an earlier call.
+///
+/// `varied` has names of settings, as in the recipe file, and their values. Without seeds, all runs have the seed of the
+/// recipe. `ended` is called after each run.
+pub fn sweep(
+    recipe: &Recipe,
+    varied: &[(String, Vec<String>)],
+    seeds: Option<&[u64]>,
+    options: &RunOptions,
+    observer: &dyn RunObserver,
+    ended: &mut dyn FnMut(&FinishedRun),
+) -> Result<Vec<FinishedRun>> {
+    let variants = variants(recipe, varied)?;
+    let each_seed = seeds.unwrap_or(std::slice::from_ref(&recipe.seed));
+    let all = variants.len() * each_seed.len();
+    let mut finished = before(&options.output, options.resume)?;
+    // Check all runs before training the first one.
+    let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
+    for (settings, recipe) in &variants {
+        BaseModel::open(&mut recipe.clone(), &options.models)?;
+        for seed in each_seed {
+            let seeded = seeds.map(|_| format!("seed-{seed}"));
+            let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
+            let name = name.into_iter().flatten().collect::<Vec<_>>().join("/");
+            let output = options.output.join(&name);
+            // Runs that have not started yet cannot be resumed.
+            let resume = options.resume && folder::has_run(&output);
+            folder::check(&output, resume)?;
+            if planned.iter().any(|(other, ..)| *other == name) {
+                return Err(Error::input(format!("{settings} is in --vary twice"))
+                    .with_hint("use each value once; for several seeds, use --seeds N"));
+            }
+            let own = RunOptions { output, resume, ..options.clone() };
+            planned.push((name, own, settings, Recipe { seed: *seed, ..recipe.clone() }));
+        }
+    }
+    // Runs with other values stay in the summary.
+    finished.retain(|one| planned.iter().all(|(name, ..)| *name != one.folder));
+    for (n, (name, own, settings, recipe)) in planned.into_iter().enumerate() {
+        observer::check(observer, Some("continue with the same command and --resume"))?;
+        observer.note(&format!("run {} of {all}: {name}", n + 1));
+        let seed = recipe.seed;
+        let (outcome, recipe) = run_one(recipe, &own, n == 0, observer)?;
+        let one = FinishedRun {
+            folder: name,
+            settings: settings.clone(),
+            seed,
+            steps: outcome.steps,
+            kept: outcome.kept,
+            loss: outcome.losses.map(<[f64; 2]>::from),
+            agreement: outcome.agreements(),
+            dev: outcome.gains(recipe.seed),
+            has_layer: outcome.learned.is_some(),
+        };
+        ended(&one);
+        finished.push(one);
+        write(&options.output, &finished)?;
+    }
+    Ok(finished)
+}
+
+/// Reads the finished runs in a folder. Returns an error if there are some and `resume` is not set.
+fn before(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
+    let path = output.join(RUNS);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    if !resume {
+        return Err(Error::input(format!("{} already contains runs", output.display()))
+            .with_hint("continue them with --resume, or choose a different folder"));
+    }
+    let text = fs::read_to_string(&path).at("read", &path)?;
+    serde_json::from_str(&text).map_err(|e| Error::Corrupt {
+        path,
+        what: e.to_string(),
+        hint: "remove this file; it is written again from the existing runs".to_owned(),
+    })
+}
+
+fn write(folder: &Path, finished: &[FinishedRun]) -> Result<()> {
+    fs::create_dir_all(folder).at("create", folder)?;
+    let text = serde_json::to_string_pretty(finished).map_err(|e| Error::Internal(e.to_string()))?;
+    files::replace(&folder.join(RUNS), (text + "\n").as_bytes())
+}
+
+/// All combinations of the values, with a description and the recipe.
+fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(String, Recipe)>> {
+    let mut all = vec![(String::new(), recipe.clone())];
+    for (setting, values) in varied {
+        let mut more = Vec::with_capacity(all.len() * values.len());
+        for (words, recipe) in &all {
+            for value in values {
+                let comma = if words.is_empty() { "" } else { ", " };
+                more.push((format!("{words}{comma}{setting}={value}"), with(recipe, setting, value)?));
+            }
+        }
+        all = more;
+    }
+    Ok(all)
+}
+
+/// Returns the recipe with a different value of one option, which has the name of the recipe file.
+fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
+    let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
+    let text = format!("value = {value}");
+    let parsed = text.parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
+    table.insert(setting.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
+    table.try_into().map_err(|e: toml::de::Error| {
+        let what = e.message().lines().next().unwrap_or_default();
+        match Recipe::unknown_setting(what) {
+            Some(unknown) => unknown,
+            None => Error::input(format!("{setting} cannot be {value}: {what}"))
+                .with_hint("write values as in the recipe.toml of a run"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::ObjectiveName;
+
+    #[test]
+    fn settings_vary_by_their_names() {
+        let recipe = Recipe::new(ObjectiveName::Dialoguecse, "m".to_owned(), vec!["c".into()]);
+        let vary = [
+            ("temperature".to_owned(), vec!["0.05".to_owned(), "0.2".to_owned()]),
+            ("negatives".to_owned(), vec!["4".to_owned()]),
+            ("aggregation".to_owned(), vec!["i1".to_owned()]),
+        ];
+        let all = variants(&recipe, &vary).unwrap();
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[1].0, "temperature=0.2, negatives=4, aggregation=i1");
+        assert_eq!((all[1].1.temperature, all[1].1.negatives), (0.2, Some(4)));
+        for (setting, value) in [("negatives", "many"), ("aggregation", "i3")] {
+            let error = with(&recipe, setting, value).unwrap_err().to_string();
+            assert!(error.contains(setting) && error.contains(value), "{error}");
+        }
+        assert_eq!(with(&recipe, "temprature", "1").unwrap_err().to_string(), "unknown setting `temprature`");
+    }
+}

@@ -1,0 +1,324 @@
+//! Training with gradient steps: prepares the model and the data, takes the steps, evaluates, and saves checkpoints.
+
+use std::{path::Path, time::Instant};
+
+use candle_core::DType;
+
+use super::{
+    Run, base_model,
+    card::Card,
+    checkpoint,
+    corpus::Corpora,
+    curves,
+    evaluations::Evaluation,
+    evaluator::{EvaluationData, Evaluator},
+    folder::{self, RunFolder},
+    layer::LayerTraining,
+    lines::{self, Line, Lines},
+    objective,
+    observer::{Progress, RunObserver, Stage},
+    outcome::{Outcome, Spent, evaluation_line, losses},
+};
+use crate::{
+    data::TrainingSet,
+    model::{Freezing, Trainable},
+    recipe::Recipe,
+    trainer::{StepResult, Trainer},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    numbers::{bytes, counted, grouped},
+};
+use turnwise_encoder::{Device, folder::ModelFolder};
+use turnwise_eval::ann::own_bytes;
+
+/// Memory limit for cached outputs of frozen layers, in bytes.
+const CACHE_BYTES: usize = 1 << 30;
+/// Warn below this number of dialogues.
+const MIN_DIALOGUES: usize = 100;
+/// Warn if more than one of N tokens is unknown.
+const UNKNOWN_ONE_IN: u64 = 20;
+
+/// Trains with gradient steps, learns the layer if there is one, and saves the model. Tokens are stored in a file
+/// in the folder `spool`, or in memory.
+pub(super) fn train(
+    run: &Run<'_>,
+    corpora: Corpora,
+    eval_data: EvaluationData,
+    devices: &[Device],
+    spool: Option<&Path>,
+) -> Result<Outcome> {
+    let Run { recipe, base, folder: run_folder, inputs, observer, .. } = *run;
+    let folder = base_model::with_separator(&base.folder, run_folder.path(), recipe, observer)?;
+    let tokenizer = folder.tokenizer()?;
+    let prompt = folder.pipeline().prompts.text(None)?;
+    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, recipe.preparing(), spool)?;
+    let data = data.with_prompt(prompt, &tokenizer)?.with_corpora(&corpora.ends);
+    if data.is_empty() && data.left_out > 0 {
+        let least = recipe.min_turns.unwrap_or(1);
+        let those = counted(data.left_out as u64, "dialogue");
+        let turns = counted(least as u64, "turn");
+        return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} skipped"))
+            .with_hint(
+                "use longer dialogues, or allow shorter ones with --min-turns N if the objective can learn from them",
+            ));
+    }
+    report_data(&data, prompt, recipe, observer);
+    warn_about_data(&data, recipe, observer);
+    if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
+        observer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
+    }
+    let identity = identity(recipe, &inputs.dialogues, &folder.fingerprint()?.to_string())?;
+    let freezing =
+        Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: CACHE_BYTES };
+    let on = |device: &Device| {
+        let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
+        Trainable::new(folder.network()?, freezing, device.inner(), dtype)
+    };
+    let (first, others) = devices.split_first().ok_or_else(|| Error::Internal("no device".to_owned()))?;
+    let model = on(first)?;
+    let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
+    let objective = objective::of(
+        recipe,
+        &data,
+        &corpora,
+        (&model, folder.max_tokens()),
+        (run.device, run.models),
+        observer,
+    )?;
+    let named = (base.name.as_str(), &folder);
+    let evaluator =
+        Evaluator::new(recipe, (&corpora, run_folder.path()), eval_data, named, run.device, observer)?;
+    // The steps only need tokens. Keep the text only if a layer is learned.
+    let corpora = recipe.layer.then_some(corpora);
+    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.with_devices(&others);
+    let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
+    run_folder.begin(recipe, inputs)?;
+    let mut outcome = StepLoop {
+        model: &model,
+        trainer: &mut trainer,
+        recipe,
+        folder: run_folder,
+        evaluator: &evaluator,
+        identity: &identity,
+        observer,
+    }
+    .run(done)?;
+    let network = model.network()?;
+    let pipeline = base_model::trained_pipeline(&folder)?;
+    let layered = corpora.map(|corpora| {
+        LayerTraining { run, folder: &folder }.append(
+            (&pipeline, &network),
+            &corpora,
+            &evaluator,
+            &mut outcome,
+        )
+    });
+    let trained = match layered {
+        Some(Ok(layered)) => layered,
+        // The trained steps must not be lost if the layer fails.
+        Some(Err(Error::Data { message, .. })) => {
+            observer.warn(&format!("no layer was added to the trained model: {message}"));
+            ModelFolder::open(folder.path())?.with_pipeline(pipeline)
+        }
+        Some(Err(e)) => return Err(e),
+        None => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
+    };
+    let card = Card {
+        recipe,
+        base: &base.name,
+        repository: base.repository.as_deref(),
+        seen: (data.len(), data.turns()),
+        data: &inputs.dialogues,
+        kept: outcome.kept,
+        gains: outcome.card_gains(recipe.seed),
+        losses: outcome.losses,
+        layered: outcome.learned.is_some(),
+    };
+    run_folder.save(&trained, &tokenizer, &network, &card)?;
+    Ok(outcome)
+}
+
+/// Warns about data from which little can be learned.
+fn warn_about_data(data: &TrainingSet, recipe: &Recipe, observer: &dyn RunObserver) {
+    if data.len() < MIN_DIALOGUES {
+        observer.warn(&format!(
+            "training on only {}: too few to learn anything general; use at least a few hundred",
+            counted(data.len() as u64, "dialogue")
+        ));
+    }
+    if data.unknown * UNKNOWN_ONE_IN > data.tokens {
+        observer.warn(&format!(
+            "{} of the {} tokens are unknown to {}, for example because of a different language or script: nothing is learned from \
+             them; choose a model for this language with -m MODEL",
+            grouped(data.unknown),
+            grouped(data.tokens),
+            recipe.model
+        ));
+    }
+}
+
+/// Hash of everything that the result of a run depends on.
+fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
+    let bytes = serde_json::to_vec(&(recipe, data, model)).map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
+}
+
+fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, observer: &dyn RunObserver) {
+    let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
+    let too_short = match data.left_out {
+        0 => String::new(),
+        n => format!("; {} too short, skipped", grouped(n as u64)),
+    };
+    let blank = match data.blank {
+        0 => String::new(),
+        n => format!("; {} without text, skipped", counted(n as u64, "turn")),
+    };
+    let with_prompt = match prompt {
+        "" => String::new(),
+        prompt => format!(", with the prompt {prompt:?}"),
+    };
+    observer.note(&format!(
+        "{} from {} with {} and {}{with_prompt}{too_short}{blank}",
+        recipe.objective.name(),
+        recipe.model,
+        counted(dialogues, "dialogue"),
+        counted(turns, "turn"),
+    ));
+}
+
+/// State of the training loop.
+struct StepLoop<'r, 't> {
+    model: &'r Trainable,
+    trainer: &'r mut Trainer<'t>,
+    recipe: &'r Recipe,
+    folder: &'r RunFolder,
+    evaluator: &'r Evaluator<'r>,
+    identity: &'r str,
+    observer: &'r dyn RunObserver,
+}
+
+impl StepLoop<'_, '_> {
+    /// Takes the remaining steps after the given number of finished steps.
+    fn run(&mut self, done: u64) -> Result<Outcome> {
+        let (recipe, folder, observer) = (self.recipe, self.folder, self.observer);
+        let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
+        let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
+        let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
+        let mut examples = Spent::of(&lines::read(&folder.metrics())?).examples;
+        // The speed shown is for this call only, without the steps before a resume.
+        let (mut tokens, mut seconds, mut smooth) = (0, 0.0, None);
+        let report = |done: u64, items: u64, detail: &str| {
+            let (stage, total) = (Stage::Training, Some(recipe.steps));
+            observer.progress(&Progress { stage, done, total, items, detail });
+        };
+        let (mut step, mut is_first) = (done, true);
+        loop {
+            // Also catches up on an evaluation that an interrupted run missed.
+            if self.needs_evaluation(step, &evaluations) && !observer.should_stop() {
+                is_first = true;
+                match self.evaluate(step) {
+                    Ok(evaluation) => evaluations.push(evaluation),
+                    // Continue to the code below, which saves the steps.
+                    Err(Error::Interrupted { .. }) => continue,
+                    Err(e) => return Err(e),
+                }
+                // Save the best model before its evaluation is written, so that a recorded best always exists.
+                if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
+                    checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
+                }
+                evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
+                self.draw(&evaluations, None)?;
+            }
+            let ends = (step == recipe.steps || self.should_stop(&evaluations)) && !observer.should_stop();
+            let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
+            if is_new || observer.should_stop() && step > 0 {
+                checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
+                checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
+            }
+            if ends {
+                break;
+            }
+            if observer.should_stop() {
+                return Err(self.interrupted(step));
+            }
+            if is_first {
+                report(step, examples, "");
+                is_first = false;
+            }
+            let started = Instant::now();
+            let stepped = match self.trainer.step() {
+                Ok(stepped) => stepped,
+                Err(e) => return Err(folder.explain_failure(e, step, self.trainer)),
+            };
+            let took = started.elapsed().as_secs_f64();
+            metrics.add(&line(&stepped, took))?;
+            step += 1;
+            seconds += took;
+            examples += stepped.examples as u64;
+            tokens += stepped.tokens as u64;
+            let smoothed = smooth.map_or(stepped.loss, |s: f64| 0.9 * s + 0.1 * stepped.loss);
+            smooth = Some(smoothed);
+            let rate = grouped((tokens as f64 / seconds.max(1e-3)) as u64);
+            let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
+            report(step, examples, &format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
+        }
+        let kept = recipe.select.best(&evaluations).map_or(step, |best| best.step);
+        self.draw(&evaluations, Some(kept))?;
+        if kept != step {
+            let best = folder.checkpoints().join(folder::BEST);
+            checkpoint::load(&best, self.trainer, self.identity)?;
+        }
+        let steps: Vec<Line> = lines::read(&folder.metrics())?;
+        let (losses, spent) = (losses(&steps), Spent::of(&steps));
+        Ok(Outcome { steps: step, kept, losses, learned: None, evaluations, spent })
+    }
+
+    /// Whether an evaluation is due after this step and not done yet.
+    fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
+        let every = self.recipe.evaluate_every.unwrap_or(0);
+        let wanted = every > 0 && !self.evaluator.is_empty();
+        wanted
+            && (step == self.recipe.steps || step.is_multiple_of(every))
+            && evaluations.last().is_none_or(|last| last.step < step)
+    }
+
+    fn interrupted(&self, step: u64) -> Error {
+        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.recipe.steps));
+        Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
+    }
+
+    fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
+        let patience = self.recipe.patience;
+        patience > 0 && self.recipe.select.since_best(evaluations) >= patience
+    }
+
+    fn evaluate(&self, step: u64) -> Result<Evaluation> {
+        let evaluation = match step {
+            0 => self.evaluator.evaluate(self.model.start(), 0)?,
+            _ => self.evaluator.evaluate(&self.model.network()?, step)?,
+        };
+        let values = evaluation_line(&evaluation);
+        self.observer.note(&format!("after {}: {values}", counted(step, "step")));
+        Ok(evaluation)
+    }
+
+    /// Draws the curves so far. At the end, the kept step is marked.
+    fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
+        let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
+        let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };
+        curves.write(self.recipe, self.folder)
+    }
+}
+
+fn line(stepped: &StepResult, seconds: f64) -> Line {
+    Line {
+        step: stepped.step,
+        loss: stepped.loss,
+        learning_rate: stepped.rate,
+        gradient: stepped.norm,
+        examples: stepped.examples,
+        tokens: stepped.tokens,
+        seconds,
+    }
+}
