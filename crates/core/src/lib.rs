@@ -4,6 +4,7 @@
 pub mod error;
 pub mod files;
 pub mod ids;
+pub mod numbers;
 pub mod random;
 pub mod script;
 pub mod stats;

@@ -8,6 +8,7 @@ pub mod formats;
 pub mod input;
 pub mod json_elements;
 pub mod lines;
+pub mod output;
 pub mod rejects;
 pub mod rows;
 mod schema;

@@ -1,4 +1,4 @@
-//! Output of a command: standard output, or a file that is created atomically.
+//! Output files and standard output. A file is compressed by its extension, and replaced atomically.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use turnwise_core::{
 /// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
 ///
 /// A file gets its name only in [`Output::finish`]. If that is not called, nothing is left.
-pub(crate) struct Output {
+pub struct Output {
     name: PathBuf,
     stream: Stream,
     /// Temporary path and final path.
@@ -30,7 +30,7 @@ enum Stream {
 
 impl Output {
     /// Opens an output. `-` is standard output.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
+    pub fn create(path: &Path) -> Result<Self> {
         let name = path.to_owned();
         if path == Path::new("-") {
             let stream = Stream::Plain(BufWriter::with_capacity(1 << 16, Box::new(io::stdout())));
@@ -57,7 +57,7 @@ impl Output {
     }
 
     /// Writes with `f`. Errors name the output.
-    pub(crate) fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
+    pub fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
         let stream: &mut dyn Write = match &mut self.stream {
             Stream::Plain(s) => s,
             Stream::Gz(s) => s,
@@ -68,7 +68,7 @@ impl Output {
     }
 
     /// Flushes the output and gives the file its final name.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         self.with(|out| out.flush())?;
         let rest = match std::mem::replace(&mut self.stream, Stream::Ended) {
             Stream::Plain(_) | Stream::Ended => None,

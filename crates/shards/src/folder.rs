@@ -1,5 +1,4 @@
-//! Storage of shards: a local folder or a folder in an object store. A file under its final name is always
-//! complete.
+//! Folder of shards, on this machine or in an object store. A file under its final name is always complete.
 
 use std::{
     fs::{self, File},
@@ -16,35 +15,37 @@ use turnwise_core::{
 /// Age after which a temporary file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// A file in a place.
+/// File in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
+pub struct FileEntry {
+    /// Name without the folder.
+    pub name: String,
+    /// Size.
+    pub bytes: u64,
 }
 
-/// A local or remote folder.
-pub(crate) trait Place {
+/// Folder of shards, on this machine or in an object store.
+pub trait Folder {
     /// Name as given by the user.
     fn name(&self) -> &str;
 
     /// Lists the files by name.
-    fn list(&self) -> Result<Vec<Found>>;
+    fn list(&self) -> Result<Vec<FileEntry>>;
 
     /// Reads a small file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Returns a new local file name for a file that will be stored in this place.
-    fn temporary(&self, stem: &str) -> Result<Temporary>;
+    /// Returns a new local file name for a file that will be stored in this folder.
+    fn temporary(&self, stem: &str) -> Result<TemporaryFile>;
 
     /// Stores a flushed local file under its final name.
-    fn keep(&self, file: &mut Temporary, name: &str) -> Result<()>;
+    fn publish(&self, file: &mut TemporaryFile, name: &str) -> Result<()>;
 
     /// Whether files are read directly, without a download.
     fn is_local(&self) -> bool;
 
-    /// Returns a local copy of a file, or the file itself in a local place.
-    fn fetch(&self, name: &str) -> Result<Temporary>;
+    /// Returns a local copy of a file, or the file itself if the folder is local.
+    fn fetch(&self, name: &str) -> Result<TemporaryFile>;
 
     /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
@@ -55,13 +56,13 @@ pub(crate) trait Place {
     }
 }
 
-/// Opens the place with this name. Creates nothing.
-pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
+/// Opens a folder by its path or URL. Creates nothing.
+pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     match name.split_once("://") {
-        None => Ok(Box::new(Folder { name: name.to_owned(), path: PathBuf::from(name) })),
-        Some(("file", path)) => Ok(Box::new(Folder { name: name.to_owned(), path: PathBuf::from(path) })),
+        None => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(name) })),
+        Some(("file", path)) => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) })),
         #[cfg(feature = "remote")]
-        Some(_) => Ok(Box::new(super::remote::Remote::open(name)?)),
+        Some(_) => Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
         #[cfg(not(feature = "remote"))]
         Some((scheme, _)) => Err(turnwise_core::error::Error::Unavailable {
             message: format!(
@@ -73,23 +74,23 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
 }
 
 /// A local file that is removed when dropped, unless it is not ours.
-pub(crate) struct Temporary {
+pub struct TemporaryFile {
     pub(crate) path: PathBuf,
     ours: bool,
 }
 
-impl Temporary {
+impl TemporaryFile {
     /// Creates a unique name in this folder.
     pub(crate) fn unique_in(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
         // Processes in different containers can have the same process id, so the time is part of the name.
         let path = folder.join(format!(".{stem}-{}-{nanoseconds:x}.part", std::process::id()));
-        Ok(Temporary { path, ours: true })
+        Ok(TemporaryFile { path, ours: true })
     }
 
     /// An existing file, which is not removed.
     pub(crate) fn existing(path: PathBuf) -> Self {
-        Temporary { path, ours: false }
+        TemporaryFile { path, ours: false }
     }
 
     /// Returns the length and the hash of the file.
@@ -101,7 +102,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if self.ours {
             let _ = fs::remove_file(&self.path);
@@ -109,18 +110,18 @@ impl Drop for Temporary {
     }
 }
 
-/// A local or mounted folder.
-struct Folder {
+/// Folder on this machine, or mounted.
+struct LocalFolder {
     name: String,
     path: PathBuf,
 }
 
-impl Place for Folder {
+impl Folder for LocalFolder {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn list(&self) -> Result<Vec<Found>> {
+    fn list(&self) -> Result<Vec<FileEntry>> {
         let entries = match fs::read_dir(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.at("read", &self.path)?,
@@ -131,7 +132,7 @@ impl Place for Folder {
             // The file was removed after it was listed.
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
-                found.push(Found { name, bytes: metadata.len() });
+                found.push(FileEntry { name, bytes: metadata.len() });
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -146,15 +147,15 @@ impl Place for Folder {
         }
     }
 
-    fn temporary(&self, stem: &str) -> Result<Temporary> {
+    fn temporary(&self, stem: &str) -> Result<TemporaryFile> {
         fs::create_dir_all(&self.path).at("create", &self.path)?;
-        Temporary::unique_in(&self.path, stem)
+        TemporaryFile::unique_in(&self.path, stem)
     }
 
-    fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
+    fn publish(&self, file: &mut TemporaryFile, name: &str) -> Result<()> {
         let path = self.path.join(name);
         fs::rename(&file.path, &path).at("create", &path)?;
-        *file = Temporary::existing(path);
+        *file = TemporaryFile::existing(path);
         files::sync_folder(&self.path)
     }
 
@@ -162,8 +163,8 @@ impl Place for Folder {
         true
     }
 
-    fn fetch(&self, name: &str) -> Result<Temporary> {
-        Ok(Temporary::existing(self.path.join(name)))
+    fn fetch(&self, name: &str) -> Result<TemporaryFile> {
+        Ok(TemporaryFile::existing(self.path.join(name)))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -187,10 +188,10 @@ impl Place for Folder {
 }
 
 /// Writes a small file atomically.
-pub(crate) fn write(place: &dyn Place, stem: &str, name: &str, bytes: &[u8]) -> Result<()> {
-    let mut file = place.temporary(stem)?;
+pub(crate) fn write_file(folder: &dyn Folder, stem: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    let mut file = folder.temporary(stem)?;
     let mut out = File::create(&file.path).at("create", &file.path)?;
     io::Write::write_all(&mut out, bytes).and_then(|()| out.sync_all()).at("write", &file.path)?;
     drop(out);
-    place.keep(&mut file, name)
+    folder.publish(&mut file, name)
 }

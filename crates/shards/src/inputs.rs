@@ -1,5 +1,5 @@
-//! Inputs of a sharded encoding: corpus files or indexes. Each shard reads all inputs and skips the
-//! dialogues of other shards.
+//! Inputs of an encoding in shards: corpus files or indexes. Each shard reads all inputs and skips the dialogues of other
+//! shards.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,73 +9,104 @@ use std::{
     },
 };
 
-use crate::cli::{
-    Context,
-    args::{EncodeArgs, ReadArgs},
-    commands,
-    shards::Shard,
-    signals,
-};
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::{Dialogue, formats::Problem, walk::Source};
+use turnwise_corpus::{
+    Dialogue,
+    formats::{Format, Problem, ReadOptions},
+    walk::{self, Plan, Source},
+};
 use turnwise_index::vectors::VectorReader;
 use turnwise_store::{Manifest, Snapshot};
+
+use crate::{
+    progress::{Progress, stop_if_asked},
+    shard::Shard,
+};
 
 /// Largest number of rejects shown as warnings; the others are only counted.
 const SHOWN: u64 = 5;
 
+/// Corpus files and how to read them.
+pub struct CorpusFiles {
+    /// Files and folders.
+    pub paths: Vec<PathBuf>,
+    /// Format of all files; `None` to detect it.
+    pub format: Option<&'static dyn Format>,
+    /// How to read them.
+    pub options: ReadOptions,
+    /// Number of records that may be rejected.
+    pub max_errors: u64,
+}
+
+impl CorpusFiles {
+    /// Finds the files, and returns options that count the bytes read from now on.
+    pub(crate) fn plan(&self, progress: &dyn Progress) -> Result<(Plan, ReadOptions)> {
+        let plan = walk::plan(&self.paths, self.format)?;
+        for path in &plan.unrecognised {
+            progress.detail(format!("not recognized: {}", path.display()));
+        }
+        Ok((plan, ReadOptions { bytes_read: Arc::default(), ..self.options.clone() }))
+    }
+}
+
 /// All inputs. They are read again for each shard.
-pub(super) struct Inputs<'a> {
+pub struct Inputs {
     indexes: Vec<Snapshot>,
-    files: Vec<PathBuf>,
-    read: &'a ReadArgs,
+    files: CorpusFiles,
     total: Option<u64>,
 }
 
-impl<'a> Inputs<'a> {
-    pub(super) fn find(args: &'a EncodeArgs, context: &Context<'_>) -> Result<Self> {
-        let mut inputs = Inputs { indexes: Vec::new(), files: Vec::new(), read: &args.read, total: None };
-        if args.inputs.is_empty() {
-            inputs.indexes.push(context.snapshot()?);
+impl Inputs {
+    /// Checks the inputs. Folders of an index are read as an index. Without files, `default` opens the index to read.
+    pub fn find(
+        mut files: CorpusFiles,
+        default: impl FnOnce() -> Result<Snapshot>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let mut indexes = Vec::new();
+        if files.paths.is_empty() {
+            indexes.push(default()?);
         }
-        for path in &args.inputs {
+        for path in std::mem::take(&mut files.paths) {
             if path == Path::new("-") {
                 return Err(Error::Input {
                     message: "a shard cannot be read from standard input".to_owned(),
                     hint: Some("name a file: creating the shard again needs the same input".to_owned()),
                 });
             }
-            match Manifest::exists(path) {
-                true => inputs.indexes.push(Snapshot::open(path)?),
-                false => inputs.files.push(path.clone()),
+            if Manifest::exists(&path) {
+                indexes.push(Snapshot::open(&path)?);
+            } else {
+                files.paths.push(path);
             }
         }
-        if inputs.files.is_empty() {
-            inputs.total = Some(inputs.indexes.iter().map(|index| index.totals().dialogues).sum());
-        } else if inputs.indexes.is_empty() {
+        let mut total = None;
+        if files.paths.is_empty() {
+            total = Some(indexes.iter().map(|index| index.totals().dialogues).sum());
+        } else if indexes.is_empty() {
             // Also finds unreadable files.
-            let (plan, _) = commands::plan(&inputs.files, inputs.read, context)?;
-            inputs.total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
+            let (plan, _) = files.plan(progress)?;
+            total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }
-        Ok(inputs)
+        Ok(Inputs { indexes, files, total })
     }
 
-    /// Length of the progress bar: bytes for files, dialogues for indexes.
-    pub(super) fn total(&self) -> Option<u64> {
+    /// Amount of input: bytes for files, dialogues for indexes.
+    pub(crate) fn total(&self) -> Option<u64> {
         self.total
     }
 
     /// Vectors of the index if exactly one index is read. Their encoder is the default.
-    pub(super) fn vectors(&self) -> Result<Option<VectorReader>> {
-        match (self.indexes.as_slice(), self.files.as_slice()) {
+    pub fn vectors(&self) -> Result<Option<VectorReader>> {
+        match (self.indexes.as_slice(), self.files.paths.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),
             _ => Ok(None),
         }
     }
 
     /// Returns the dialogues of a shard.
-    pub(super) fn items<'i>(&'i self, shard: Shard, context: &'i Context<'i>) -> Result<Items<'i>> {
-        let (plan, options) = commands::plan(&self.files, self.read, context)?;
+    pub(crate) fn items<'i>(&'i self, shard: Shard, progress: &'i dyn Progress) -> Result<Items<'i>> {
+        let (plan, options) = self.files.plan(progress)?;
         let bytes_read = options.bytes_read.clone();
         let of_indexes = self
             .indexes
@@ -93,8 +124,9 @@ impl<'a> Inputs<'a> {
             bytes_read: self.indexes.is_empty().then_some(bytes_read),
             seen: 0,
             rejected: 0,
+            max_errors: self.files.max_errors,
             damaged: None,
-            context,
+            progress,
         })
     }
 }
@@ -103,7 +135,7 @@ impl<'a> Inputs<'a> {
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
 /// Iterator over the dialogues of a shard.
-pub(super) struct Items<'i> {
+pub(crate) struct Items<'i> {
     shard: Shard,
     all: Part<'i>,
     bytes_read: Option<Arc<AtomicU64>>,
@@ -111,23 +143,21 @@ pub(super) struct Items<'i> {
     rejected: u64,
     /// Error of a file that could not be read to its end.
     damaged: Option<String>,
-    context: &'i Context<'i>,
+    max_errors: u64,
+    progress: &'i dyn Progress,
 }
 
 /// One dialogue of the shard.
-pub(super) struct Item {
-    pub(super) dialogue: Dialogue,
+pub(crate) struct Item {
+    pub(crate) dialogue: Dialogue,
     /// Progress through the inputs: bytes for files, dialogues for indexes.
-    pub(super) read: u64,
+    pub(crate) read: u64,
 }
 
 impl Items<'_> {
-    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Item>> {
         while let Some(item) = self.all.next().transpose()? {
-            if signals::stopped() {
-                let hint = format!("shard {} was not written; run the same command again", self.shard);
-                return Err(Error::Interrupted { hint: Some(hint) });
-            }
+            stop_if_asked(self.progress, not_written(self.shard))?;
             match item {
                 Err(problem) => self.problem(problem)?,
                 Ok(dialogue) => {
@@ -152,9 +182,9 @@ impl Items<'_> {
         };
         self.rejected += 1;
         if self.rejected <= SHOWN {
-            self.context.printer.warn(format!("rejected: {reject}"));
+            self.progress.warn(format!("rejected: {reject}"));
         }
-        let (rejected, allowed) = (self.rejected, self.context.settings.max_errors);
+        let (rejected, allowed) = (self.rejected, self.max_errors);
         if rejected <= allowed {
             return Ok(());
         }
@@ -166,7 +196,7 @@ impl Items<'_> {
     }
 
     /// Returns an error if a file was damaged. An incomplete shard must not look complete.
-    pub(super) fn end(&self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),
             Some(why) => Err(Error::Data {
@@ -175,4 +205,9 @@ impl Items<'_> {
             }),
         }
     }
+}
+
+/// Hint after an interruption.
+pub(crate) fn not_written(shard: Shard) -> String {
+    format!("shard {shard} was not written; run the same command again")
 }

@@ -1,32 +1,50 @@
-//! Encoding in shards: many processes each encode a part of one corpus, and one process assembles the
-//! parts.
+//! Encoding of corpora too large for one process: files of vectors, shards, and copies to and from Milvus.
+//!
+//! - [`vector_files`] writes vectors with ids to files, in common formats.
+//! - [`encode`] encodes a corpus in shards: many processes each encode one shard, on any machine.
+//! - [`assemble`] adds the vectors of all shards to an index, or with their dialogues to Milvus.
+//! - `migrate` (feature `milvus`) copies an index to Milvus, or back.
 //!
 //! ```text
 //! DIR or s3://bucket/folder
 //!   shard-00003-of-00100-1f0c….arrow   the rows of a shard; the name contains a content hash
-//!   shard-00003-of-00100.json          its record, written last: without it the shard does not exist
+//!   shard-00003-of-00100.json          its manifest, written last: without it the shard does not exist
 //!   .shard-00003-of-00100-….part…      leftover of a killed process; never read
 //! ```
 //!
-//! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A
-//! row is identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in
-//! two shards is the same row, and assembling drops the second copy. A data file never changes under its name.
-//! If a shard is created again, or by two processes at once, readers see either the old or the new one.
+//! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A row is
+//! identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in two shards is the
+//! same row, and assembling drops the second copy. A data file never changes under its name. If a shard is created again,
+//! or by two processes at once, readers see either the old or the new one.
+//!
+//! ```
+//! use turnwise_core::ids::DialogueId;
+//! use turnwise_shards::shard::{Shard, Shards};
+//!
+//! # fn main() -> turnwise_core::Result<()> {
+//! let shards: Shards = "0-2/3".parse()?;
+//! let id = DialogueId::new("call-17")?;
+//! assert_eq!(shards.iter().filter(|shard| shard.holds(&id)).count(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
-mod assemble;
-mod contents;
-mod place;
-mod record;
-mod redo;
+pub mod assemble;
+#[cfg(feature = "milvus")]
+pub mod assemble_milvus;
+pub mod encode;
+mod folder;
+pub mod inputs;
+mod manifest;
+#[cfg(feature = "milvus")]
+pub mod migrate;
 #[cfg(feature = "remote")]
-mod remote;
-mod shard;
+mod object_store;
+mod progress;
+pub mod shard;
 mod survey;
+pub mod vector_files;
 
-pub(crate) use assemble::{Destination, is_whole, load};
-pub(crate) use contents::{Contents, keys, row_id};
-pub(crate) use place::{Place, Temporary, open, write};
-pub(crate) use record::{Data, FORMAT, Record};
-pub(crate) use redo::{command, reusable_args};
-pub(crate) use shard::{Shard, Shards};
-pub(crate) use survey::{Set, survey};
+pub use folder::{FileEntry, Folder, TemporaryFile, open_folder};
+pub use manifest::{DataFile, ShardManifest};
+pub use progress::{Amount, Progress, Step};

@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use object_store::{
+use ::object_store::{
     ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart, aws::AmazonS3Builder,
     azure::MicrosoftAzureBuilder, gcp::GoogleCloudStorageBuilder, path::Path,
 };
 use tokio::runtime::Runtime;
 
-use super::place::{Found, Place, Temporary};
+use crate::folder::{FileEntry, Folder, TemporaryFile};
 use turnwise_core::error::{Error, IoContext, Result};
 
 /// Size of one part of an upload. Stores accept up to 10,000 parts.
@@ -21,15 +21,15 @@ const PART_BYTES: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 4;
 
 /// Reads credentials from the same environment variables as the store's own tools.
-pub(super) struct Remote {
+pub(crate) struct RemoteFolder {
     name: String,
     folder: Path,
     store: Arc<dyn ObjectStore>,
     runtime: Runtime,
 }
 
-impl Remote {
-    pub(super) fn open(name: &str) -> Result<Self> {
+impl RemoteFolder {
+    pub(crate) fn open(name: &str) -> Result<Self> {
         // An error only means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (scheme, rest) = name.split_once("://").unwrap_or_default();
@@ -47,7 +47,7 @@ impl Remote {
             .enable_all()
             .build()
             .map_err(|e| Error::Internal(format!("cannot start the runtime for {name}: {e}")))?;
-        Ok(Remote { name: name.trim_end_matches('/').to_owned(), folder, store, runtime })
+        Ok(RemoteFolder { name: name.trim_end_matches('/').to_owned(), folder, store, runtime })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -76,18 +76,18 @@ fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
     Ok(part)
 }
 
-impl Place for Remote {
+impl Folder for RemoteFolder {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn list(&self) -> Result<Vec<Found>> {
+    fn list(&self) -> Result<Vec<FileEntry>> {
         let listed = self.runtime.block_on(self.store.list_with_delimiter(Some(&self.folder)));
         let listed = listed.map_err(|e| failed("list", &self.name, &e))?;
         let found = listed.objects.into_iter().filter_map(|object| {
-            Some(Found { name: object.location.filename()?.to_owned(), bytes: object.size })
+            Some(FileEntry { name: object.location.filename()?.to_owned(), bytes: object.size })
         });
-        let mut found: Vec<Found> = found.collect();
+        let mut found: Vec<FileEntry> = found.collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
@@ -101,11 +101,11 @@ impl Place for Remote {
         }
     }
 
-    fn temporary(&self, stem: &str) -> Result<Temporary> {
-        Temporary::unique_in(&std::env::temp_dir(), stem)
+    fn temporary(&self, stem: &str) -> Result<TemporaryFile> {
+        TemporaryFile::unique_in(&std::env::temp_dir(), stem)
     }
 
-    fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
+    fn publish(&self, file: &mut TemporaryFile, name: &str) -> Result<()> {
         let mut source = File::open(&file.path).at("open", &file.path)?;
         let bytes = source.metadata().at("read", &file.path)?.len();
         let path = self.path(name);
@@ -134,7 +134,7 @@ impl Place for Remote {
         false
     }
 
-    fn fetch(&self, name: &str) -> Result<Temporary> {
+    fn fetch(&self, name: &str) -> Result<TemporaryFile> {
         let file = self.temporary(name)?;
         let mut out = File::create(&file.path).at("create", &file.path)?;
         let path = self.path(name);

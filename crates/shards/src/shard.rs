@@ -1,4 +1,4 @@
-//! Shard numbers: `3/100` is the fourth of one hundred shards.
+//! Shard numbers, such as `3/100` for the fourth of one hundred shards, and the command that encodes a shard again.
 
 use std::{fmt, str::FromStr};
 
@@ -14,20 +14,21 @@ const MAX_SHARDS: u32 = 99_999;
 
 /// One shard of a corpus that is divided into `of` shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Shard {
+pub struct Shard {
     /// Zero-based number of the shard.
-    pub(crate) number: u32,
-    pub(crate) of: u32,
+    pub number: u32,
+    /// Number of shards of the corpus.
+    pub of: u32,
 }
 
 impl Shard {
     /// Whether the shard contains a dialogue. This depends only on the id.
-    pub(crate) fn holds(self, id: &DialogueId) -> bool {
+    pub fn holds(self, id: &DialogueId) -> bool {
         Shard::of_dialogue(id, self.of) == self
     }
 
     /// Returns the shard of a dialogue in a division into `of` shards.
-    pub(crate) fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
+    pub fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
         Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
@@ -37,8 +38,8 @@ impl Shard {
         format!("shard-{:05}-of-{:05}", self.number, self.of)
     }
 
-    /// File name of the record.
-    pub(crate) fn record_name(self) -> String {
+    /// File name of the manifest.
+    pub(crate) fn manifest_name(self) -> String {
         format!("{}.json", self.stem())
     }
 
@@ -59,8 +60,9 @@ impl fmt::Display for Shard {
 
 /// A set of shards of one division, such as `3/100` or `0-9,42/100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shards {
-    pub(crate) of: u32,
+pub struct Shards {
+    /// Number of shards of the corpus.
+    pub of: u32,
     numbers: Vec<u32>,
 }
 
@@ -73,10 +75,12 @@ impl Shards {
         Shards { of, numbers }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Shard> + '_ {
+    /// The shards, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Shard> + '_ {
         self.numbers.iter().map(|number| Shard { number: *number, of: self.of })
     }
 
+    /// Number of shards in the set.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -127,6 +131,45 @@ impl fmt::Display for Shards {
     }
 }
 
+/// Returns the arguments of a command line without the options for shard and folder, which differ between runs. Each
+/// manifest stores them, so that missing shards can be created without knowing the original command.
+pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.skip(1);
+    while let Some(word) = words.next() {
+        match word.split_once('=').map_or(word.as_str(), |(name, _)| name) {
+            "--shard" | "--out" if word.contains('=') => {}
+            "--shard" | "--out" => drop(words.next()),
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// Returns the command that creates these shards in this folder.
+pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> String {
+    let mut command = "turnwise".to_owned();
+    let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));
+    match words.iter().position(|word| word == "encode") {
+        Some(at) => {
+            words[..=at].iter().for_each(|word| add(word));
+            [&format!("--shard={shards}"), &format!("--out={location}")].into_iter().for_each(|word| add(word));
+            words[at + 1..].iter().for_each(|word| add(word));
+        }
+        None => command.push_str(&format!(" encode --shard={shards} --out={} INPUT…", quoted(location))),
+    }
+    command
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,10 +202,27 @@ mod tests {
     #[test]
     fn a_file_name_gives_the_shard() {
         let shard = Shard { number: 3, of: 100 };
-        assert_eq!(shard.record_name(), "shard-00003-of-00100.json");
+        assert_eq!(shard.manifest_name(), "shard-00003-of-00100.json");
         assert_eq!(Shard::named("shard-00003-of-00100-abc.arrow"), Some(shard));
         for other in ["shard-3-of-100.json", "notes.txt", "shard-00100-of-00100.json", "shard-0000é"] {
             assert_eq!(Shard::named(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_command_is_kept_without_shard_and_place() {
+        let typed = "turnwise -q encode --shard 3/8 my.jsonl --out=old --model m --out";
+        let words = reusable_args(typed.split(' ').map(str::to_owned).chain(["s3://b/it's".to_owned()]));
+        assert_eq!(words.join(" "), "-q encode my.jsonl --model m");
+        let command = command(&words, &"1,5-7/8".parse().unwrap(), "s3://b/it's");
+        assert_eq!(command, r"turnwise -q encode --shard=1,5-7/8 '--out=s3://b/it'\''s' my.jsonl --model m");
+    }
+
+    #[test]
+    fn without_a_manifest_the_inputs_are_left_to_the_reader() {
+        assert_eq!(
+            command(&[], &"0/2".parse().unwrap(), "out"),
+            "turnwise encode --shard=0/2 --out=out INPUT…"
+        );
     }
 }

@@ -1,22 +1,27 @@
-//! Survey of a place: finds the complete shards, and lists by name everything that prevents assembling
+//! Survey of a folder: finds the complete shards, and lists by name everything that prevents assembling
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Place, Record, Shard, Shards, command};
 use turnwise_core::error::{Error, Result};
+
+use crate::{
+    folder::Folder,
+    manifest::ShardManifest,
+    shard::{Shard, Shards, command},
+};
 
 /// Largest number of reasons shown; the others are counted.
 const SHOWN: usize = 8;
 
-/// The shards of a place.
+/// The shards in a folder, and what prevents assembling them.
 #[derive(Debug, Default)]
-pub(crate) struct Set {
+pub(crate) struct Survey {
     /// Number of shards of the division.
     of: u32,
-    /// Records of the complete and compatible shards, in order.
-    pub(crate) records: Vec<Record>,
-    /// Data files without a record: replaced files, or leftovers of a killed process.
+    /// ShardManifests of the complete and compatible shards, in order.
+    pub(crate) manifests: Vec<ShardManifest>,
+    /// Data files without a manifest: replaced files, or leftovers of a killed process.
     pub(crate) left_over: Vec<String>,
     missing: Vec<u32>,
     /// Shards that must be created again, with the reasons.
@@ -26,74 +31,74 @@ pub(crate) struct Set {
     again: Vec<String>,
 }
 
-/// Reads all records of a place and checks that their data files exist. Does not read the data files.
-pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
-    let files = place.list()?;
+/// Reads all manifests in a folder and checks that their data files exist. Does not read the data files.
+pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
+    let files = folder.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
-    let is_record = |name: &&str| name.ends_with(".json") && Shard::named(name).is_some();
-    let names: Vec<&str> = bytes.keys().copied().filter(is_record).collect();
-    let Some(of) = division(&names) else { return Err(no_shards(place)) };
-    let mut set = Set { of, ..Set::default() };
-    let mut found: BTreeMap<u32, Record> = BTreeMap::new();
+    let is_manifest = |name: &&str| name.ends_with(".json") && Shard::named(name).is_some();
+    let names: Vec<&str> = bytes.keys().copied().filter(is_manifest).collect();
+    let Some(of) = division(&names) else { return Err(no_shards(folder)) };
+    let mut set = Survey { of, ..Survey::default() };
+    let mut found: BTreeMap<u32, ShardManifest> = BTreeMap::new();
     for name in names {
         // Removed after it was listed, so it is missing.
-        let Some(text) = place.read(name)? else { continue };
-        set.take(name, Record::read(&text, name), &mut found);
+        let Some(text) = folder.read(name)? else { continue };
+        set.take(name, ShardManifest::read(&text, name), &mut found);
     }
     set.keep_compatible(&mut found);
-    found.into_values().for_each(|record| set.keep(record, &bytes));
+    found.into_values().for_each(|manifest| set.keep(manifest, &bytes));
     let known: BTreeSet<u32> =
-        set.records.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
+        set.manifests.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
     set.missing = (0..of).filter(|number| !known.contains(number)).collect();
-    let named: BTreeSet<&str> = set.records.iter().map(|r| r.data.file.as_str()).collect();
+    let named: BTreeSet<&str> = set.manifests.iter().map(|r| r.data.file.as_str()).collect();
     let is_data = |name: &&str| Shard::named(name).is_some() && !name.ends_with(".json");
     let left_over = bytes.into_keys().filter(is_data).filter(|name| !named.contains(name));
     set.left_over = left_over.map(str::to_owned).collect();
     Ok(set)
 }
 
-/// Returns the number of shards that most records agree on.
+/// Returns the number of shards that most manifests agree on.
 fn division(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
     counts.into_iter().max_by_key(|(of, count)| (*count, *of)).map(|(of, _)| of)
 }
 
-fn no_shards(place: &dyn Place) -> Error {
+fn no_shards(folder: &dyn Folder) -> Error {
     Error::Input {
-        message: format!("there are no shards in {}", place.name()),
+        message: format!("there are no shards in {}", folder.name()),
         hint: Some(format!(
             "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
-            place.name()
+            folder.name()
         )),
     }
 }
 
-impl Set {
-    fn take(&mut self, name: &str, record: Result<Record>, found: &mut BTreeMap<u32, Record>) {
+impl Survey {
+    fn take(&mut self, name: &str, manifest: Result<ShardManifest>, found: &mut BTreeMap<u32, ShardManifest>) {
         let Some(shard) = Shard::named(name) else { return };
-        let own_name = shard.record_name() == name;
-        match record {
+        let own_name = shard.manifest_name() == name;
+        match manifest {
             _ if shard.of != self.of => {
                 let why = format!("one of {} shards, but the others are of {}", shard.of, self.of);
                 self.foreign.push((name.to_owned(), why));
             }
-            Ok(record) if !own_name || record.shard != shard => {
-                self.foreign.push((name.to_owned(), format!("a duplicate of {}", record.shard)));
+            Ok(manifest) if !own_name || manifest.shard != shard => {
+                self.foreign.push((name.to_owned(), format!("a duplicate of {}", manifest.shard)));
             }
-            Ok(record) => drop(found.insert(shard.number, record)),
+            Ok(manifest) => drop(found.insert(shard.number, manifest)),
             Err(e) if own_name => self.reject(shard, &e.to_string()),
             Err(e) => self.foreign.push((name.to_owned(), e.to_string())),
         }
     }
 
-    /// Keeps the largest group of compatible records; the others must be created again.
-    fn keep_compatible(&mut self, found: &mut BTreeMap<u32, Record>) {
-        let mut groups: Vec<(&Record, Vec<u32>)> = Vec::new();
-        for (number, record) in found.iter() {
-            match groups.iter_mut().find(|(first, _)| first.conflict(record).is_none()) {
+    /// Keeps the largest group of compatible manifests; the others must be created again.
+    fn keep_compatible(&mut self, found: &mut BTreeMap<u32, ShardManifest>) {
+        let mut groups: Vec<(&ShardManifest, Vec<u32>)> = Vec::new();
+        for (number, manifest) in found.iter() {
+            match groups.iter_mut().find(|(first, _)| first.conflict(manifest).is_none()) {
                 Some((_, numbers)) => numbers.push(*number),
-                None => groups.push((record, vec![*number])),
+                None => groups.push((manifest, vec![*number])),
             }
         }
         groups.sort_by_key(|(_, numbers)| std::cmp::Reverse(numbers.len()));
@@ -110,30 +115,30 @@ impl Set {
         }
     }
 
-    /// Keeps a record if its data file exists and has the right length.
-    fn keep(&mut self, record: Record, bytes: &BTreeMap<&str, u64>) {
-        let (name, committed) = (&record.data.file, record.data.bytes);
+    /// Keeps a manifest if its data file exists and has the right length.
+    fn keep(&mut self, manifest: ShardManifest, bytes: &BTreeMap<&str, u64>) {
+        let (name, committed) = (&manifest.data.file, manifest.data.bytes);
         match bytes.get(name.as_str()) {
-            None => self.reject(record.shard, &format!("{name} is missing")),
+            None => self.reject(manifest.shard, &format!("{name} is missing")),
             Some(there) if *there != committed => {
                 self.reject(
-                    record.shard,
-                    &format!("{name} has {there} bytes, but its record says {committed}"),
+                    manifest.shard,
+                    &format!("{name} has {there} bytes, but its manifest says {committed}"),
                 );
             }
-            Some(_) => self.records.push(record),
+            Some(_) => self.manifests.push(manifest),
         }
     }
 
     /// Marks a shard as damaged and removes it from the complete ones.
     pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
-        self.records.retain(|record| record.shard != shard);
+        self.manifests.retain(|manifest| manifest.shard != shard);
         self.wrong.push((shard, format!("{shard} is damaged: {why}")));
     }
 
     /// Returns an error unless every shard exists exactly once. The error lists the problems and the
     /// commands that fix them.
-    pub(crate) fn complete(&self, place: &str) -> Result<()> {
+    pub(crate) fn complete(&self, location: &str) -> Result<()> {
         let mut wrong = Vec::new();
         let missing = Shards::of(self.of, self.missing.iter().copied());
         match self.missing.len() {
@@ -152,9 +157,14 @@ impl Set {
             wrong.push(format!("and {more} more"));
         }
         Err(Error::Data {
-            message: format!("the shards in {place} are not complete: {}", wrong.join("; ")),
-            hint: Some(self.fix(place)),
+            message: format!("the shards in {location} are not complete: {}", wrong.join("; ")),
+            hint: Some(self.fix(location)),
         })
+    }
+
+    /// Returns the manifest of the first shard.
+    pub(crate) fn first(&self) -> Result<&ShardManifest> {
+        self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }
 
     /// Number of shards of the division.
@@ -164,20 +174,20 @@ impl Set {
     }
 
     /// Returns the command that creates these shards again.
-    pub(crate) fn command_for(&self, shards: &Shards, place: &str) -> String {
-        command(&self.again, shards, place)
+    pub(crate) fn command_for(&self, shards: &Shards, location: &str) -> String {
+        command(&self.again, shards, location)
     }
 
-    fn fix(&self, place: &str) -> String {
+    fn fix(&self, location: &str) -> String {
         let wrong = self.wrong.iter().map(|(shard, _)| &shard.number);
         let redone = Shards::of(self.of, self.missing.iter().chain(wrong).copied());
         let foreign: Vec<&str> = self.foreign.iter().map(|(name, _)| name.as_str()).collect();
         let mut steps = Vec::new();
         if !foreign.is_empty() {
-            steps.push(format!("remove {} from {place}", foreign.join(", ")));
+            steps.push(format!("remove {} from {location}", foreign.join(", ")));
         }
         if redone.len() > 0 {
-            steps.push(format!("`{}` creates exactly the missing shards", self.command_for(&redone, place)));
+            steps.push(format!("`{}` creates exactly the missing shards", self.command_for(&redone, location)));
         }
         steps.join("; ")
     }
@@ -188,42 +198,42 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cli::shards::{open, record::tests::record};
+    use crate::{folder::open_folder, manifest::tests::manifest};
 
-    /// Creates a place with the given shards; each pair is a shard number and the salt of its encoder.
-    fn place(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Place>) {
+    /// Creates a folder with the given shards; each pair is a shard number and the salt of its encoder.
+    fn folder(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Folder>) {
         let folder = tempfile::tempdir().unwrap();
         for (number, salt) in shards {
-            let record = record(Shard { number: *number, of }, *salt);
-            fs::write(folder.path().join(&record.data.file), b"bytes").unwrap();
-            fs::write(folder.path().join(record.shard.record_name()), record.to_bytes().unwrap()).unwrap();
+            let manifest = manifest(Shard { number: *number, of }, *salt);
+            fs::write(folder.path().join(&manifest.data.file), b"bytes").unwrap();
+            fs::write(folder.path().join(manifest.shard.manifest_name()), manifest.to_bytes().unwrap()).unwrap();
         }
-        let place = open(folder.path().to_str().unwrap()).unwrap();
-        (folder, place)
+        let shards = open_folder(folder.path().to_str().unwrap()).unwrap();
+        (folder, shards)
     }
 
-    fn refused(place: &dyn Place) -> (String, String) {
-        let e = survey(place).unwrap().complete("here").unwrap_err();
+    fn refused(folder: &dyn Folder) -> (String, String) {
+        let e = survey(folder).unwrap().complete("here").unwrap_err();
         (e.to_string(), e.hint().unwrap())
     }
 
     #[test]
     fn all_shards_of_one_encoder_are_complete() {
-        let (folder, place) = place(3, &[(0, 0), (1, 0), (2, 0)]);
+        let (folder, shards) = folder(3, &[(0, 0), (1, 0), (2, 0)]);
         fs::write(folder.path().join("shard-00001-of-00003-old.arrow"), b"replaced").unwrap();
         fs::write(folder.path().join("notes.txt"), b"mine").unwrap();
-        let set = survey(place.as_ref()).unwrap();
+        let set = survey(shards.as_ref()).unwrap();
         set.complete("here").unwrap();
         assert_eq!(
-            (set.records.len(), set.left_over),
+            (set.manifests.len(), set.left_over),
             (3, vec!["shard-00001-of-00003-old.arrow".to_owned()])
         );
     }
 
     #[test]
     fn shards_that_differ_from_the_majority_are_redone() {
-        let (_folder, place) = place(5, &[(0, 1), (1, 0), (2, 0), (4, 1), (3, 0)]);
-        let (message, hint) = refused(place.as_ref());
+        let (_folder, shards) = folder(5, &[(0, 1), (1, 0), (2, 0), (4, 1), (3, 0)]);
+        let (message, hint) = refused(shards.as_ref());
         assert!(
             message.contains("0/5 is from a different encoder") && message.contains("4/5 is from"),
             "{message}"
@@ -236,11 +246,11 @@ mod tests {
 
     #[test]
     fn a_long_list_is_cut_and_the_command_is_whole() {
-        let (folder, place) = place(30, &(0..30).map(|n| (n, 0)).collect::<Vec<_>>());
+        let (folder, shards) = folder(30, &(0..30).map(|n| (n, 0)).collect::<Vec<_>>());
         for number in 0..20 {
-            fs::remove_file(folder.path().join(record(Shard { number, of: 30 }, 0).data.file)).unwrap();
+            fs::remove_file(folder.path().join(manifest(Shard { number, of: 30 }, 0).data.file)).unwrap();
         }
-        let (message, hint) = refused(place.as_ref());
+        let (message, hint) = refused(shards.as_ref());
         assert!(message.ends_with("and 12 more") && hint.contains("--shard=0-19/30"), "{message} {hint}");
     }
 }

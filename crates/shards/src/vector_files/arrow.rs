@@ -9,17 +9,17 @@ use std::{
     sync::Arc,
 };
 
-use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
-use arrow_ipc::writer::FileWriter;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
+use arrow_ipc::{reader::FileReader, writer::FileWriter};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::cli::embeddings::{Sink, Temporary};
+use super::{PendingFile, RowCallback, VectorFileWriter, foreign_file};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
 pub(super) struct Arrow {
     path: PathBuf,
-    name: Temporary,
+    name: PendingFile,
     schema: SchemaRef,
     number: FieldRef,
     width: i32,
@@ -37,7 +37,7 @@ impl Arrow {
         ];
         let about: HashMap<String, String> = about.clone().into_iter().collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, about));
-        let (name, file) = Temporary::create(path)?;
+        let (name, file) = PendingFile::create(path)?;
         let out = FileWriter::try_new(BufWriter::with_capacity(1 << 18, file), &schema)
             .map_err(|e| failed(path, e))?;
         Ok(Arrow { path: path.to_owned(), name, schema, number, width, out })
@@ -51,7 +51,7 @@ fn failed(path: &Path, e: ArrowError) -> Error {
     }
 }
 
-impl Sink for Arrow {
+impl VectorFileWriter for Arrow {
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
         let numbers: ArrayRef = Arc::new(Float32Array::from(vectors.flat().to_vec()));
         let ids: ArrayRef = Arc::new(StringArray::from_iter_values(ids));
@@ -67,4 +67,26 @@ impl Sink for Arrow {
         let buffered = out.into_inner().map_err(|e| failed(&path, e))?;
         name.keep(buffered.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
     }
+}
+
+/// Reads the rows in order.
+pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
+    let file = File::open(path).at("open", path)?;
+    let batches = FileReader::try_new_buffered(file, None).map_err(|e| foreign_file(path, e))?;
+    for batch in batches {
+        let batch = batch.map_err(|e| foreign_file(path, e))?;
+        let (ids, lists, numbers) = columns(&batch).ok_or_else(|| foreign_file(path, "it has different columns"))?;
+        let width = lists.value_length() as usize;
+        for (at, vector) in numbers.values().chunks_exact(width.max(1)).enumerate().take(ids.len()) {
+            row(ids.value(at), vector)?;
+        }
+    }
+    Ok(())
+}
+
+fn columns(batch: &RecordBatch) -> Option<(&StringArray, &FixedSizeListArray, &Float32Array)> {
+    let ids = batch.column_by_name("id")?.as_any().downcast_ref::<StringArray>()?;
+    let lists = batch.column_by_name("embedding")?.as_any().downcast_ref::<FixedSizeListArray>()?;
+    let numbers = lists.values().as_any().downcast_ref::<Float32Array>()?;
+    Some((ids, lists, numbers))
 }

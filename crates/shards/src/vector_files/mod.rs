@@ -2,9 +2,7 @@
 //! appear under their name only when complete.
 
 mod arrow;
-mod jsonl;
 mod npy;
-pub(crate) mod reading;
 mod safetensors;
 #[cfg(test)]
 mod tests;
@@ -18,17 +16,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::output::Output;
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
 };
+use turnwise_corpus::output::Output;
 use turnwise_encoder::Vectors;
 
 /// File format for vectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Target {
+pub enum VectorFileFormat {
     /// NumPy, with the IDs in a separate text file
     Npy,
     /// Safetensors, with the tensors `embeddings` and `ids`
@@ -39,27 +38,28 @@ pub(crate) enum Target {
     Arrow,
 }
 
-impl Target {
-    pub(crate) const fn name(self) -> &'static str {
+impl VectorFileFormat {
+    /// Name, which is also the file extension.
+    pub const fn name(self) -> &'static str {
         match self {
-            Target::Npy => "npy",
-            Target::Safetensors => "safetensors",
-            Target::Jsonl => "jsonl",
-            Target::Arrow => "arrow",
+            VectorFileFormat::Npy => "npy",
+            VectorFileFormat::Safetensors => "safetensors",
+            VectorFileFormat::Jsonl => "jsonl",
+            VectorFileFormat::Arrow => "arrow",
         }
     }
 
     /// Returns the format for a file extension.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
+    pub fn of(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
         let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending);
         match ending {
-            _ if path == Path::new("-") => Ok(Target::Jsonl),
-            "npy" => Ok(Target::Npy),
-            "safetensors" => Ok(Target::Safetensors),
-            "jsonl" | "ndjson" => Ok(Target::Jsonl),
-            "arrow" | "feather" | "ipc" => Ok(Target::Arrow),
+            _ if path == Path::new("-") => Ok(VectorFileFormat::Jsonl),
+            "npy" => Ok(VectorFileFormat::Npy),
+            "safetensors" => Ok(VectorFileFormat::Safetensors),
+            "jsonl" | "ndjson" => Ok(VectorFileFormat::Jsonl),
+            "arrow" | "feather" | "ipc" => Ok(VectorFileFormat::Arrow),
             _ => Err(Error::Input {
                 message: format!("the extension of {} is not a known vector format", path.display()),
                 hint: Some(
@@ -71,7 +71,7 @@ impl Target {
 }
 
 /// Writer of a vector file.
-pub(crate) trait Sink {
+pub trait VectorFileWriter {
     /// Adds vectors with their ids.
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
 
@@ -80,14 +80,14 @@ pub(crate) trait Sink {
 }
 
 /// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
-pub(crate) fn create(
+pub fn create(
     path: &Path,
-    target: Target,
+    target: VectorFileFormat,
     dim: usize,
     about: &BTreeMap<String, String>,
-) -> Result<Box<dyn Sink>> {
-    if target == Target::Jsonl {
-        return Ok(Box::new(jsonl::Jsonl::new(Output::create(path)?)));
+) -> Result<Box<dyn VectorFileWriter>> {
+    if target == VectorFileFormat::Jsonl {
+        return Ok(Box::new(Jsonl { out: Output::create(path)? }));
     }
     if path == Path::new("-") {
         return Err(Error::Input {
@@ -99,24 +99,44 @@ pub(crate) fn create(
         return Err(Error::input(format!("{} cannot be compressed; only JSONL can", target.name())));
     }
     Ok(match target {
-        Target::Npy => Box::new(npy::Npy::create(path, dim)?),
-        Target::Safetensors => Box::new(safetensors::Safetensors::create(path, dim, about)?),
+        VectorFileFormat::Npy => Box::new(npy::Npy::create(path, dim)?),
+        VectorFileFormat::Safetensors => Box::new(safetensors::Safetensors::create(path, dim, about)?),
         _ => Box::new(arrow::Arrow::create(path, dim, about)?),
     })
 }
 
+/// Callback for the id and the vector of each row.
+pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
+
+/// Reads a vector file that turnwise wrote, in the formats of shards. Calls the callback for every row, in order. At most
+/// one batch is in memory.
+pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
+    match target {
+        VectorFileFormat::Arrow => arrow::read_rows(path, row),
+        VectorFileFormat::Safetensors => safetensors::read_rows(path, row),
+        VectorFileFormat::Npy | VectorFileFormat::Jsonl => {
+            Err(Error::Internal(format!("{} files cannot be read back", target.name())))
+        }
+    }
+}
+
+/// Error for a file that turnwise did not write.
+fn foreign_file(path: &Path, what: impl std::fmt::Display) -> Error {
+    Error::data(format!("{} is not a vector file written by turnwise: {what}", path.display()))
+}
+
 /// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
-pub(crate) fn ids_path(path: &Path) -> PathBuf {
+pub fn ids_path(path: &Path) -> PathBuf {
     path.with_extension("ids.txt")
 }
 
 /// Temporary file that is removed when dropped, unless it was renamed to its final name.
-struct Temporary {
+struct PendingFile {
     path: PathBuf,
     temporary: Option<PathBuf>,
 }
 
-impl Temporary {
+impl PendingFile {
     fn create(path: &Path) -> Result<(Self, File)> {
         if path.is_dir() {
             return Err(Error::input(format!("{} is a folder, not a file", path.display())));
@@ -138,7 +158,7 @@ impl Temporary {
             .truncate(true)
             .open(&temporary)
             .at("create", &temporary)?;
-        Ok((Temporary { path, temporary: Some(temporary) }, file))
+        Ok((PendingFile { path, temporary: Some(temporary) }, file))
     }
 
     /// Flushes the file to disk and renames it to its final name.
@@ -154,7 +174,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let _ = fs::remove_file(temporary);
@@ -165,4 +185,31 @@ impl Drop for Temporary {
 /// Rows as little-endian bytes.
 fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same
+/// f32.
+struct Jsonl {
+    out: Output,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    id: &'a str,
+    embedding: &'a [f32],
+}
+
+impl VectorFileWriter for Jsonl {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        ids.iter().zip(vectors.rows()).try_for_each(|(id, embedding)| {
+            self.out.with(|out| {
+                serde_json::to_writer(&mut *out, &Record { id, embedding })?;
+                out.write_all(b"\n")
+            })
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.out.finish()
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::embeddings::{Sink, Temporary, bytes_of, ids_path};
+use super::{PendingFile, VectorFileWriter, bytes_of, ids_path};
 use turnwise_core::error::{IoContext, Result};
 use turnwise_encoder::Vectors;
 
@@ -18,16 +18,16 @@ pub(super) struct Npy {
     path: PathBuf,
     dim: usize,
     rows: u64,
-    vectors: (Temporary, BufWriter<File>),
-    ids: (Temporary, BufWriter<File>),
+    vectors: (PendingFile, BufWriter<File>),
+    ids: (PendingFile, BufWriter<File>),
 }
 
 impl Npy {
     pub(super) fn create(path: &Path, dim: usize) -> Result<Self> {
-        let (name, file) = Temporary::create(path)?;
+        let (name, file) = PendingFile::create(path)?;
         let mut vectors = (name, BufWriter::with_capacity(1 << 18, file));
         vectors.1.write_all(&header(0, dim)).at("write", path)?;
-        let (name, file) = Temporary::create(&ids_path(path))?;
+        let (name, file) = PendingFile::create(&ids_path(path))?;
         Ok(Npy { path: path.to_owned(), dim, rows: 0, vectors, ids: (name, BufWriter::new(file)) })
     }
 }
@@ -41,7 +41,7 @@ fn header(rows: u64, dim: usize) -> Vec<u8> {
     header
 }
 
-impl Sink for Npy {
+impl VectorFileWriter for Npy {
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
         self.vectors.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
         ids.iter().try_for_each(|id| writeln!(self.ids.1, "{id}")).at("write", ids_path(&self.path))?;

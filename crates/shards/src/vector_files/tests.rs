@@ -32,7 +32,7 @@ fn about() -> BTreeMap<String, String> {
 
 /// Writes all rows in chunks of two.
 fn written(path: &Path) -> PathBuf {
-    let mut sink = create(path, Target::of(path).unwrap(), DIM, &about()).unwrap();
+    let mut sink = create(path, VectorFileFormat::of(path).unwrap(), DIM, &about()).unwrap();
     for (ids, rows) in ids().chunks(2).zip(ROWS.chunks(2)) {
         sink.write(ids, &Vectors::from_flat(DIM, rows.concat()).unwrap()).unwrap();
     }
@@ -54,7 +54,7 @@ fn shard_formats_are_read_back() {
     for name in ["v.arrow", "v.safetensors"] {
         let path = written(&dir.path().join(name));
         let mut got = Vec::new();
-        reading::each(&path, Target::of(&path).unwrap(), &mut |id, row| {
+        read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |id, row| {
             got.push((id.to_owned(), row.to_vec()));
             Ok(())
         })
@@ -63,7 +63,7 @@ fn shard_formats_are_read_back() {
         assert_eq!(got, expected, "{name}");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(reading::each(&path, Target::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(), "{name}");
+        assert!(read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(), "{name}");
     }
 }
 
@@ -143,7 +143,7 @@ fn an_unfinished_file_leaves_nothing() {
     for name in ["v.npy", "v.safetensors", "v.jsonl", "v.arrow"] {
         let path = dir.path().join(name);
         fs::write(&path, "old").unwrap();
-        let mut sink = create(&path, Target::of(&path).unwrap(), DIM, &about()).unwrap();
+        let mut sink = create(&path, VectorFileFormat::of(&path).unwrap(), DIM, &about()).unwrap();
         sink.write(&ids()[..1], &Vectors::from_flat(DIM, ROWS[0].to_vec()).unwrap()).unwrap();
         drop(sink);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -154,14 +154,14 @@ fn an_unfinished_file_leaves_nothing() {
 
 #[test]
 fn the_extension_gives_the_format_and_standard_output_takes_only_jsonl() {
-    assert_eq!(Target::of(Path::new("A.NPY")).unwrap(), Target::Npy);
-    assert_eq!(Target::of(Path::new("a.jsonl.gz")).unwrap(), Target::Jsonl);
-    assert_eq!(Target::of(Path::new("-")).unwrap(), Target::Jsonl);
-    assert!(Target::of(Path::new("vectors")).unwrap_err().hint().unwrap().contains("--to"));
+    assert_eq!(VectorFileFormat::of(Path::new("A.NPY")).unwrap(), VectorFileFormat::Npy);
+    assert_eq!(VectorFileFormat::of(Path::new("a.jsonl.gz")).unwrap(), VectorFileFormat::Jsonl);
+    assert_eq!(VectorFileFormat::of(Path::new("-")).unwrap(), VectorFileFormat::Jsonl);
+    assert!(VectorFileFormat::of(Path::new("vectors")).unwrap_err().hint().unwrap().contains("--to"));
     let refused =
         |path: &str, target| create(Path::new(path), target, DIM, &about()).err().unwrap().to_string();
-    assert!(refused("-", Target::Npy).contains("npy needs a file"));
-    assert!(refused("a.arrow.gz", Target::Arrow).contains("cannot be compressed"));
+    assert!(refused("-", VectorFileFormat::Npy).contains("npy needs a file"));
+    assert!(refused("a.arrow.gz", VectorFileFormat::Arrow).contains("cannot be compressed"));
 }
 
 /// Reads all formats with the real Python packages, using the code from the documentation.
