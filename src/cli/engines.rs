@@ -6,7 +6,7 @@ use turnwise_search::Searcher;
 
 #[cfg(feature = "milvus")]
 mod milvus {
-    use crate::cli::{Context, env_vars, printer::counted};
+    use crate::cli::{Context, env_vars};
     use turnwise_core::error::{Error, Result};
     use turnwise_milvus::{Milvus, MilvusWriter, Target};
     use turnwise_search::Searcher;
@@ -35,14 +35,9 @@ mod milvus {
 
         /// Warns about texts that are stored in full, but only partly searchable by keywords.
         pub(crate) fn warn_truncated(&self, home: &MilvusWriter) {
-            let texts = match home.cut() {
-                0 => return,
-                1 => "1 text is".to_owned(),
-                n => format!("{} are", counted(n, "text")),
-            };
-            self.printer.warn(format!(
-                "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
-            ));
+            if let Some(warning) = turnwise_shards::migrate::truncation_warning(home) {
+                self.printer.warn(warning);
+            }
         }
 
         pub(super) fn milvus_searcher(&self) -> Result<Searcher> {

@@ -135,7 +135,8 @@ fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     Err(Error::Input {
         message: format!("the shards in {folder} have no vectors of {}", lacks.name()),
         hint: Some(
-            "Milvus stores vectors of utterances and dialogues: create the shards again with --of both".to_owned(),
+            "Milvus stores vectors of utterances and dialogues: create the shards again with --of both"
+                .to_owned(),
         ),
     })
 }
@@ -157,7 +158,9 @@ fn check_encoder(
     };
     Err(Error::Input {
         message: format!("{target} has {what}"),
-        hint: Some("--replace replaces the existing dialogues and vectors; or use a different name".to_owned()),
+        hint: Some(
+            "--replace replaces the existing dialogues and vectors; or use a different name".to_owned(),
+        ),
     })
 }
 

@@ -60,7 +60,9 @@ pub trait Folder {
 pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     match name.split_once("://") {
         None => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(name) })),
-        Some(("file", path)) => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) })),
+        Some(("file", path)) => {
+            Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) }))
+        }
         #[cfg(feature = "remote")]
         Some(_) => Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
         #[cfg(not(feature = "remote"))]

@@ -74,7 +74,8 @@ impl ShardManifest {
 
     /// Describes why the rows of `other` cannot be mixed with the rows of this shard; `None` if they can.
     pub(crate) fn conflict(&self, other: &ShardManifest) -> Option<String> {
-        let names = |manifest: &ShardManifest| manifest.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
+        let names =
+            |manifest: &ShardManifest| manifest.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
         if self.kinds().ne(other.kinds()) {
             return Some(format!("has {}, but the others have {}", names(other), names(self)));
         }

@@ -153,7 +153,9 @@ pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> Stri
     match words.iter().position(|word| word == "encode") {
         Some(at) => {
             words[..=at].iter().for_each(|word| add(word));
-            [&format!("--shard={shards}"), &format!("--out={location}")].into_iter().for_each(|word| add(word));
+            [&format!("--shard={shards}"), &format!("--out={location}")]
+                .into_iter()
+                .for_each(|word| add(word));
             words[at + 1..].iter().for_each(|word| add(word));
         }
         None => command.push_str(&format!(" encode --shard={shards} --out={} INPUT…", quoted(location))),

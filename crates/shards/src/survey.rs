@@ -47,8 +47,13 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     }
     set.keep_compatible(&mut found);
     found.into_values().for_each(|manifest| set.keep(manifest, &bytes));
-    let known: BTreeSet<u32> =
-        set.manifests.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
+    let known: BTreeSet<u32> = set
+        .manifests
+        .iter()
+        .map(|r| r.shard)
+        .chain(set.wrong.iter().map(|w| w.0))
+        .map(|s| s.number)
+        .collect();
     set.missing = (0..of).filter(|number| !known.contains(number)).collect();
     let named: BTreeSet<&str> = set.manifests.iter().map(|r| r.data.file.as_str()).collect();
     let is_data = |name: &&str| Shard::named(name).is_some() && !name.ends_with(".json");
@@ -75,7 +80,12 @@ fn no_shards(folder: &dyn Folder) -> Error {
 }
 
 impl Survey {
-    fn take(&mut self, name: &str, manifest: Result<ShardManifest>, found: &mut BTreeMap<u32, ShardManifest>) {
+    fn take(
+        &mut self,
+        name: &str,
+        manifest: Result<ShardManifest>,
+        found: &mut BTreeMap<u32, ShardManifest>,
+    ) {
         let Some(shard) = Shard::named(name) else { return };
         let own_name = shard.manifest_name() == name;
         match manifest {
@@ -187,7 +197,10 @@ impl Survey {
             steps.push(format!("remove {} from {location}", foreign.join(", ")));
         }
         if redone.len() > 0 {
-            steps.push(format!("`{}` creates exactly the missing shards", self.command_for(&redone, location)));
+            steps.push(format!(
+                "`{}` creates exactly the missing shards",
+                self.command_for(&redone, location)
+            ));
         }
         steps.join("; ")
     }
@@ -206,7 +219,8 @@ mod tests {
         for (number, salt) in shards {
             let manifest = manifest(Shard { number: *number, of }, *salt);
             fs::write(folder.path().join(&manifest.data.file), b"bytes").unwrap();
-            fs::write(folder.path().join(manifest.shard.manifest_name()), manifest.to_bytes().unwrap()).unwrap();
+            fs::write(folder.path().join(manifest.shard.manifest_name()), manifest.to_bytes().unwrap())
+                .unwrap();
         }
         let shards = open_folder(folder.path().to_str().unwrap()).unwrap();
         (folder, shards)

@@ -23,7 +23,6 @@ use crate::cli::{
         reading::{Item, Reading},
         summary::Summary,
     },
-    embeddings::{self, Sink, Target},
     encoders::{self, Open},
     printer::grouped,
     progress::ProgressBar,
@@ -35,6 +34,7 @@ use turnwise_encoder::{
     Encoded, Encoder, Spent,
     ahead::{self, Chunk, Inputs, Stream},
 };
+use turnwise_shards::vector_files::{self, VectorFileFormat, VectorFileWriter};
 
 pub(super) use summary::report_usage;
 
@@ -55,7 +55,7 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
 }
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
-    let target = args.to.map_or_else(|| Target::of(&args.output), Ok)?;
+    let target = args.to.map_or_else(|| VectorFileFormat::of(&args.output), Ok)?;
     // Check the inputs before loading the model, because loading is slow.
     let reading = Reading::plan(args, context)?;
     reading.must_not_overwrite(args, target)?;
@@ -63,7 +63,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     let encoder = open(model, &args.encoder.settings(args.encoder.precision(), args.tokens.given()))?;
     let encoder = encoder.as_ref();
     let dim = width(encoder, args.dim)?;
-    let sink = embeddings::create(&args.output, target, dim, &about(encoder, model, dim, args))?;
+    let sink = vector_files::create(&args.output, target, dim, &about(encoder, model, dim, args))?;
     let unit = match args.of {
         UnitArg::Utterances => "texts",
         UnitArg::Dialogues => "dialogues",
@@ -112,7 +112,8 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
             true => "standard output".to_owned(),
             false => args.output.display().to_string(),
         },
-        ids: (target == Target::Npy).then(|| embeddings::ids_path(&args.output).display().to_string()),
+        ids: (target == VectorFileFormat::Npy)
+            .then(|| vector_files::ids_path(&args.output).display().to_string()),
         format: target.name(),
         read_as,
         unit,
@@ -166,7 +167,7 @@ struct Embedding<'a> {
     dim: usize,
     chunk: usize,
     chunk_bytes: usize,
-    sink: Box<dyn Sink>,
+    sink: Box<dyn VectorFileWriter>,
     progress: ProgressBar<'a>,
     bytes_read: Arc<AtomicU64>,
     rejected: u64,

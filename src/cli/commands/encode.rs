@@ -1,8 +1,7 @@
 //! `turnwise encode`: computes the vectors of an index.
 
-mod assemble;
 mod remote;
-mod shard;
+mod shards;
 #[cfg(test)]
 mod tests;
 
@@ -52,11 +51,11 @@ pub(super) struct Encoded {
 
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     let open: Open<'_> = &|model, settings| encoders::open(context, model, settings);
-    if let Some(place) = &args.shards.assemble {
-        return assemble::run(place, args, context);
+    if let Some(folder) = &args.shards.assemble {
+        return shards::assemble(folder, args, context);
     }
-    if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
-        return shard::run(shards, place, args, open, context);
+    if let (Some(shards), Some(folder)) = (&args.shards.shard, &args.shards.out) {
+        return shards::encode(shards, folder, args, open, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {

@@ -43,7 +43,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
-    formats::{self, ReadOptions},
+    formats::{self, Format, ReadOptions},
     walk::{self, Plan},
 };
 
@@ -116,17 +116,21 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
 
 /// Resolves the input paths and the read options.
 fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
-    let from = args.from.as_deref().map(formats::by_name).transpose()?;
-    // Column maps are only for tables, so --map implies the CSV format.
-    let from = match (from, &args.map) {
-        (None, Some(_)) => Some(formats::by_name("csv")?),
-        (from, _) => from,
-    };
-    let plan = walk::plan(paths, from)?;
+    let plan = walk::plan(paths, format(args)?)?;
     for path in &plan.unrecognised {
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
     Ok((plan, read_options(args, context)))
+}
+
+/// Format given by the user.
+fn format(args: &ReadArgs) -> Result<Option<&'static dyn Format>> {
+    match (&args.from, &args.map) {
+        (Some(name), _) => formats::by_name(name).map(Some),
+        // Column maps are only for tables, so --map implies the CSV format.
+        (None, Some(_)) => formats::by_name("csv").map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// Refuses to overwrite an input file.

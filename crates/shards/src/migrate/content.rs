@@ -10,11 +10,11 @@ use turnwise_store::Prepared;
 
 /// Counts and checksums.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Content {
-    pub(super) dialogues: u64,
-    pub(super) turns: u64,
+pub(crate) struct Content {
+    pub(crate) dialogues: u64,
+    pub(crate) turns: u64,
     /// Number of rows with a nonzero vector.
-    pub(super) vectors: u64,
+    pub(crate) vectors: u64,
     /// Sum of the hashes of all dialogues.
     records: Sum,
     /// Sum of the hashes of all vectors with their positions.
@@ -37,7 +37,7 @@ impl Sum {
 
 impl Content {
     /// Adds a dialogue and its vectors.
-    pub(super) fn add<'a>(
+    pub(crate) fn add<'a>(
         &mut self,
         dialogue: &Dialogue,
         whole: Option<&[f32]>,
@@ -50,13 +50,13 @@ impl Content {
         self.turns += dialogue.turns.len() as u64;
         let whole = whole.map(|vector| (String::new(), vector));
         let turns = turns.filter_map(|(turn, vector)| Some((turn.number.to_string(), vector?)));
-        for (place, vector) in whole.into_iter().chain(turns) {
+        for (position, vector) in whole.into_iter().chain(turns) {
             // Zero vectors find nothing, and an engine need not store them.
             if vector.iter().all(|v| *v == 0.0) {
                 continue;
             }
             let mut hasher = blake3::Hasher::new();
-            hasher.update(&prepared.id.0).update(place.as_bytes()).update(&[0]);
+            hasher.update(&prepared.id.0).update(position.as_bytes()).update(&[0]);
             vector.iter().for_each(|v| {
                 hasher.update(&v.to_le_bytes());
             });
@@ -67,13 +67,13 @@ impl Content {
     }
 
     /// Adds a dialogue read from Milvus.
-    pub(super) fn add_moved(&mut self, moved: &Moved) -> Result<()> {
+    pub(crate) fn add_moved(&mut self, moved: &Moved) -> Result<()> {
         let turns = moved.dialogue.turns.iter().zip(moved.turns.iter().map(Option::as_deref));
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
     /// Adds a dialogue read from an index. Returns the number of missing vectors.
-    pub(super) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
+    pub(crate) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
         };
@@ -90,13 +90,13 @@ impl Content {
     }
 
     /// Combines everything into one checksum.
-    pub(super) fn checksum(&self) -> String {
+    pub(crate) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
     /// Describes the first difference; `None` if there is none.
-    pub(super) fn differs(&self, other: &Content) -> Option<String> {
+    pub(crate) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),
             ("turns", self.turns, other.turns),

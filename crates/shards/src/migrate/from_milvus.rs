@@ -4,31 +4,34 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    content::Content,
-    report::{self, Report},
-    samples, stop_if_asked,
-};
-use crate::cli::{Context, args::MigrateArgs, commands::index, progress::ProgressBar};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
 };
 use turnwise_index::{
-    dense,
+    dense::{self, BuildOptions},
+    engine::Engine,
+    lexical::Lexical,
     vectors::{Kind, Mode, Reached, Recipe, VectorReader, VectorWriter, dialogue_key, utterance_key},
 };
-use turnwise_milvus::{Milvus, Moved, Walk};
+use turnwise_milvus::{Milvus, Moved, Target, Walk};
 use turnwise_search::Searcher;
 use turnwise_store::{Prepared, Snapshot, Store};
 
+use super::{
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
+    samples,
+};
+use crate::progress::{Amount, Progress, Step, stop_if_asked};
+
 /// Progress of an earlier run, stored next to the unfinished index.
 #[derive(Serialize, Deserialize)]
-struct Progress {
+struct Mark {
     from: String,
     generation: u64,
     recipe: Option<Recipe>,
@@ -52,10 +55,9 @@ impl Staging {
     }
 
     /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
-    fn resume_point(&self, wanted: &Progress) -> Result<Option<Progress>> {
-        let read =
-            fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Progress>(&bytes).ok());
-        let same = |mark: &Progress| {
+    fn resume_point(&self, wanted: &Mark) -> Result<Option<Mark>> {
+        let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
+        let same = |mark: &Mark| {
             (&mark.from, mark.generation, &mark.recipe) == (&wanted.from, wanted.generation, &wanted.recipe)
         };
         if let Some(mark) = read.filter(same) {
@@ -67,81 +69,88 @@ impl Staging {
         Ok(None)
     }
 
-    fn note(&self, mark: &Progress) -> Result<()> {
+    fn note(&self, mark: &Mark) -> Result<()> {
         let json = serde_json::to_vec_pretty(mark).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.mark, &json)
     }
 }
 
-pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
-    if args.replace {
-        return Err(Error::Input {
-            message: "--replace works only when the target is Milvus".to_owned(),
-            hint: Some("use a name that does not exist yet".to_owned()),
-        });
-    }
-    let root = context.folder_of(&args.to);
+/// Copies a collection in Milvus to a new index.
+///
+/// # Errors
+///
+/// [`Error::Input`] if the folder exists; [`Error::Data`] if the copy differs from the collection.
+pub fn from_milvus(
+    target: &Target,
+    root: &Path,
+    settings: &MigrationSettings<'_>,
+    progress: &dyn Progress,
+) -> Result<Migration> {
+    copy(target, root, settings, progress).map_err(resumable)
+}
+
+fn copy(
+    target: &Target,
+    root: &Path,
+    settings: &MigrationSettings<'_>,
+    progress: &dyn Progress,
+) -> Result<Migration> {
     if root.exists() {
         return Err(Error::Input {
             message: format!("{} already exists", root.display()),
             hint: Some("use a different name, or move the existing folder".to_owned()),
         });
     }
-    let target = context.far()?;
-    let walk = Walk::over(&target)?;
-    let wanted = Progress {
+    let walk = Walk::over(target)?;
+    let wanted = Mark {
         from: target.to_string(),
         generation: walk.manifest().generation,
         recipe: walk.manifest().recipe.clone(),
         done: String::new(),
         content: Content::default(),
     };
-    let far = Milvus::open(&target)?;
-    let staging = Staging::next_to(&root);
-    let begun = std::time::Instant::now();
+    let remote = Milvus::open(target)?;
+    let staging = Staging::next_to(root);
+    let begun = Instant::now();
     let earlier = staging.resume_point(&wanted)?;
     let already_there = earlier.as_ref().map_or(0, |mark| mark.content.dialogues);
-    let content = fill(&staging, walk, earlier.unwrap_or(wanted), &far, context)?;
+    let content = fill(&staging, walk, earlier.unwrap_or(wanted), &remote, settings.command_line, progress)?;
     let moving = begun.elapsed().as_secs_f64();
-    finish(&staging.index, context)?;
-    read_back(&staging, &content, &root, context)?;
+    build_indexes(&staging.index, settings.command_line, progress)?;
+    read_back(&staging, &content, root, progress)?;
     let sampled = {
         let searcher = Searcher::open(&staging.index)?;
         let here = searcher.embedded("migration")?;
-        samples::compare(here.snapshot(), args.samples, &far, here)?
+        samples::compare(here.snapshot(), settings.samples, &remote, here)?
     };
-    report::found(&sampled, &root.display().to_string(), context)?;
-    fs::rename(&staging.index, &root).at("create", &root)?;
-    files::sync_parent(&root)?;
+    check_samples(&sampled, &root.display().to_string(), progress)?;
+    fs::rename(&staging.index, root).at("create", root)?;
+    files::sync_parent(root)?;
     fs::remove_dir_all(&staging.folder).at("remove", &staging.folder)?;
     let names = [target.to_string(), root.display().to_string()];
-    Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
-        .report("-i", context)
+    let seconds = [moving, begun.elapsed().as_secs_f64()];
+    Ok(Migration::new(names, &content, already_there, sampled, seconds))
 }
 
 /// Reads everything that is not copied yet.
 fn fill(
     staging: &Staging,
     walk: Walk,
-    mut mark: Progress,
-    far: &Milvus,
-    context: &Context<'_>,
+    mut mark: Mark,
+    remote: &Milvus,
+    command_line: &str,
+    progress: &dyn Progress,
 ) -> Result<Content> {
-    use turnwise_index::engine::Engine;
-
-    let mut store = Store::open_or_create(&staging.index, context.command_line)?;
+    let mut store = Store::open_or_create(&staging.index, command_line)?;
     let mut vectors = match &mark.recipe {
-        Some(recipe) => {
-            Some(VectorWriter::open(&staging.index, recipe, Mode::Continue, context.command_line)?)
-        }
+        Some(recipe) => Some(VectorWriter::open(&staging.index, recipe, Mode::Continue, command_line)?),
         None => None,
     };
-    let total = far.totals();
-    let mut progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(total.dialogues))
-        .after(mark.content.dialogues, mark.content.dialogues);
+    let total = remote.totals();
+    progress.begin(Step::Copying, Some(total.dialogues), mark.content.dialogues);
     let mut walk = if mark.done.is_empty() { walk } else { walk.behind(&mark.done) };
     while let Some((part, moved)) = walk.next_part()? {
-        stop_if_asked()?;
+        stop_if_asked(progress, CONTINUES)?;
         for moved in &moved {
             mark.content.add_moved(moved)?;
             store.put(&Prepared::new(&moved.dialogue)?)?;
@@ -154,9 +163,9 @@ fn fill(
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
         staging.note(&mark)?;
-        progress.set(mark.content.dialogues, mark.content.dialogues);
+        progress.advance(Amount::units(mark.content.dialogues));
     }
-    drop(progress);
+    progress.end();
     store.close()?;
     if let Some(mut vectors) = vectors {
         let snapshot = Snapshot::open(&staging.index)?;
@@ -191,28 +200,31 @@ fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
 }
 
 /// Builds the lexical index and the graphs, as after an ingest.
-fn finish(root: &Path, context: &Context<'_>) -> Result<()> {
+fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
-    index::update(root, &snapshot, context)?;
+    progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);
+    let mut show = |done| progress.advance(Amount::units(done));
+    Lexical::update(root, &snapshot, &|| progress.stop(), &mut show)?;
+    progress.end();
     if dense::is_worth_building(root, &snapshot)? {
-        index::graphs(root, &snapshot, context)?;
+        dense::build(root, &snapshot, &BuildOptions::default(), command_line, progress)?;
     }
     Ok(())
 }
 
-fn read_back(staging: &Staging, content: &Content, root: &Path, context: &Context<'_>) -> Result<()> {
+fn read_back(staging: &Staging, content: &Content, root: &Path, progress: &dyn Progress) -> Result<()> {
     let (snapshot, vectors) = (Snapshot::open(&staging.index)?, VectorReader::open(&staging.index)?);
-    let mut progress = ProgressBar::new(context.printer, "checking", "dialogues", Some(content.dialogues));
+    progress.begin(Step::CheckingDialogues, Some(content.dialogues), 0);
     let mut here = Content::default();
     for dialogue in snapshot.dialogues() {
         here.add_here(&dialogue?, vectors.as_ref())?;
         if here.dialogues % 256 == 0 {
-            stop_if_asked()?;
-            progress.set(here.dialogues, here.dialogues);
+            stop_if_asked(progress, CONTINUES)?;
+            progress.advance(Amount::units(here.dialogues));
         }
     }
-    drop(progress);
-    let same = report::same(content, &here, &root.display().to_string());
+    progress.end();
+    let same = check_content(content, &here, &root.display().to_string());
     if same.is_err() {
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
     }

@@ -1,48 +1,80 @@
-//! Result of a migration and of its checks.
+//! Copies an index to Milvus, or back, and checks the copy.
 
-use std::io::{self, Write};
+mod content;
+mod from_milvus;
+mod samples;
+mod to_milvus;
 
 use serde::Serialize;
 
-use super::{content::Content, samples::Sampled};
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM, counted, grouped},
+use turnwise_core::{
+    error::{Error, Result},
+    numbers::counted,
 };
-use turnwise_core::error::{Error, Result};
+use turnwise_milvus::MilvusWriter;
 
+use crate::progress::Progress;
+use content::Content;
+
+pub use from_milvus::from_milvus;
+pub use samples::Sampled;
+pub use to_milvus::to_milvus;
+
+/// Hint after an interruption.
+const CONTINUES: &str =
+    "the copied data are kept, but not visible yet; run the same command again to continue";
 /// Smallest share of dense hits that must be the same in both places.
 const MIN_OVERLAP: f64 = 0.8;
 /// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
 const LOST_ONE_IN: usize = 5;
 
-#[derive(Serialize)]
-pub(super) struct Report {
-    schema: &'static str,
-    from: String,
-    to: String,
-    dialogues: u64,
-    turns: u64,
-    vectors: u64,
-    /// Dialogues that were already copied, by an earlier run or a parallel one.
-    already_there: u64,
-    checksum: String,
-    #[serde(flatten)]
-    sampled: Sampled,
-    /// Time until everything was copied, without the checks.
-    moving_seconds: f64,
-    seconds: f64,
+/// Settings of a migration.
+#[derive(Debug, Clone)]
+pub struct MigrationSettings<'a> {
+    /// Whether to replace a collection in Milvus that has dialogues.
+    pub replace: bool,
+    /// Number of searches to compare between the original and the copy.
+    pub samples: usize,
+    /// Command line, for the lock of the index.
+    pub command_line: &'a str,
 }
 
-impl Report {
-    pub(super) fn new(
+/// Result of a migration and of its checks.
+#[derive(Debug, Serialize)]
+pub struct Migration {
+    schema: &'static str,
+    /// Name of the original.
+    pub from: String,
+    /// Name of the copy.
+    pub to: String,
+    /// Number of dialogues.
+    pub dialogues: u64,
+    /// Number of turns.
+    pub turns: u64,
+    /// Number of nonzero vectors.
+    pub vectors: u64,
+    /// Dialogues that were already copied, by an earlier run or a parallel one.
+    pub already_there: u64,
+    /// Checksum of all records and vectors.
+    pub checksum: String,
+    /// Comparison of searches.
+    #[serde(flatten)]
+    pub sampled: Sampled,
+    /// Time until everything was copied, without the checks.
+    pub moving_seconds: f64,
+    /// Time of the whole migration.
+    pub seconds: f64,
+}
+
+impl Migration {
+    fn new(
         [from, to]: [String; 2],
         content: &Content,
         already_there: u64,
         sampled: Sampled,
         [moving_seconds, seconds]: [f64; 2],
     ) -> Self {
-        Report {
+        Migration {
             schema: "turnwise/migrate/1",
             from,
             to,
@@ -56,50 +88,10 @@ impl Report {
             seconds,
         }
     }
-
-    /// Prints the report and the command that searches the new place.
-    pub(super) fn report(&self, option: &str, context: &Context<'_>) -> Result<()> {
-        context.printer.result(self, |out| self.write(out))?;
-        context.printer.suggest(format!("`turnwise search {option} {} \"…\"` searches it", self.to));
-        Ok(())
-    }
-
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "{BOLD}{}{BOLD:#} with {} and {} are now in {} {DIM}({:.1} s){DIM:#}",
-            counted(self.dialogues, "dialogue"),
-            counted(self.turns, "turn"),
-            counted(self.vectors, "vector"),
-            self.to,
-            self.seconds
-        )?;
-        if self.already_there > 0 {
-            writeln!(out, "{:>9}  already copied", grouped(self.already_there))?;
-        }
-        writeln!(out, "  checked  all records and vectors read back, checksum {}", self.checksum)?;
-        let percent = |part: Option<f64>, how: &str| {
-            part.map(|part| format!("{:.0}% of the {how} hits are the same", part * 100.0))
-        };
-        let alike: Vec<String> =
-            [percent(self.sampled.by_meaning, "dense"), percent(self.sampled.by_words, "lexical")]
-                .into_iter()
-                .flatten()
-                .collect();
-        match alike.is_empty() {
-            true => Ok(()),
-            false => writeln!(
-                out,
-                "           {} in both places: {}",
-                counted(self.sampled.searches as u64, "search").replace("searchs", "searches"),
-                alike.join(", ")
-            ),
-        }
-    }
 }
 
 /// Returns an error if the data read back differ from the source.
-pub(super) fn same(content: &Content, read_back: &Content, to: &str) -> Result<()> {
+fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
         Some(what) => Err(Error::Data {
@@ -113,7 +105,7 @@ pub(super) fn same(content: &Content, read_back: &Content, to: &str) -> Result<(
 }
 
 /// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
-pub(super) fn found(sampled: &Sampled, to: &str, context: &Context<'_>) -> Result<()> {
+fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(
             "{} of {} not found by their own vectors, such as {first}",
@@ -121,11 +113,11 @@ pub(super) fn found(sampled: &Sampled, to: &str, context: &Context<'_>) -> Resul
             counted(sampled.searches as u64, "turn")
         )
     });
-    let few = sampled.by_meaning.filter(|part| *part < MIN_OVERLAP);
+    let few = sampled.dense.filter(|part| *part < MIN_OVERLAP);
     let what = match (lost, few) {
         (None, None) => return Ok(()),
         (Some(lost), None) if sampled.lost.len() * LOST_ONE_IN <= sampled.searches => {
-            context.printer.warn(lost);
+            progress.warn(lost);
             return Ok(());
         }
         (_, Some(part)) => format!("only {:.0}% of the dense hits are the same", part * 100.0),
@@ -138,4 +130,26 @@ pub(super) fn found(sampled: &Sampled, to: &str, context: &Context<'_>) -> Resul
                 .to_owned(),
         ),
     })
+}
+
+/// Adds to an error of the connection that the migration can be resumed.
+fn resumable(e: Error) -> Error {
+    match (&e, e.hint()) {
+        (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(
+            "{hint} The copied data are kept, but not visible yet; run the same command again to continue"
+        )),
+        _ => e,
+    }
+}
+
+/// Returns a warning if texts were longer than a column of Milvus. They are stored in full.
+pub fn truncation_warning(writer: &MilvusWriter) -> Option<String> {
+    let texts = match writer.cut() {
+        0 => return None,
+        1 => "1 text is".to_owned(),
+        n => format!("{} are", counted(n, "text")),
+    };
+    Some(format!(
+        "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
+    ))
 }

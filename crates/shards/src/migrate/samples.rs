@@ -23,45 +23,44 @@ const SELF_SCORE: f32 = 0.999;
 
 /// Result of the comparison.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Sampled {
+pub struct Sampled {
     /// Number of turns searched for.
-    pub(super) searches: usize,
+    pub searches: usize,
     /// Share of dense hits found in both places. Hits with equal scores count as the same.
-    pub(super) by_meaning: Option<f64>,
+    #[serde(rename = "by_meaning")]
+    pub dense: Option<f64>,
     /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
-    pub(super) by_words: Option<f64>,
+    #[serde(rename = "by_words")]
+    pub lexical: Option<f64>,
     /// Turns that were not found by their own vector.
-    pub(super) lost: Vec<String>,
+    pub lost: Vec<String>,
 }
 
 /// Searches for some turns of an index in two engines.
-pub(super) fn compare(
+pub(crate) fn compare(
     snapshot: &Snapshot,
     samples: usize,
     from: &dyn Engine,
     to: &dyn Engine,
 ) -> Result<Sampled> {
     let mut sampled = Sampled::default();
-    let (mut meaning, mut words) = (Vec::new(), Vec::new());
+    let (mut dense, mut lexical) = (Vec::new(), Vec::new());
     for dialogue in chosen(snapshot, samples)? {
         // The longest turn is the most specific, so ties are unlikely.
         let Some(turn) = dialogue.turns.iter().max_by_key(|turn| turn.text.len()) else { continue };
         sampled.searches += 1;
-        if let Some(alike) = by_meaning(&dialogue, turn, from, to, &mut sampled.lost)? {
-            meaning.push(alike);
+        if let Some(alike) = dense_overlap(&dialogue, turn, from, to, &mut sampled.lost)? {
+            dense.push(alike);
         }
         if from.check_lexical().is_ok() && to.check_lexical().is_ok() {
             let found = |engine: &dyn Engine| {
                 engine.view().keyword_search(Kind::Utterances, &engine.words(&turn.text), HITS)
             };
-            words.push(overlap(&found(from)?, &found(to)?));
+            lexical.push(overlap(&found(from)?, &found(to)?));
         }
     }
-    let mean = |parts: &[f64]| match parts.is_empty() {
-        true => None,
-        false => Some(parts.iter().sum::<f64>() / parts.len() as f64),
-    };
-    (sampled.by_meaning, sampled.by_words) = (mean(&meaning), mean(&words));
+    let mean = |parts: &[f64]| (!parts.is_empty()).then(|| parts.iter().sum::<f64>() / parts.len() as f64);
+    (sampled.dense, sampled.lexical) = (mean(&dense), mean(&lexical));
     Ok(sampled)
 }
 
@@ -72,7 +71,7 @@ fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     snapshot.dialogues().step_by(step).take(samples).collect()
 }
 
-fn by_meaning(
+fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,
     from: &dyn Engine,
@@ -99,10 +98,10 @@ fn by_meaning(
 
 /// Share of one list that is in the other.
 fn overlap(expected: &List, found: &List) -> f64 {
-    let places = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
+    let positions = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()
     };
-    let (expected, found) = (places(expected), places(found));
+    let (expected, found) = (positions(expected), positions(found));
     match expected.len() {
         0 => 1.0,
         n => expected.intersection(&found).count() as f64 / n as f64,

@@ -75,7 +75,8 @@ pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
     let batches = FileReader::try_new_buffered(file, None).map_err(|e| foreign_file(path, e))?;
     for batch in batches {
         let batch = batch.map_err(|e| foreign_file(path, e))?;
-        let (ids, lists, numbers) = columns(&batch).ok_or_else(|| foreign_file(path, "it has different columns"))?;
+        let (ids, lists, numbers) =
+            columns(&batch).ok_or_else(|| foreign_file(path, "it has different columns"))?;
         let width = lists.value_length() as usize;
         for (at, vector) in numbers.values().chunks_exact(width.max(1)).enumerate().take(ids.len()) {
             row(ids.value(at), vector)?;

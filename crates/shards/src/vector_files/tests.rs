@@ -63,7 +63,10 @@ fn shard_formats_are_read_back() {
         assert_eq!(got, expected, "{name}");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(), "{name}");
+        assert!(
+            read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(),
+            "{name}"
+        );
     }
 }
 

@@ -12,7 +12,6 @@ use crate::cli::{
     Context,
     args::{EmbedArgs, UnitArg},
     commands,
-    embeddings::{Target, ids_path},
 };
 use turnwise_core::error::{Error, IoContext, Reject, Result};
 use turnwise_corpus::{
@@ -22,6 +21,7 @@ use turnwise_corpus::{
     texts::{Text, TextFormat},
     walk::{self, Source},
 };
+use turnwise_shards::vector_files::{VectorFileFormat, ids_path};
 
 /// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
 const TOGETHER: usize = 256;
@@ -152,9 +152,9 @@ impl Reading {
     }
 
     /// Refuses to overwrite an input file.
-    pub(super) fn must_not_overwrite(&self, args: &EmbedArgs, target: Target) -> Result<()> {
+    pub(super) fn must_not_overwrite(&self, args: &EmbedArgs, target: VectorFileFormat) -> Result<()> {
         let mut written = vec![args.output.clone()];
-        if target == Target::Npy {
+        if target == VectorFileFormat::Npy {
             written.push(ids_path(&args.output));
         }
         written.extend(args.rejects.file.clone());
