@@ -290,6 +290,11 @@ fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     })
 }
 
+/// Parses a positive integer.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a positive integer".to_owned())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// IDs of the dialogues to delete
