@@ -24,7 +24,7 @@ use turnwise_corpus::filter::Filter;
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
-pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
+pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};

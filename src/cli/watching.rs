@@ -84,7 +84,7 @@ impl rank::Progress for StepProgress<'_, rank::Step> {
     }
 }
 
-/// Shows the progress and the messages of encoding in shards and of migrations.
+/// Shows the progress and the messages of embedding, encoding in shards and migrations.
 pub(crate) struct TaskProgress<'a> {
     printer: &'a Printer,
     bar: Mutex<Option<ProgressBar<'a>>>,
@@ -114,6 +114,8 @@ impl Progress for TaskProgress<'_> {
 impl shards::Progress for TaskProgress<'_> {
     fn begin(&self, step: shards::Step, total: Option<u64>, before: u64) {
         let (what, unit) = match step {
+            shards::Step::Embedding(Kind::Utterances) => ("embedding", "texts"),
+            shards::Step::Embedding(Kind::Dialogues) => ("embedding", "dialogues"),
             shards::Step::Encoding => ("encoding", "dialogues"),
             shards::Step::CheckingShards => ("checking", "shards"),
             shards::Step::Assembling => ("assembling", "rows"),
@@ -128,10 +130,12 @@ impl shards::Progress for TaskProgress<'_> {
     fn advance(&self, amount: Amount) {
         let mut bar = self.bar();
         let Some(bar) = bar.as_mut() else { return };
-        if amount.texts > 0 {
-            let seconds = bar.seconds().max(1e-3);
-            let rate = |n: u64| grouped((n as f64 / seconds) as u64);
-            bar.set_suffix(format!("{} texts/s, {} tokens/s", rate(amount.texts), rate(amount.tokens)));
+        let seconds = bar.seconds().max(1e-3);
+        let rate = |n: u64| grouped((n as f64 / seconds) as u64);
+        match (amount.texts, amount.tokens) {
+            (0, 0) => {}
+            (0, tokens) => bar.set_suffix(format!("{} tokens/s", rate(tokens))),
+            (texts, tokens) => bar.set_suffix(format!("{} texts/s, {} tokens/s", rate(texts), rate(tokens))),
         }
         bar.set(amount.done, amount.units);
     }
@@ -144,6 +148,13 @@ impl shards::Progress for TaskProgress<'_> {
         match self.bar().as_ref() {
             Some(bar) => bar.suspend(|| self.printer.warn(text)),
             None => self.printer.warn(text),
+        }
+    }
+
+    fn say(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.say(&text),
+            None => self.printer.say(text),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Encoding of corpora too large for one process: files of vectors, shards, and copies to and from Milvus.
 //!
 //! - [`vector_files`] writes vectors with ids to files, in common formats.
+//! - [`embed`](mod@embed) writes the vectors of texts or dialogues to a file, without an index.
 //! - [`encode`] encodes a corpus in shards: many processes each encode one shard, on any machine.
 //! - [`assemble`] adds the vectors of all shards to an index, or with their dialogues to Milvus.
 //! - `migrate` (feature `milvus`) copies an index to Milvus, or back.
@@ -32,6 +33,7 @@
 pub mod assemble;
 #[cfg(feature = "milvus")]
 pub mod assemble_milvus;
+pub mod embed;
 pub mod encode;
 mod folder;
 pub mod inputs;

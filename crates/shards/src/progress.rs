@@ -1,10 +1,13 @@
 //! Progress, messages and cancellation of the long operations of this crate.
 
 use turnwise_core::error::{Error, Result};
+use turnwise_index::vectors::Kind;
 
 /// Step of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
+    /// Embedding texts or dialogues into a file.
+    Embedding(Kind),
     /// Encoding the dialogues of a shard.
     Encoding,
     /// Verifying the checksums of shards.
@@ -28,7 +31,7 @@ pub struct Amount {
     pub done: u64,
     /// Number of dialogues, rows, shards or utterances.
     pub units: u64,
-    /// Number of encoded texts.
+    /// Number of encoded texts, if it differs from `units`.
     pub texts: u64,
     /// Number of encoded tokens.
     pub tokens: u64,
@@ -55,6 +58,9 @@ pub trait Progress: turnwise_index::dense::Progress {
 
     /// Reports a problem that does not stop the operation.
     fn warn(&self, _text: String) {}
+
+    /// Reports a decision that the user may want to change.
+    fn say(&self, _text: String) {}
 
     /// Reports a detail.
     fn detail(&self, _text: String) {}

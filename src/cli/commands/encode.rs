@@ -22,7 +22,11 @@ use crate::cli::{
     signals,
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::{Encoder, Precision, ahead::Options, transformer::{Settings, Tokens}};
+use turnwise_encoder::{
+    Encoder, Precision,
+    ahead::Options,
+    transformer::{Settings, Tokens},
+};
 use turnwise_index::vectors::{
     Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, pending_dialogues,
 };
@@ -118,11 +122,8 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
         return Ok(None);
     }
     drop(before);
-    let settings = Settings {
-        precision: choice.precision,
-        tokens: choice.tokens.clone(),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { precision: choice.precision, tokens: choice.tokens.clone(), ..Settings::default() };
     match encoders::open(context, &choice.model, &settings) {
         Ok(encoder) => with(encoder.as_ref(), &choice, false, root, context).map(Some),
         Err(e) => {

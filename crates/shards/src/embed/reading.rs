@@ -1,4 +1,4 @@
-//! Inputs of `embed`: plain texts or corpora. The format is detected from the content.
+//! Inputs of an embedding: plain texts or corpora. The format is detected from the content.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,6 @@ use std::{
     thread,
 };
 
-use crate::cli::{
-    Context,
-    args::{EmbedArgs, UnitArg},
-    commands,
-};
 use turnwise_core::error::{Error, IoContext, Reject, Result};
 use turnwise_corpus::{
     Dialogue,
@@ -21,70 +16,81 @@ use turnwise_corpus::{
     texts::{Text, TextFormat},
     walk::{self, Source},
 };
-use turnwise_shards::vector_files::{VectorFileFormat, ids_path};
+use turnwise_index::vectors::Kind;
+
+use crate::progress::Progress;
 
 /// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
-const TOGETHER: usize = 256;
-const AHEAD: usize = 8;
+const BATCH: usize = 256;
+const BATCHES_AHEAD: usize = 8;
 
 /// One input item.
-pub(super) enum Item {
+pub(crate) enum Item {
     Text(Text),
     Dialogue(Box<Dialogue>),
     Problem(Problem),
 }
 
 /// Receiving end of the reading thread.
-pub(super) type Items = mpsc::Receiver<Vec<Item>>;
+pub(crate) type Items = mpsc::Receiver<Vec<Item>>;
 
 /// All inputs, in order.
-pub(super) struct Reading {
+pub struct EmbedInputs {
     parts: Vec<Part>,
-    of: UnitArg,
+    pub(super) unit: Kind,
+    from: Option<String>,
     /// Number of inputs per format.
-    pub(super) read_as: BTreeMap<&'static str, u64>,
+    pub(crate) read_as: BTreeMap<&'static str, u64>,
     /// Total size in bytes, if known.
-    pub(super) bytes: Option<u64>,
-    pub(super) options: ReadOptions,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) options: ReadOptions,
 }
 
 enum Part {
-    Texts { name: String, place: Place, format: TextFormat },
+    Texts { name: String, source: TextSource, format: TextFormat },
     Corpus(Box<Source>),
 }
 
-enum Place {
+enum TextSource {
     File(PathBuf),
     Opened(Box<Input>),
 }
 
-impl Reading {
-    pub(super) fn plan(args: &EmbedArgs, context: &Context<'_>) -> Result<Self> {
-        let mut reading = Reading {
+impl EmbedInputs {
+    /// Finds the inputs and detects their formats. `unit` is what to embed; `from` names the format of all inputs.
+    pub fn plan(
+        paths: &[PathBuf],
+        unit: Kind,
+        from: Option<&str>,
+        options: ReadOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let mut inputs = EmbedInputs {
             parts: Vec::new(),
-            of: args.of,
+            unit,
+            from: from.map(str::to_owned),
             read_as: BTreeMap::new(),
             bytes: None,
-            options: commands::read_options(&args.read, context),
+            options,
         };
-        for path in &args.inputs {
-            reading.add(path, args, context)?;
+        for path in paths {
+            inputs.add(path, progress)?;
         }
         let bytes = |part: &Part| match part {
-            Part::Texts { place: Place::File(path), .. } => fs::metadata(path).ok().map(|m| m.len()),
+            Part::Texts { source: TextSource::File(path), .. } => fs::metadata(path).ok().map(|m| m.len()),
             Part::Texts { .. } => None,
             Part::Corpus(source) => source.bytes(),
         };
-        reading.bytes = reading.parts.iter().map(bytes).sum::<Option<u64>>().filter(|n| *n > 0);
-        Ok(reading)
+        inputs.bytes = inputs.parts.iter().map(bytes).sum::<Option<u64>>().filter(|n| *n > 0);
+        Ok(inputs)
     }
 
-    fn add(&mut self, path: &Path, args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
-        let from = args.read.from.as_deref();
+    fn add(&mut self, path: &Path, progress: &dyn Progress) -> Result<()> {
+        let from = self.from.as_deref();
         let named = from.and_then(TextFormat::by_name);
         let is_folder = path != Path::new("-") && fs::metadata(path).at("open", path)?.is_dir();
-        if named.is_none() && (from.is_some() || args.read.map.is_some() || is_folder) {
-            return self.add_corpus(path, args, context);
+        if named.is_none() && (from.is_some() || self.options.columns.is_some() || is_folder) {
+            return self.add_corpus(path, progress);
         }
         if is_folder {
             return Err(Error::Input {
@@ -104,7 +110,7 @@ impl Reading {
             (Some(format), _) => format,
             (None, Some((format, fit))) if fit > Fit::No => {
                 if fit == Fit::Maybe {
-                    context.printer.say(format!(
+                    progress.say(format!(
                         "reading {} as {}; use --from lines to read every line as a text",
                         input.name,
                         format.name()
@@ -112,12 +118,12 @@ impl Reading {
                 }
                 return match path == Path::new("-") && fit != Fit::Companion {
                     true => self.add_source(Source::opened(input, format)),
-                    false => self.add_corpus(path, args, context),
+                    false => self.add_corpus(path, progress),
                 };
             }
             (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
         };
-        if self.of == UnitArg::Dialogues {
+        if self.unit == Kind::Dialogues {
             return Err(Error::Input {
                 message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
                 hint: Some("remove --of, or name a corpus format with --from".to_owned()),
@@ -125,22 +131,22 @@ impl Reading {
         }
         *self.read_as.entry(format.name()).or_default() += 1;
         let name = input.name.clone();
-        let place = match path == Path::new("-") {
-            true => Place::Opened(Box::new(input)),
-            false => Place::File(path.to_owned()),
+        let source = match path == Path::new("-") {
+            true => TextSource::Opened(Box::new(input)),
+            false => TextSource::File(path.to_owned()),
         };
-        self.parts.push(Part::Texts { name, place, format });
+        self.parts.push(Part::Texts { name, source, format });
         Ok(())
     }
 
-    fn add_corpus(&mut self, path: &Path, args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
-        let from = match (args.read.from.as_deref(), &args.read.map) {
+    fn add_corpus(&mut self, path: &Path, progress: &dyn Progress) -> Result<()> {
+        let from = match (self.from.as_deref(), &self.options.columns) {
             (None, Some(_)) => Some(formats::by_name("csv")?),
             (from, _) => from.map(by_name).transpose()?,
         };
         let plan = walk::plan(&[path.to_owned()], from)?;
         for path in &plan.unrecognised {
-            context.printer.detail(format!("not recognized: {}", path.display()));
+            progress.detail(format!("not recognized: {}", path.display()));
         }
         plan.sources.into_iter().try_for_each(|source| self.add_source(source))
     }
@@ -151,25 +157,18 @@ impl Reading {
         Ok(())
     }
 
-    /// Refuses to overwrite an input file.
-    pub(super) fn must_not_overwrite(&self, args: &EmbedArgs, target: VectorFileFormat) -> Result<()> {
-        let mut written = vec![args.output.clone()];
-        if target == VectorFileFormat::Npy {
-            written.push(ids_path(&args.output));
-        }
-        written.extend(args.rejects.file.clone());
-        let read = self.parts.iter().map(|part| match part {
+    /// Names of the files.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| match part {
             Part::Texts { name, .. } => name.as_str(),
             Part::Corpus(source) => &source.name,
-        });
-        commands::must_differ(&written)?;
-        commands::must_not_overwrite_inputs(&written, read)
+        })
     }
 
     /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
     /// standard input is left running, because nothing can wake it.
-    pub(super) fn start(self) -> Result<Items> {
-        let (sender, items) = mpsc::sync_channel(AHEAD);
+    pub(crate) fn start(self) -> Result<Items> {
+        let (sender, items) = mpsc::sync_channel(BATCHES_AHEAD);
         thread::Builder::new()
             .name("reader".into())
             .spawn(move || self.read(&sender))
@@ -178,21 +177,21 @@ impl Reading {
     }
 
     fn read(self, sender: &mpsc::SyncSender<Vec<Item>>) {
-        let Reading { parts, of, options, .. } = self;
+        let EmbedInputs { parts, unit, options, .. } = self;
         let several = parts.len() > 1;
-        let mut group = Vec::with_capacity(TOGETHER);
+        let mut group = Vec::with_capacity(BATCH);
         let mut give = |item: Item| {
             group.push(item);
-            group.len() < TOGETHER || sender.send(std::mem::take(&mut group)).is_ok()
+            group.len() < BATCH || sender.send(std::mem::take(&mut group)).is_ok()
         };
         for part in parts {
             let (name, opened) = match part {
-                Part::Texts { name, place, format } => {
+                Part::Texts { name, source, format } => {
                     let shown = name.replace(char::is_control, "?");
                     let prefix = if several { format!("{shown}:") } else { String::new() };
-                    let input = match place {
-                        Place::Opened(input) => Ok(*input),
-                        Place::File(path) => Input::open_counted(&path, &options.bytes_read),
+                    let input = match source {
+                        TextSource::Opened(input) => Ok(*input),
+                        TextSource::File(path) => Input::open_counted(&path, &options.bytes_read),
                     };
                     let texts = input.map(|input| format.read(input, prefix, &options));
                     let going_on = match texts {
@@ -207,10 +206,10 @@ impl Reading {
                 Part::Corpus(source) => (source.name.clone(), source.read(&options)),
             };
             let going_on = match opened {
-                Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, of) {
+                Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, unit) {
                     (Err(problem), _) => give(Item::Problem(problem)),
-                    (Ok(dialogue), UnitArg::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
-                    (Ok(dialogue), UnitArg::Utterances) => {
+                    (Ok(dialogue), Kind::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
+                    (Ok(dialogue), Kind::Utterances) => {
                         let Dialogue { id, turns, .. } = dialogue;
                         turns.into_iter().all(|turn| {
                             give(Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))
