@@ -27,7 +27,7 @@ import time
 
 from pymilvus import MilvusClient
 
-# As src/index/milvus/writing.rs and src/cli/commands/migrate/there.rs have them.
+# As in crates/milvus and crates/shards/src/migrate/to_milvus.rs.
 ROWS, BYTES, DIALOGUES = 4_000, 16 << 20, 1_000
 SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "support"
 

@@ -24,7 +24,7 @@ use turnwise_corpus::filter::Filter;
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
-pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
+pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
@@ -285,6 +285,11 @@ pub(crate) enum Command {
 /// Parses a value. Appends the hint to the error, because clap shows a single message.
 fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|e: Error| e.message_and_hint())
+}
+
+/// Parses a positive integer.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a positive integer".to_owned())
 }
 
 #[derive(Debug, Args)]

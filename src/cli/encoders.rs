@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::cli::{
-    Context,
-    embeddings::{self, Target},
-};
+use crate::cli::Context;
 use turnwise_core::error::Result;
 use turnwise_encoder::{
     DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
     hub::known::DEFAULT, open, statics, transformer::Settings,
 };
+use turnwise_shards::vector_files::{self, VectorFileFormat};
 
 /// Model to use if none is given.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
@@ -34,7 +32,7 @@ pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
 
 /// Writes vectors without ids to a NumPy file. Their positions, from 1, serve as ids.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
-    let mut sink = embeddings::create(path, Target::Npy, vectors.dim(), &BTreeMap::new())?;
+    let mut sink = vector_files::create(path, VectorFileFormat::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();
     sink.write(&ids, vectors)?;
     sink.finish()

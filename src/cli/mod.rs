@@ -2,17 +2,14 @@
 
 mod args;
 mod commands;
-mod embeddings;
 mod encoders;
 mod engines;
 mod env_vars;
 mod indexes;
 mod models;
-mod output;
 mod printer;
 mod progress;
 mod settings;
-mod shards;
 mod signals;
 mod watching;
 

@@ -1,13 +1,18 @@
 //! Progress bars of operations with several steps, updated from any thread.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cli::{printer::Printer, progress::ProgressBar, signals};
+use crate::cli::{
+    printer::{Printer, grouped},
+    progress::ProgressBar,
+    signals,
+};
 use turnwise_eval::rank;
 use turnwise_index::{
     dense::{Progress, Step},
     vectors::Kind,
 };
+use turnwise_shards::{self as shards, Amount};
 
 /// Shows the progress of the current step, and reports interruption by the user.
 pub(crate) struct StepProgress<'a, S> {
@@ -80,5 +85,87 @@ pub(crate) fn names_of_rank_step(step: rank::Step) -> (&'static str, &'static st
         rank::Step::Clustering => ("clustering", "runs"),
         rank::Step::Linking => ("building graph", "vectors"),
         rank::Step::Mapping => ("computing map", "rounds"),
+    }
+}
+
+/// Shows the progress and the messages of embedding, encoding in shards and migrations.
+pub(crate) struct TaskProgress<'a> {
+    printer: &'a Printer,
+    bar: Mutex<Option<ProgressBar<'a>>>,
+    graphs: StepProgress<'a, Step>,
+}
+
+impl<'a> TaskProgress<'a> {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
+        TaskProgress { printer, bar: Mutex::new(None), graphs: StepProgress::new(printer) }
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar<'a>>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress for TaskProgress<'_> {
+    fn stop(&self) -> bool {
+        signals::stopped()
+    }
+
+    fn done(&self, step: Step, done: u64, of: u64) {
+        self.graphs.done(step, done, of);
+    }
+}
+
+impl shards::Progress for TaskProgress<'_> {
+    fn begin(&self, step: shards::Step, total: Option<u64>, before: u64) {
+        let (what, unit) = match step {
+            shards::Step::Embedding(Kind::Utterances) => ("embedding", "texts"),
+            shards::Step::Embedding(Kind::Dialogues) => ("embedding", "dialogues"),
+            shards::Step::Encoding => ("encoding", "dialogues"),
+            shards::Step::CheckingShards => ("checking", "shards"),
+            shards::Step::Assembling => ("assembling", "rows"),
+            shards::Step::CheckingDialogues => ("checking", "dialogues"),
+            shards::Step::Reading => ("reading", "dialogues"),
+            shards::Step::Copying => ("moving", "dialogues"),
+            shards::Step::Indexing => ("indexing", "utterances"),
+        };
+        *self.bar() = Some(ProgressBar::new(self.printer, what, unit, total).after(before, before));
+    }
+
+    fn advance(&self, amount: Amount) {
+        let mut bar = self.bar();
+        let Some(bar) = bar.as_mut() else { return };
+        let seconds = bar.seconds().max(1e-3);
+        let rate = |n: u64| grouped((n as f64 / seconds) as u64);
+        match (amount.texts, amount.tokens) {
+            (0, 0) => {}
+            (0, tokens) => bar.set_suffix(format!("{} tokens/s", rate(tokens))),
+            (texts, tokens) => bar.set_suffix(format!("{} texts/s, {} tokens/s", rate(texts), rate(tokens))),
+        }
+        bar.set(amount.done, amount.units);
+    }
+
+    fn end(&self) {
+        *self.bar() = None;
+    }
+
+    fn warn(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.suspend(|| self.printer.warn(text)),
+            None => self.printer.warn(text),
+        }
+    }
+
+    fn say(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.say(&text),
+            None => self.printer.say(text),
+        }
+    }
+
+    fn detail(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.suspend(|| self.printer.detail(text)),
+            None => self.printer.detail(text),
+        }
     }
 }

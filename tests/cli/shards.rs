@@ -83,7 +83,7 @@ fn shards_together_are_what_one_encode_makes() {
     let (t, model) = corpus(60);
     for format in ["arrow", "safetensors"] {
         all_shards(&t, &model, 4, &format!("--to {format}"));
-        assert_eq!(names(&t.path("shards")).len(), 8, "a data file and a record each, and nothing else");
+        assert_eq!(names(&t.path("shards")).len(), 8, "a data file and a manifest each, and nothing else");
         let done = t.json("encode --assemble shards -i x --replace");
         // The answer is the same in all dialogues, and so in all shards.
         assert_eq!((&done["rows"], &done["new"]), (&(60 + 60 + 4).into(), &(60 + 60 + 1).into()), "{done}");
@@ -201,9 +201,9 @@ fn torn_shards_are_told_by_name_and_made_anew() {
         &[
             "3/4 is damaged: shard-00003-of-00004.json: its checksum is wrong",
             "1/4 is damaged: shard-00001",
-            "but its record says",
+            "but its manifest says",
             "2/4 is damaged: the content of shard-00002",
-            "differs from its record",
+            "differs from its manifest",
             "turnwise encode --shard=1-3/4 --out=shards in.jsonl",
         ],
     );

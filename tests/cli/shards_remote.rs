@@ -80,7 +80,7 @@ fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
     for n in ["0", "2"] {
         store.ok(&t, &encode(n));
     }
-    assert_eq!(store.ask("list set/one/").len(), 4, "a data object and a record each");
+    assert_eq!(store.ask("list set/one/").len(), 4, "a data object and a manifest each");
     let again = store.ok(&t, &encode("2"));
     assert!(again.out.contains("shard 2/3 already exists"), "{again:?}");
     let command = format!("turnwise encode --shard=1/3 --out=s3://shards/set/one in.jsonl --model {model}");

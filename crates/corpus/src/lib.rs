@@ -31,6 +31,7 @@ pub mod formats;
 pub mod input;
 mod json_elements;
 pub mod lines;
+pub mod output;
 pub mod reader;
 pub mod rows;
 pub mod split;

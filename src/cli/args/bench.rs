@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{BuildCommand, EncoderArgs, ReadArgs, TokenArgs, parse_value};
+use super::{BuildCommand, EncoderArgs, ReadArgs, TokenArgs, at_least_one, parse_value};
 use turnwise_eval::{
     recipe::Paper,
     tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
@@ -222,10 +222,6 @@ pub(crate) struct AnnArgs {
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
-}
-
-pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a positive integer".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parse_value};
+use super::{EncoderArgs, ReadArgs, TokenArgs, at_least_one, parse_value};
 use turnwise_eval::{
     build::{CandidateSelection, Published},
     rank::Terms,

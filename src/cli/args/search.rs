@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::parse_value;
+use super::{at_least_one, parse_value};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::dense::Builder;
 use turnwise_search::{Fusion, FusionMethod, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest};
@@ -206,13 +206,6 @@ Query syntax (--syntax):
   dialogue:ID            search in this dialogue only
   turn:[1 TO 3]          search in turns 1 to 3 only
 Parts that cannot be parsed are ignored, with a warning.";
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("must be a positive integer".to_owned()),
-        Ok(n) => Ok(n),
-    }
-}
 
 impl QueryArgs {
     /// Fusion settings, if any of them was given. The others have the built-in defaults, not those saved by tuning.

@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parse_value};
-use crate::cli::{
-    embeddings::{self, Target},
-    shards::Shards,
-};
+use turnwise_shards::{shard::Shards, vector_files::VectorFileFormat};
 
 #[derive(Debug, Args)]
 #[command(after_help = EMBED_FORMATS)]
@@ -23,7 +20,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) output: PathBuf,
     /// Output format [default: from the file extension of OUT]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) to: Option<Target>,
+    pub(crate) to: Option<VectorFileFormat>,
     /// What to encode: each utterance, or each dialogue as a whole
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: UnitArg,
@@ -145,11 +142,11 @@ pub(crate) enum ShardTarget {
     Safetensors,
 }
 
-impl From<ShardTarget> for embeddings::Target {
+impl From<ShardTarget> for VectorFileFormat {
     fn from(target: ShardTarget) -> Self {
         match target {
-            ShardTarget::Arrow => embeddings::Target::Arrow,
-            ShardTarget::Safetensors => embeddings::Target::Safetensors,
+            ShardTarget::Arrow => VectorFileFormat::Arrow,
+            ShardTarget::Safetensors => VectorFileFormat::Safetensors,
         }
     }
 }

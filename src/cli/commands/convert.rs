@@ -6,12 +6,12 @@ use crate::cli::{
     Context,
     args::{ReadArgs, WriteArgs},
     commands,
-    output::Output,
     printer::{counted, grouped},
     progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
+use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,
     clean::{Cleaned, Cleaning},

@@ -1,8 +1,7 @@
 //! `turnwise encode`: computes the vectors of an index.
 
-mod assemble;
 mod remote;
-mod shard;
+mod shards;
 #[cfg(test)]
 mod tests;
 
@@ -15,15 +14,19 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    args::{EncodeArgs, PrecisionArg, UnitsArg},
+    args::{EncodeArgs, UnitsArg},
     commands::embed,
-    encoders::{self, Open},
+    encoders::{self, Given, Open},
     printer::{BOLD, DIM, counted, grouped},
     progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::{Encoder, Precision, ahead::Options, transformer::Tokens};
+use turnwise_encoder::{
+    Encoder, Precision,
+    ahead::Options,
+    transformer::{Settings, Tokens},
+};
 use turnwise_index::vectors::{
     EncodeProgress, EncodeTargets, Kind, Mode, Recipe, VectorReader, VectorWriter, fill, pending_dialogues,
 };
@@ -52,11 +55,11 @@ pub(super) struct Encoded {
 
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     let open: Open<'_> = &|model, settings| encoders::open(context, model, settings);
-    if let Some(place) = &args.shards.assemble {
-        return assemble::run(place, args, context);
+    if let Some(folder) = &args.shards.assemble {
+        return shards::assemble(folder, args, context);
     }
-    if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
-        return shard::run(shards, place, args, open, context);
+    if let (Some(shards), Some(folder)) = (&args.shards.shard, &args.shards.out) {
+        return shards::encode(shards, folder, args, open, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {
@@ -109,7 +112,7 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
         }
         before => before?,
     };
-    let choice = Choice::of(&EncodeArgs::default(), before.as_ref());
+    let choice = Choice::resolve(Requested::default(), before.as_ref());
     if before.is_none() && context.model(&choice.model).is_err() {
         printer.say(format!(
             "only lexical search is available; for dense search, run `turnwise model pull` and then \
@@ -119,7 +122,8 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
         return Ok(None);
     }
     drop(before);
-    let settings = EncodeArgs::default().encoder.settings(choice.precision, choice.tokens.clone());
+    let settings =
+        Settings { precision: choice.precision, tokens: choice.tokens.clone(), ..Settings::default() };
     match encoders::open(context, &choice.model, &settings) {
         Ok(encoder) => with(encoder.as_ref(), &choice, false, root, context).map(Some),
         Err(e) => {
@@ -153,6 +157,17 @@ pub(super) fn everything(
     with(encoder, &choice, other, root, context)
 }
 
+/// Encoding options from the command line. By default, nothing is requested.
+#[derive(Default)]
+struct Requested {
+    model: Option<String>,
+    precision: Option<Precision>,
+    tokens: Tokens,
+    options: Given,
+    units: Option<UnitsArg>,
+    replace: bool,
+}
+
 /// Encoding options: the command line first, then the recipe of the existing vectors.
 struct Choice {
     model: String,
@@ -165,25 +180,34 @@ struct Choice {
 
 impl Choice {
     fn of(args: &EncodeArgs, before: Option<&VectorReader>) -> Self {
-        let mut encoder = args.encoder.given();
-        let mut model = args.encoder.model.clone();
-        let mut precision = args.encoder.precision();
-        let mut tokens = args.tokens.given();
+        let requested = Requested {
+            model: args.encoder.model.clone(),
+            precision: args.encoder.precision(),
+            tokens: args.tokens.given(),
+            options: args.encoder.given(),
+            units: args.of,
+            replace: args.replace,
+        };
+        Choice::resolve(requested, before)
+    }
+
+    fn resolve(requested: Requested, before: Option<&VectorReader>) -> Self {
+        let Requested { mut model, mut precision, mut tokens, mut options, units, replace } = requested;
         if let Some(recipe) = before.map(VectorReader::recipe) {
             // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
             if model.as_ref().is_none_or(|m| encoders::absolute_name(m) == recipe.model) {
-                encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
+                options.prompt = options.prompt.or_else(|| recipe.prompt.clone());
                 tokens = tokens.or(&recipe.tokens);
-                if args.encoder.precision == PrecisionArg::Auto && !args.replace {
+                if precision.is_none() && !replace {
                     precision = recipe.precision.parse().ok();
                 }
             }
             model = model.or_else(|| Some(recipe.model.clone()));
-            encoder.mode = encoder.mode.or(Some(recipe.dialogue_mode));
-            encoder.pooling = encoder.pooling.or(Some(recipe.pooling));
+            options.mode = options.mode.or(Some(recipe.dialogue_mode));
+            options.pooling = options.pooling.or(Some(recipe.pooling));
         }
         let asked = |kind: Kind| before.is_some_and(|b| b.manifest().extent(kind).reached.is_some());
-        let (utterances, dialogues) = match args.of {
+        let (utterances, dialogues) = match units {
             Some(UnitsArg::Utterances) => (true, false),
             Some(UnitsArg::Dialogues) => (false, true),
             None if asked(Kind::Utterances) || asked(Kind::Dialogues) => {
@@ -195,7 +219,7 @@ impl Choice {
             model: model.unwrap_or_else(|| encoders::DEFAULT_MODEL.to_owned()),
             precision,
             tokens,
-            options: encoder.into_options(),
+            options: options.into_options(),
             utterances,
             dialogues,
         }

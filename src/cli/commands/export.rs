@@ -1,9 +1,8 @@
 //! `turnwise corpus export`: writes the dialogues of an index to a file.
 
-use crate::cli::{
-    Context, args::WriteArgs, output::Output, printer::counted, progress::ProgressBar, signals,
-};
+use crate::cli::{Context, args::WriteArgs, printer::counted, progress::ProgressBar, signals};
 use turnwise_core::error::{Error, Result};
+use turnwise_corpus::output::Output;
 use turnwise_corpus::writers::Writer;
 
 pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {

@@ -43,7 +43,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
-    formats::{self, ReadOptions},
+    formats::{self, Format, ReadOptions},
     reader::Reader,
     walk::Plan,
 };
@@ -123,6 +123,12 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
     Ok((plan, reader.options))
+}
+
+/// Format given by the user. Column maps are only for tables, so --map implies the CSV format.
+fn format(args: &ReadArgs) -> Result<Option<&'static dyn Format>> {
+    let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
+    name.map(formats::by_name).transpose()
 }
 
 /// Builds a reader from the arguments and the settings.

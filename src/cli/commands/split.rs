@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::{Context, args::ReadArgs, commands::convert, output::Output, printer::grouped};
+use crate::cli::{Context, args::ReadArgs, commands::convert, printer::grouped};
 use turnwise_core::error::Result;
+use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,
     reader::Problems,

@@ -9,7 +9,6 @@ use super::{each_dialogue, rankers};
 use crate::cli::{
     Context,
     args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
-    output::Output,
     printer::counted,
     watching::StepProgress,
 };
@@ -17,6 +16,7 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
+use turnwise_corpus::output::Output;
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_eval::{
     build::{

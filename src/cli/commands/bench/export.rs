@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::cli::output::Output;
 use turnwise_core::error::Result;
+use turnwise_corpus::output::Output;
 use turnwise_eval::{
     tasks::Outcome,
     trec::{write_qrels, write_run},

@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    commands::{embed::SHOWN, report_rejects_file},
+    commands::report_rejects_file,
     printer::{BOLD, DIM, Printer, counted, grouped},
 };
 use turnwise_core::error::Result;
 use turnwise_encoder::EncodeStats;
+use turnwise_shards::embed::MAX_WARNINGS;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -47,7 +48,7 @@ impl Summary {
     /// Prints the report to standard output, or to standard error if the vectors went to standard output.
     pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
         report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
-        report_rejects_file(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
+        report_rejects_file(self.rejected, MAX_WARNINGS, self.rejects.as_deref(), context.printer);
         if !vectors_on_standard_output {
             return context.printer.result(self, |out| self.write(out));
         }

@@ -6,8 +6,9 @@ mod page;
 use std::path::{Path, PathBuf};
 
 use super::{recipes::summary, table::shown};
-use crate::cli::{Context, output::Output};
+use crate::cli::Context;
 use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::output::Output;
 use turnwise_eval::{
     ann,
     result::Done,

@@ -1,0 +1,93 @@
+//! Output files and standard output. A file is compressed by its extension, and replaced atomically.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+/// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
+///
+/// A file gets its name only in [`Output::finish`]. If that is not called, nothing is left.
+pub struct Output {
+    name: PathBuf,
+    stream: Stream,
+    /// Temporary path and final path.
+    temporary: Option<(PathBuf, PathBuf)>,
+}
+
+enum Stream {
+    Plain(BufWriter<Box<dyn Write>>),
+    Gz(flate2::write::GzEncoder<BufWriter<Box<dyn Write>>>),
+    Zst(zstd::Encoder<'static, BufWriter<Box<dyn Write>>>),
+    Ended,
+}
+
+impl Output {
+    /// Opens an output. `-` is standard output.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.to_owned();
+        if path == Path::new("-") {
+            let stream = Stream::Plain(BufWriter::with_capacity(1 << 16, Box::new(io::stdout())));
+            return Ok(Output { name: "standard output".into(), stream, temporary: None });
+        }
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).at("create", parent)?;
+        }
+        let (file, temporary) = match files::write_target(path) {
+            files::WriteTarget::Stream => (File::options().write(true).open(path).at("open", path)?, None),
+            files::WriteTarget::File(path) => {
+                let temporary = files::temporary_path(&path);
+                (File::create(&temporary).at("create", &temporary)?, Some((temporary, path)))
+            }
+        };
+        let file: Box<dyn Write> = Box::new(file);
+        let file = BufWriter::with_capacity(1 << 18, file);
+        let stream = match path.extension().and_then(|e| e.to_str()) {
+            Some("gz") => Stream::Gz(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
+            Some("zst") => Stream::Zst(zstd::Encoder::new(file, 3).at("write", path)?),
+            _ => Stream::Plain(file),
+        };
+        Ok(Output { name, stream, temporary })
+    }
+
+    /// Writes with `f`. Errors name the output.
+    pub fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
+        let stream: &mut dyn Write = match &mut self.stream {
+            Stream::Plain(s) => s,
+            Stream::Gz(s) => s,
+            Stream::Zst(s) => s,
+            Stream::Ended => return Err(Error::Internal("an output was used after it was finished".into())),
+        };
+        f(stream).at("write to", &self.name)
+    }
+
+    /// Flushes the output and gives the file its final name.
+    pub fn finish(mut self) -> Result<()> {
+        self.with(|out| out.flush())?;
+        let rest = match std::mem::replace(&mut self.stream, Stream::Ended) {
+            Stream::Plain(_) | Stream::Ended => None,
+            Stream::Gz(s) => Some(s.finish().at("write to", &self.name)?),
+            Stream::Zst(s) => Some(s.finish().at("write to", &self.name)?),
+        };
+        rest.map_or(Ok(()), |mut s| s.flush()).at("write to", &self.name)?;
+        match self.temporary.take() {
+            Some((temporary, path)) => fs::rename(&temporary, path).at("create", &self.name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // The output was not finished, so the temporary file is incomplete.
+        if let Some((temporary, _)) = &self.temporary {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}

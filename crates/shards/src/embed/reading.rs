@@ -1,0 +1,240 @@
+//! Inputs of an embedding: plain texts or corpora. The format is detected from the content.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+};
+
+use turnwise_core::error::{Error, IoContext, Reject, Result};
+use turnwise_corpus::{
+    Dialogue,
+    formats::{self, Fit, Format, Problem, ReadOptions},
+    input::Input,
+    texts::{Text, TextFormat},
+    walk::{self, Source},
+};
+use turnwise_index::vectors::Kind;
+
+use crate::progress::Progress;
+
+/// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
+const BATCH: usize = 256;
+const BATCHES_AHEAD: usize = 8;
+
+/// One input item.
+pub(crate) enum Item {
+    Text(Text),
+    Dialogue(Box<Dialogue>),
+    Problem(Problem),
+}
+
+/// Receiving end of the reading thread.
+pub(crate) type Items = mpsc::Receiver<Vec<Item>>;
+
+/// All inputs, in order.
+pub struct EmbedInputs {
+    parts: Vec<Part>,
+    pub(super) unit: Kind,
+    from: Option<String>,
+    /// Number of inputs per format.
+    pub(crate) read_as: BTreeMap<&'static str, u64>,
+    /// Total size in bytes, if known.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) options: ReadOptions,
+}
+
+enum Part {
+    Texts { name: String, source: TextSource, format: TextFormat },
+    Corpus(Box<Source>),
+}
+
+enum TextSource {
+    File(PathBuf),
+    Opened(Box<Input>),
+}
+
+impl EmbedInputs {
+    /// Finds the inputs and detects their formats. `unit` is what to embed; `from` names the format of all inputs.
+    pub fn plan(
+        paths: &[PathBuf],
+        unit: Kind,
+        from: Option<&str>,
+        options: ReadOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let mut inputs = EmbedInputs {
+            parts: Vec::new(),
+            unit,
+            from: from.map(str::to_owned),
+            read_as: BTreeMap::new(),
+            bytes: None,
+            options,
+        };
+        for path in paths {
+            inputs.add(path, progress)?;
+        }
+        let bytes = |part: &Part| match part {
+            Part::Texts { source: TextSource::File(path), .. } => fs::metadata(path).ok().map(|m| m.len()),
+            Part::Texts { .. } => None,
+            Part::Corpus(source) => source.bytes(),
+        };
+        inputs.bytes = inputs.parts.iter().map(bytes).sum::<Option<u64>>().filter(|n| *n > 0);
+        Ok(inputs)
+    }
+
+    fn add(&mut self, path: &Path, progress: &dyn Progress) -> Result<()> {
+        let from = self.from.as_deref();
+        let named = from.and_then(TextFormat::by_name);
+        let is_folder = path != Path::new("-") && fs::metadata(path).at("open", path)?.is_dir();
+        if named.is_none() && (from.is_some() || self.options.columns.is_some() || is_folder) {
+            return self.add_corpus(path, progress);
+        }
+        if is_folder {
+            return Err(Error::Input {
+                message: format!(
+                    "{} is a folder, but --from {} reads files",
+                    path.display(),
+                    from.unwrap_or("")
+                ),
+                hint: Some("list the files in it".to_owned()),
+            });
+        }
+        let input = Input::open(path)?;
+        if input.is_blank() {
+            return Err(Error::data(format!("{} is empty", input.name)));
+        }
+        let format = match (named, formats::sniff(&input.probe())) {
+            (Some(format), _) => format,
+            (None, Some((format, fit))) if fit > Fit::No => {
+                if fit == Fit::Maybe {
+                    progress.say(format!(
+                        "reading {} as {}; use --from lines to read every line as a text",
+                        input.name,
+                        format.name()
+                    ));
+                }
+                return match path == Path::new("-") && fit != Fit::Companion {
+                    true => self.add_source(Source::opened(input, format)),
+                    false => self.add_corpus(path, progress),
+                };
+            }
+            (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
+        };
+        if self.unit == Kind::Dialogues {
+            return Err(Error::Input {
+                message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
+                hint: Some("remove --of, or name a corpus format with --from".to_owned()),
+            });
+        }
+        *self.read_as.entry(format.name()).or_default() += 1;
+        let name = input.name.clone();
+        let source = match path == Path::new("-") {
+            true => TextSource::Opened(Box::new(input)),
+            false => TextSource::File(path.to_owned()),
+        };
+        self.parts.push(Part::Texts { name, source, format });
+        Ok(())
+    }
+
+    fn add_corpus(&mut self, path: &Path, progress: &dyn Progress) -> Result<()> {
+        let from = match (self.from.as_deref(), &self.options.columns) {
+            (None, Some(_)) => Some(formats::by_name("csv")?),
+            (from, _) => from.map(by_name).transpose()?,
+        };
+        let plan = walk::plan(&[path.to_owned()], from)?;
+        for path in &plan.unrecognized {
+            progress.detail(format!("not recognized: {}", path.display()));
+        }
+        plan.sources.into_iter().try_for_each(|source| self.add_source(source))
+    }
+
+    fn add_source(&mut self, source: Source) -> Result<()> {
+        *self.read_as.entry(source.format.name()).or_default() += 1;
+        self.parts.push(Part::Corpus(Box::new(source)));
+        Ok(())
+    }
+
+    /// Names of the files.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| match part {
+            Part::Texts { name, .. } => name.as_str(),
+            Part::Corpus(source) => &source.name,
+        })
+    }
+
+    /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
+    /// standard input is left running, because nothing can wake it.
+    pub(crate) fn start(self) -> Result<Items> {
+        let (sender, items) = mpsc::sync_channel(BATCHES_AHEAD);
+        thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || self.read(&sender))
+            .map_err(|e| Error::Internal(format!("cannot start the reading thread: {e}")))?;
+        Ok(items)
+    }
+
+    fn read(self, sender: &mpsc::SyncSender<Vec<Item>>) {
+        let EmbedInputs { parts, unit, options, .. } = self;
+        let several = parts.len() > 1;
+        let mut group = Vec::with_capacity(BATCH);
+        let mut give = |item: Item| {
+            group.push(item);
+            group.len() < BATCH || sender.send(std::mem::take(&mut group)).is_ok()
+        };
+        for part in parts {
+            let (name, opened) = match part {
+                Part::Texts { name, source, format } => {
+                    let shown = name.replace(char::is_control, "?");
+                    let prefix = if several { format!("{shown}:") } else { String::new() };
+                    let input = match source {
+                        TextSource::Opened(input) => Ok(*input),
+                        TextSource::File(path) => Input::open_counted(&path, &options.bytes_read),
+                    };
+                    let texts = input.map(|input| format.read(input, prefix, &options));
+                    let going_on = match texts {
+                        Ok(mut texts) => texts.all(|t| give(t.map_or_else(Item::Problem, Item::Text))),
+                        Err(e) => give(cannot_open(name, &e)),
+                    };
+                    if !going_on {
+                        return;
+                    }
+                    continue;
+                }
+                Part::Corpus(source) => (source.name.clone(), source.read(&options)),
+            };
+            let going_on = match opened {
+                Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, unit) {
+                    (Err(problem), _) => give(Item::Problem(problem)),
+                    (Ok(dialogue), Kind::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
+                    (Ok(dialogue), Kind::Utterances) => {
+                        let Dialogue { id, turns, .. } = dialogue;
+                        turns.into_iter().all(|turn| {
+                            give(Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))
+                        })
+                    }
+                }),
+                Err(e) => give(cannot_open(name, &e)),
+            };
+            if !going_on {
+                return;
+            }
+        }
+        let _ = sender.send(group);
+    }
+}
+
+/// Finds a corpus format by name. A misspelled text format is suggested as well.
+fn by_name(name: &str) -> Result<&'static dyn Format> {
+    formats::by_name(name).map_err(|_| {
+        let texts = TextFormat::ALL.map(TextFormat::name);
+        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name())))
+    })
+}
+
+fn cannot_open(name: String, e: &Error) -> Item {
+    let reason = e.message_and_hint();
+    Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason }))
+}

@@ -1,0 +1,213 @@
+//! Inputs of an encoding in shards: corpus files or indexes. Each shard reads all inputs and skips the dialogues of other
+//! shards.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{
+    Dialogue,
+    formats::{Format, Problem, ReadOptions},
+    walk::{self, Plan, Source},
+};
+use turnwise_index::vectors::VectorReader;
+use turnwise_store::{Manifest, Snapshot};
+
+use crate::{
+    progress::{Progress, stop_if_asked},
+    shard::Shard,
+};
+
+/// Largest number of rejects shown as warnings; the others are only counted.
+const SHOWN: u64 = 5;
+
+/// Corpus files and how to read them.
+pub struct CorpusFiles {
+    /// Files and folders.
+    pub paths: Vec<PathBuf>,
+    /// Format of all files; `None` to detect it.
+    pub format: Option<&'static dyn Format>,
+    /// How to read them.
+    pub options: ReadOptions,
+    /// Number of records that may be rejected.
+    pub max_errors: u64,
+}
+
+impl CorpusFiles {
+    /// Finds the files, and returns options that count the bytes read from now on.
+    pub(crate) fn plan(&self, progress: &dyn Progress) -> Result<(Plan, ReadOptions)> {
+        let plan = walk::plan(&self.paths, self.format)?;
+        for path in &plan.unrecognized {
+            progress.detail(format!("not recognized: {}", path.display()));
+        }
+        Ok((plan, ReadOptions { bytes_read: Arc::default(), ..self.options.clone() }))
+    }
+}
+
+/// All inputs. They are read again for each shard.
+pub struct Inputs {
+    indexes: Vec<Snapshot>,
+    files: CorpusFiles,
+    total: Option<u64>,
+}
+
+impl Inputs {
+    /// Checks the inputs. Folders of an index are read as an index. Without files, `default` opens the index to read.
+    pub fn find(
+        mut files: CorpusFiles,
+        default: impl FnOnce() -> Result<Snapshot>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let mut indexes = Vec::new();
+        if files.paths.is_empty() {
+            indexes.push(default()?);
+        }
+        for path in std::mem::take(&mut files.paths) {
+            if path == Path::new("-") {
+                return Err(Error::Input {
+                    message: "a shard cannot be read from standard input".to_owned(),
+                    hint: Some("name a file: creating the shard again needs the same input".to_owned()),
+                });
+            }
+            if Manifest::exists(&path) {
+                indexes.push(Snapshot::open(&path)?);
+            } else {
+                files.paths.push(path);
+            }
+        }
+        let mut total = None;
+        if files.paths.is_empty() {
+            total = Some(indexes.iter().map(|index| index.totals().dialogues).sum());
+        } else if indexes.is_empty() {
+            // Also finds unreadable files.
+            let (plan, _) = files.plan(progress)?;
+            total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
+        }
+        Ok(Inputs { indexes, files, total })
+    }
+
+    /// Amount of input: bytes for files, dialogues for indexes.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Vectors of the index if exactly one index is read. Their encoder is the default.
+    pub fn vectors(&self) -> Result<Option<VectorReader>> {
+        match (self.indexes.as_slice(), self.files.paths.as_slice()) {
+            ([index], []) => VectorReader::open(index.root()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the dialogues of a shard.
+    pub(crate) fn items<'i>(&'i self, shard: Shard, progress: &'i dyn Progress) -> Result<Items<'i>> {
+        let (plan, options) = self.files.plan(progress)?;
+        let bytes_read = options.bytes_read.clone();
+        let of_indexes = self
+            .indexes
+            .iter()
+            .map(|index| -> Part<'i> { Box::new(index.dialogues().map(|dialogue| dialogue.map(Ok))) });
+        let of_files = plan.sources.into_iter().map(move |source| -> Part<'i> {
+            match source.read(&options) {
+                Ok(dialogues) => Box::new(dialogues.map(Ok)),
+                Err(e) => Box::new(std::iter::once(Err(e))),
+            }
+        });
+        Ok(Items {
+            shard,
+            all: Box::new(of_indexes.chain(of_files).flatten()),
+            bytes_read: self.indexes.is_empty().then_some(bytes_read),
+            seen: 0,
+            rejected: 0,
+            max_errors: self.files.max_errors,
+            damaged: None,
+            progress,
+        })
+    }
+}
+
+/// Dialogues of one input. The outer error stops the whole run; the inner one is a single bad record.
+type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
+
+/// Iterator over the dialogues of a shard.
+pub(crate) struct Items<'i> {
+    shard: Shard,
+    all: Part<'i>,
+    bytes_read: Option<Arc<AtomicU64>>,
+    seen: u64,
+    rejected: u64,
+    /// Error of a file that could not be read to its end.
+    damaged: Option<String>,
+    max_errors: u64,
+    progress: &'i dyn Progress,
+}
+
+/// One dialogue of the shard.
+pub(crate) struct Item {
+    pub(crate) dialogue: Dialogue,
+    /// Progress through the inputs: bytes for files, dialogues for indexes.
+    pub(crate) read: u64,
+}
+
+impl Items<'_> {
+    pub(crate) fn next(&mut self) -> Result<Option<Item>> {
+        while let Some(item) = self.all.next().transpose()? {
+            stop_if_asked(self.progress, not_written(self.shard))?;
+            match item {
+                Err(problem) => self.problem(problem)?,
+                Ok(dialogue) => {
+                    self.seen += 1;
+                    if self.shard.holds(&dialogue.id) {
+                        let bytes = self.bytes_read.as_ref().map(|read| read.load(Ordering::Relaxed));
+                        return Ok(Some(Item { dialogue, read: bytes.unwrap_or(self.seen) }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn problem(&mut self, problem: Problem) -> Result<()> {
+        let reject = match problem {
+            Problem::Record(reject) => reject,
+            Problem::File(reject) => {
+                self.damaged = Some(reject.to_string());
+                reject
+            }
+        };
+        self.rejected += 1;
+        if self.rejected <= SHOWN {
+            self.progress.warn(format!("rejected: {reject}"));
+        }
+        let (rejected, allowed) = (self.rejected, self.max_errors);
+        if rejected <= allowed {
+            return Ok(());
+        }
+        let e = Error::TooManyRejects { rejected, allowed, last: reject };
+        Err(Error::Data {
+            message: format!("{e}; shard {} was not written", self.shard),
+            hint: Some("allow more with the setting ingest.max_errors".to_owned()),
+        })
+    }
+
+    /// Returns an error if a file was damaged. An incomplete shard must not look complete.
+    pub(crate) fn end(&self) -> Result<()> {
+        match &self.damaged {
+            None => Ok(()),
+            Some(why) => Err(Error::Data {
+                message: format!("an input could not be read to its end: {why}"),
+                hint: Some(format!("shard {} was not written; repair the file first", self.shard)),
+            }),
+        }
+    }
+}
+
+/// Hint after an interruption.
+pub(crate) fn not_written(shard: Shard) -> String {
+    format!("shard {shard} was not written; run the same command again")
+}

@@ -1,0 +1,232 @@
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
+//! place and renamed once it is verified.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+use turnwise_index::{
+    dense::{self, BuildOptions},
+    engine::Engine,
+    lexical::Lexical,
+    vectors::{Kind, Mode, Reached, Recipe, VectorReader, VectorWriter, dialogue_key, utterance_key},
+};
+use turnwise_milvus::{Milvus, Moved, Target, Walk};
+use turnwise_search::Searcher;
+use turnwise_store::{Prepared, Snapshot, Store};
+
+use super::{
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
+    samples,
+};
+use crate::progress::{Amount, Progress, Step, stop_if_asked};
+
+/// Progress of an earlier run, stored next to the unfinished index.
+#[derive(Serialize, Deserialize)]
+struct Mark {
+    from: String,
+    generation: u64,
+    recipe: Option<Recipe>,
+    /// Id of the last part that is complete.
+    done: String,
+    content: Content,
+}
+
+/// Temporary folder in which the index is built.
+struct Staging {
+    folder: PathBuf,
+    index: PathBuf,
+    mark: PathBuf,
+}
+
+impl Staging {
+    fn next_to(root: &Path) -> Self {
+        let name = root.file_name().unwrap_or_default().to_string_lossy();
+        let folder = root.with_file_name(format!(".{name}.migrating"));
+        Staging { index: folder.join("index"), mark: folder.join("mark.json"), folder }
+    }
+
+    /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
+    fn resume_point(&self, wanted: &Mark) -> Result<Option<Mark>> {
+        let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
+        let same = |mark: &Mark| {
+            (&mark.from, mark.generation, &mark.recipe) == (&wanted.from, wanted.generation, &wanted.recipe)
+        };
+        if let Some(mark) = read.filter(same) {
+            return Ok(Some(mark));
+        }
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder).at("remove", &self.folder)?;
+        }
+        Ok(None)
+    }
+
+    fn note(&self, mark: &Mark) -> Result<()> {
+        let json = serde_json::to_vec_pretty(mark).map_err(|e| Error::Internal(e.to_string()))?;
+        files::replace(&self.mark, &json)
+    }
+}
+
+/// Copies a collection in Milvus to a new index.
+///
+/// # Errors
+///
+/// [`Error::Input`] if the folder exists; [`Error::Data`] if the copy differs from the collection.
+pub fn from_milvus(
+    target: &Target,
+    root: &Path,
+    settings: &MigrationSettings<'_>,
+    progress: &dyn Progress,
+) -> Result<Migration> {
+    copy(target, root, settings, progress).map_err(resumable)
+}
+
+fn copy(
+    target: &Target,
+    root: &Path,
+    settings: &MigrationSettings<'_>,
+    progress: &dyn Progress,
+) -> Result<Migration> {
+    if root.exists() {
+        return Err(Error::Input {
+            message: format!("{} already exists", root.display()),
+            hint: Some("use a different name, or move the existing folder".to_owned()),
+        });
+    }
+    let walk = Walk::over(target)?;
+    let wanted = Mark {
+        from: target.to_string(),
+        generation: walk.manifest().generation,
+        recipe: walk.manifest().recipe.clone(),
+        done: String::new(),
+        content: Content::default(),
+    };
+    let remote = Milvus::open(target)?;
+    let staging = Staging::next_to(root);
+    let begun = Instant::now();
+    let earlier = staging.resume_point(&wanted)?;
+    let already_there = earlier.as_ref().map_or(0, |mark| mark.content.dialogues);
+    let content = fill(&staging, walk, earlier.unwrap_or(wanted), &remote, settings.command_line, progress)?;
+    let moving = begun.elapsed().as_secs_f64();
+    build_indexes(&staging.index, settings.command_line, progress)?;
+    read_back(&staging, &content, root, progress)?;
+    let sampled = {
+        let searcher = Searcher::open(&staging.index)?;
+        let here = searcher.embedded("migration")?;
+        samples::compare(here.snapshot(), settings.samples, &remote, here)?
+    };
+    check_samples(&sampled, &root.display().to_string(), progress)?;
+    fs::rename(&staging.index, root).at("create", root)?;
+    files::sync_parent(root)?;
+    fs::remove_dir_all(&staging.folder).at("remove", &staging.folder)?;
+    let names = [target.to_string(), root.display().to_string()];
+    let seconds = [moving, begun.elapsed().as_secs_f64()];
+    Ok(Migration::new(names, &content, already_there, sampled, seconds))
+}
+
+/// Reads everything that is not copied yet.
+fn fill(
+    staging: &Staging,
+    walk: Walk,
+    mut mark: Mark,
+    remote: &Milvus,
+    command_line: &str,
+    progress: &dyn Progress,
+) -> Result<Content> {
+    let mut store = Store::open_or_create(&staging.index, command_line)?;
+    let mut vectors = match &mark.recipe {
+        Some(recipe) => Some(VectorWriter::open(&staging.index, recipe, Mode::Continue, command_line)?),
+        None => None,
+    };
+    let total = remote.totals();
+    progress.begin(Step::Copying, Some(total.dialogues), mark.content.dialogues);
+    let mut walk = if mark.done.is_empty() { walk } else { walk.resume_after(&mark.done) };
+    while let Some((part, moved)) = walk.next_part()? {
+        stop_if_asked(progress, CONTINUES)?;
+        for moved in &moved {
+            mark.content.add_moved(moved)?;
+            store.put(&Prepared::new(&moved.dialogue)?)?;
+            if let Some(vectors) = &mut vectors {
+                put(vectors, moved)?;
+            }
+        }
+        // Write the mark last: everything that it counts is committed.
+        store.commit(None)?;
+        vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
+        mark.done = part;
+        staging.note(&mark)?;
+        progress.advance(Amount::units(mark.content.dialogues));
+    }
+    progress.end();
+    store.close()?;
+    if let Some(mut vectors) = vectors {
+        let snapshot = Snapshot::open(&staging.index)?;
+        for kind in Kind::ALL {
+            vectors.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at: snapshot.end() });
+        }
+        vectors.finish()?;
+    }
+    if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
+        // Records were written during the read, so the next run reads everything again.
+        fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
+        return Err(Error::Data {
+            message: format!(
+                "read {} dialogues with {} turns from {}, but it reports {} with {}",
+                mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
+            ),
+            hint: Some("is another process writing there? Try again when it has finished".to_owned()),
+        });
+    }
+    Ok(mark.content)
+}
+
+fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
+    // A vector without a direction is stored as zeros, just as an encoder returns it.
+    let nothing = vec![0.0; vectors.manifest().recipe.dim];
+    let or_nothing = |vector: &Option<Vec<f32>>| vector.clone().unwrap_or_else(|| nothing.clone());
+    vectors.put(Kind::Dialogues, dialogue_key(&moved.dialogue), &or_nothing(&moved.whole))?;
+    for (turn, vector) in moved.dialogue.turns.iter().zip(&moved.turns) {
+        vectors.put(Kind::Utterances, utterance_key(&turn.text), &or_nothing(vector))?;
+    }
+    Ok(())
+}
+
+/// Builds the lexical index and the graphs, as after an ingest.
+fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Result<()> {
+    let snapshot = Snapshot::open(root)?;
+    progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);
+    let mut show = |done| progress.advance(Amount::units(done));
+    Lexical::update(root, &snapshot, &|| progress.stop(), &mut show)?;
+    progress.end();
+    if dense::is_worth_building(root, &snapshot)? {
+        dense::build(root, &snapshot, &BuildOptions::default(), command_line, progress)?;
+    }
+    Ok(())
+}
+
+fn read_back(staging: &Staging, content: &Content, root: &Path, progress: &dyn Progress) -> Result<()> {
+    let (snapshot, vectors) = (Snapshot::open(&staging.index)?, VectorReader::open(&staging.index)?);
+    progress.begin(Step::CheckingDialogues, Some(content.dialogues), 0);
+    let mut here = Content::default();
+    for dialogue in snapshot.dialogues() {
+        here.add_here(&dialogue?, vectors.as_ref())?;
+        if here.dialogues % 256 == 0 {
+            stop_if_asked(progress, CONTINUES)?;
+            progress.advance(Amount::units(here.dialogues));
+        }
+    }
+    progress.end();
+    let same = check_content(content, &here, &root.display().to_string());
+    if same.is_err() {
+        fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
+    }
+    same
+}

@@ -1,0 +1,142 @@
+//! Copies an index to Milvus, or back, and checks the copy.
+
+mod content;
+mod from_milvus;
+mod samples;
+mod to_milvus;
+
+use serde::Serialize;
+
+use turnwise_core::{
+    error::{Error, Result},
+    numbers::counted,
+};
+
+use crate::progress::Progress;
+use content::Content;
+
+pub use from_milvus::from_milvus;
+pub use samples::Sampled;
+pub use to_milvus::to_milvus;
+
+/// Hint after an interruption.
+const CONTINUES: &str =
+    "the copied data are kept, but not visible yet; run the same command again to continue";
+/// Smallest share of dense hits that must be the same in both places.
+const MIN_OVERLAP: f64 = 0.8;
+/// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
+const LOST_ONE_IN: usize = 5;
+
+/// Settings of a migration.
+#[derive(Debug, Clone)]
+pub struct MigrationSettings<'a> {
+    /// Whether to replace a collection in Milvus that has dialogues.
+    pub replace: bool,
+    /// Number of searches to compare between the original and the copy.
+    pub samples: usize,
+    /// Command line, for the lock of the index.
+    pub command_line: &'a str,
+}
+
+/// Result of a migration and of its checks.
+#[derive(Debug, Serialize)]
+pub struct Migration {
+    schema: &'static str,
+    /// Name of the original.
+    pub from: String,
+    /// Name of the copy.
+    pub to: String,
+    /// Number of dialogues.
+    pub dialogues: u64,
+    /// Number of turns.
+    pub turns: u64,
+    /// Number of nonzero vectors.
+    pub vectors: u64,
+    /// Dialogues that were already copied, by an earlier run or a parallel one.
+    pub already_there: u64,
+    /// Checksum of all records and vectors.
+    pub checksum: String,
+    /// Comparison of searches.
+    #[serde(flatten)]
+    pub sampled: Sampled,
+    /// Time until everything was copied, without the checks.
+    pub moving_seconds: f64,
+    /// Time of the whole migration.
+    pub seconds: f64,
+}
+
+impl Migration {
+    fn new(
+        [from, to]: [String; 2],
+        content: &Content,
+        already_there: u64,
+        sampled: Sampled,
+        [moving_seconds, seconds]: [f64; 2],
+    ) -> Self {
+        Migration {
+            schema: "turnwise/migrate/1",
+            from,
+            to,
+            dialogues: content.dialogues,
+            turns: content.turns,
+            vectors: content.vectors,
+            already_there,
+            checksum: content.checksum(),
+            sampled,
+            moving_seconds,
+            seconds,
+        }
+    }
+}
+
+/// Returns an error if the data read back differ from the source.
+fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()> {
+    match content.differs(read_back) {
+        None => Ok(()),
+        Some(what) => Err(Error::Data {
+            message: format!("the check of {to} failed: {what}; the data are not visible yet"),
+            hint: Some(
+                "did another process write to the source or the target? Run the same command to try again"
+                    .to_owned(),
+            ),
+        }),
+    }
+}
+
+/// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
+fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
+    let lost = sampled.lost.first().map(|first| {
+        format!(
+            "{} of {} not found by their own vectors, such as {first}",
+            sampled.lost.len(),
+            counted(sampled.searches as u64, "turn")
+        )
+    });
+    let few = sampled.dense.filter(|part| *part < MIN_OVERLAP);
+    let what = match (lost, few) {
+        (None, None) => return Ok(()),
+        (Some(lost), None) if sampled.lost.len() * LOST_ONE_IN <= sampled.searches => {
+            progress.warn(lost);
+            return Ok(());
+        }
+        (_, Some(part)) => format!("only {:.0}% of the dense hits are the same", part * 100.0),
+        (Some(lost), None) => lost,
+    };
+    Err(Error::Data {
+        message: format!("{to} is complete, but {what}; the data are not visible yet"),
+        hint: Some(
+            "are its graphs still being built? Run the same command to check again; nothing is copied twice"
+                .to_owned(),
+        ),
+    })
+}
+
+/// Adds to an error of the connection that the migration can be resumed.
+fn resumable(e: Error) -> Error {
+    match (&e, e.hint()) {
+        (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(
+            "{hint} The copied data are kept, but not visible yet; run the same command again to continue"
+        )),
+        _ => e,
+    }
+}

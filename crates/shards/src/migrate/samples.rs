@@ -1,0 +1,109 @@
+//! Compares searches in both places. Each sampled turn must be found by its own vector; the overlap of the
+//! hits is reported.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use turnwise_core::{
+    error::Result,
+    ids::{IdKey, TurnNo},
+};
+use turnwise_corpus::{Dialogue, Turn};
+use turnwise_index::{
+    engine::{Engine, HitList},
+    vectors::Kind,
+};
+use turnwise_store::Snapshot;
+
+/// Number of hits that are compared.
+const HITS: usize = 10;
+/// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
+const SELF_SCORE: f32 = 0.999;
+
+/// Result of the comparison.
+#[derive(Debug, Default, Serialize)]
+pub struct Sampled {
+    /// Number of turns searched for.
+    pub searches: usize,
+    /// Share of dense hits found in both places. Hits with equal scores count as the same.
+    #[serde(rename = "by_meaning")]
+    pub dense: Option<f64>,
+    /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
+    #[serde(rename = "by_words")]
+    pub lexical: Option<f64>,
+    /// Turns that were not found by their own vector.
+    pub lost: Vec<String>,
+}
+
+/// Searches for some turns of an index in two engines.
+pub(crate) fn compare(
+    snapshot: &Snapshot,
+    samples: usize,
+    from: &dyn Engine,
+    to: &dyn Engine,
+) -> Result<Sampled> {
+    let mut sampled = Sampled::default();
+    let (mut dense, mut lexical) = (Vec::new(), Vec::new());
+    for dialogue in chosen(snapshot, samples)? {
+        // The longest turn is the most specific, so ties are unlikely.
+        let Some(turn) = dialogue.turns.iter().max_by_key(|turn| turn.text.len()) else { continue };
+        sampled.searches += 1;
+        if let Some(alike) = dense_overlap(&dialogue, turn, from, to, &mut sampled.lost)? {
+            dense.push(alike);
+        }
+        if from.check_lexical().is_ok() && to.check_lexical().is_ok() {
+            let found = |engine: &dyn Engine| {
+                engine.view().keyword_search(Kind::Utterances, &engine.keyword_query(&turn.text), HITS)
+            };
+            lexical.push(overlap(&found(from)?, &found(to)?));
+        }
+    }
+    let mean = |parts: &[f64]| (!parts.is_empty()).then(|| parts.iter().sum::<f64>() / parts.len() as f64);
+    (sampled.dense, sampled.lexical) = (mean(&dense), mean(&lexical));
+    Ok(sampled)
+}
+
+/// Returns a fixed sample of dialogues, spread over the whole index.
+fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
+    let total = snapshot.totals().dialogues;
+    let step = (total / samples.max(1) as u64).max(1) as usize;
+    snapshot.dialogues().step_by(step).take(samples).collect()
+}
+
+fn dense_overlap(
+    dialogue: &Dialogue,
+    turn: &Turn,
+    from: &dyn Engine,
+    to: &dyn Engine,
+    lost: &mut Vec<String>,
+) -> Result<Option<f64>> {
+    if from.recipe().is_none() || to.recipe().is_none() {
+        return Ok(None);
+    }
+    let (here, there) = (from.view(), to.view());
+    let Some(vector) = here.vector(dialogue, Some(turn))? else { return Ok(None) };
+    if vector.iter().all(|v| *v == 0.0) {
+        return Ok(None);
+    }
+    let expected = here.nearest(Kind::Utterances, &vector, HITS, false)?;
+    let found = there.nearest(Kind::Utterances, &vector, HITS, false)?;
+    if found.found.first().is_none_or(|best| best.score < SELF_SCORE) {
+        lost.push(format!("{}#{}", dialogue.id, turn.number));
+    }
+    let Some(last) = expected.found.last() else { return Ok(None) };
+    let as_near = found.found.iter().filter(|hit| hit.score >= last.score - 1e-4).count();
+    Ok(Some(as_near.min(expected.found.len()) as f64 / expected.found.len() as f64))
+}
+
+/// Share of one list that is in the other.
+fn overlap(expected: &HitList, found: &HitList) -> f64 {
+    let positions = |list: &HitList| -> HashSet<(IdKey, Option<TurnNo>)> {
+        list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()
+    };
+    let (expected, found) = (positions(expected), positions(found));
+    match expected.len() {
+        0 => 1.0,
+        n => expected.intersection(&found).count() as f64 / n as f64,
+    }
+}

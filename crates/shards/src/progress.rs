@@ -1,0 +1,77 @@
+//! Progress, messages and cancellation of the long operations of this crate.
+
+use turnwise_core::error::{Error, Result};
+use turnwise_index::vectors::Kind;
+
+/// Step of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Embedding texts or dialogues into a file.
+    Embedding(Kind),
+    /// Encoding the dialogues of a shard.
+    Encoding,
+    /// Verifying the checksums of shards.
+    CheckingShards,
+    /// Loading the rows of shards.
+    Assembling,
+    /// Looking up the vectors of the dialogues to ingest, or reading back the copy of a migration.
+    CheckingDialogues,
+    /// Reading the dialogues of an index before a migration.
+    Reading,
+    /// Copying dialogues in a migration.
+    Copying,
+    /// Updating the lexical index after a migration.
+    Indexing,
+}
+
+/// Amount of work that is done.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Amount {
+    /// Part of the total of the step: bytes of files, or the same as `units`.
+    pub done: u64,
+    /// Number of dialogues, rows, shards or utterances.
+    pub units: u64,
+    /// Number of encoded texts, if it differs from `units`.
+    pub texts: u64,
+    /// Number of encoded tokens.
+    pub tokens: u64,
+}
+
+impl Amount {
+    /// Amount of a step whose total is counted in the same units.
+    pub fn units(units: u64) -> Self {
+        Amount { done: units, units, ..Amount::default() }
+    }
+}
+
+/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds. A
+/// closure that returns whether to stop implements both, and ignores progress and messages.
+pub trait Progress: turnwise_index::dense::Progress {
+    /// Starts a step. `total` is the final value of [`Amount::done`], if known; `before` was done by an earlier run.
+    fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}
+
+    /// Reports what is done of the current step.
+    fn advance(&self, _amount: Amount) {}
+
+    /// Ends the current step.
+    fn end(&self) {}
+
+    /// Reports a problem that does not stop the operation.
+    fn warn(&self, _text: String) {}
+
+    /// Reports a decision that the user may want to change.
+    fn say(&self, _text: String) {}
+
+    /// Reports a detail.
+    fn detail(&self, _text: String) {}
+}
+
+impl<F: Fn() -> bool + Sync> Progress for F {}
+
+/// Returns an error with this hint if the operation is canceled.
+pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) -> Result<()> {
+    match progress.stop() {
+        true => Err(Error::Interrupted { hint: Some(hint.into()) }),
+        false => Ok(()),
+    }
+}

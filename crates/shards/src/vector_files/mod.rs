@@ -1,0 +1,215 @@
+//! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream and
+//! appear under their name only when complete.
+
+mod arrow;
+mod npy;
+mod safetensors;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+use turnwise_corpus::output::Output;
+use turnwise_encoder::Vectors;
+
+/// File format for vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum VectorFileFormat {
+    /// NumPy, with the IDs in a separate text file
+    Npy,
+    /// Safetensors, with the tensors `embeddings` and `ids`
+    Safetensors,
+    /// JSON lines, one object per vector
+    Jsonl,
+    /// Arrow IPC
+    Arrow,
+}
+
+impl VectorFileFormat {
+    /// Name, which is also the file extension.
+    pub const fn name(self) -> &'static str {
+        match self {
+            VectorFileFormat::Npy => "npy",
+            VectorFileFormat::Safetensors => "safetensors",
+            VectorFileFormat::Jsonl => "jsonl",
+            VectorFileFormat::Arrow => "arrow",
+        }
+    }
+
+    /// Returns the format for a file extension.
+    pub fn of(path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending);
+        match ending {
+            _ if path == Path::new("-") => Ok(VectorFileFormat::Jsonl),
+            "npy" => Ok(VectorFileFormat::Npy),
+            "safetensors" => Ok(VectorFileFormat::Safetensors),
+            "jsonl" | "ndjson" => Ok(VectorFileFormat::Jsonl),
+            "arrow" | "feather" | "ipc" => Ok(VectorFileFormat::Arrow),
+            _ => Err(Error::Input {
+                message: format!("the extension of {} is not a known vector format", path.display()),
+                hint: Some(
+                    "use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to".to_owned(),
+                ),
+            }),
+        }
+    }
+}
+
+/// Writer of a vector file.
+pub trait VectorFileWriter {
+    /// Adds vectors with their ids.
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
+
+    /// Completes the file and gives it its final name.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
+pub fn create(
+    path: &Path,
+    target: VectorFileFormat,
+    dim: usize,
+    about: &BTreeMap<String, String>,
+) -> Result<Box<dyn VectorFileWriter>> {
+    if target == VectorFileFormat::Jsonl {
+        return Ok(Box::new(Jsonl { out: Output::create(path)? }));
+    }
+    if path == Path::new("-") {
+        return Err(Error::Input {
+            message: format!("{} needs a file, because its header is written last", target.name()),
+            hint: Some("JSONL can be written to standard output".to_owned()),
+        });
+    }
+    if [".gz", ".zst"].iter().any(|end| path.as_os_str().to_string_lossy().ends_with(end)) {
+        return Err(Error::input(format!("{} cannot be compressed; only JSONL can", target.name())));
+    }
+    Ok(match target {
+        VectorFileFormat::Npy => Box::new(npy::Npy::create(path, dim)?),
+        VectorFileFormat::Safetensors => Box::new(safetensors::Safetensors::create(path, dim, about)?),
+        _ => Box::new(arrow::Arrow::create(path, dim, about)?),
+    })
+}
+
+/// Callback for the id and the vector of each row.
+pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
+
+/// Reads a vector file that turnwise wrote, in the formats of shards. Calls the callback for every row, in order. At most
+/// one batch is in memory.
+pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
+    match target {
+        VectorFileFormat::Arrow => arrow::read_rows(path, row),
+        VectorFileFormat::Safetensors => safetensors::read_rows(path, row),
+        VectorFileFormat::Npy | VectorFileFormat::Jsonl => {
+            Err(Error::Internal(format!("{} files cannot be read back", target.name())))
+        }
+    }
+}
+
+/// Error for a file that turnwise did not write.
+fn foreign_file(path: &Path, what: impl std::fmt::Display) -> Error {
+    Error::data(format!("{} is not a vector file written by turnwise: {what}", path.display()))
+}
+
+/// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
+pub fn ids_path(path: &Path) -> PathBuf {
+    path.with_extension("ids.txt")
+}
+
+/// Temporary file that is removed when dropped, unless it was renamed to its final name.
+struct PendingFile {
+    path: PathBuf,
+    temporary: Option<PathBuf>,
+}
+
+impl PendingFile {
+    fn create(path: &Path) -> Result<(Self, File)> {
+        if path.is_dir() {
+            return Err(Error::input(format!("{} is a folder, not a file", path.display())));
+        }
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).at("create", parent)?;
+        }
+        let files::WriteTarget::File(path) = files::write_target(path) else {
+            return Err(Error::Input {
+                message: format!("{} is a device or a pipe, not a file", path.display()),
+                hint: Some("use a file; only JSONL can be written to a pipe, with --to jsonl".to_owned()),
+            });
+        };
+        let temporary = files::temporary_path(&path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
+            .at("create", &temporary)?;
+        Ok((PendingFile { path, temporary: Some(temporary) }, file))
+    }
+
+    /// Flushes the file to disk and renames it to its final name.
+    fn keep(mut self, mut file: File) -> Result<()> {
+        file.flush().and_then(|()| file.sync_all()).at("flush", &self.path)?;
+        drop(file);
+        if let Some(temporary) = self.temporary.take() {
+            fs::rename(&temporary, &self.path).at("create", &self.path)?;
+            let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            files::sync_folder(folder)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Rows as little-endian bytes.
+fn bytes_of(vectors: &Vectors) -> Vec<u8> {
+    vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same
+/// f32.
+struct Jsonl {
+    out: Output,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    id: &'a str,
+    embedding: &'a [f32],
+}
+
+impl VectorFileWriter for Jsonl {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        ids.iter().zip(vectors.rows()).try_for_each(|(id, embedding)| {
+            self.out.with(|out| {
+                serde_json::to_writer(&mut *out, &Record { id, embedding })?;
+                out.write_all(b"\n")
+            })
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.out.finish()
+    }
+}

@@ -1,0 +1,146 @@
+//! safetensors files with the tensors `embeddings` (f32, rows × dimensions) and `ids` (u8, UTF-8 text with
+//! a line feed between ids). The file metadata describes the encoder.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{PendingFile, RowCallback, VectorFileWriter, bytes_of, foreign_file};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_encoder::Vectors;
+
+pub(super) struct Safetensors {
+    path: PathBuf,
+    dim: usize,
+    rows: u64,
+    about: BTreeMap<String, String>,
+    header_bytes: usize,
+    out: (PendingFile, BufWriter<File>),
+    /// PendingFile file for the ids, which come after all vectors in the final file.
+    ids: (PendingFile, BufWriter<File>),
+    ids_bytes: u64,
+}
+
+impl Safetensors {
+    pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
+        let (name, file) = PendingFile::create(path)?;
+        let mut out = (name, BufWriter::with_capacity(1 << 18, file));
+        // Reserve space for the longest numbers. The format allows padding with spaces.
+        let longest = header(u64::MAX, dim, u64::MAX, u64::MAX, about)?.len();
+        let header_bytes = (8 + longest).next_multiple_of(64);
+        out.1.write_all(&vec![b' '; header_bytes]).at("write", path)?;
+        let mut ids = path.as_os_str().to_owned();
+        ids.push(".ids");
+        let (name, file) = PendingFile::create(Path::new(&ids))?;
+        let ids = (name, BufWriter::new(file));
+        Ok(Safetensors {
+            path: path.to_owned(),
+            dim,
+            rows: 0,
+            about: about.clone(),
+            header_bytes,
+            out,
+            ids,
+            ids_bytes: 0,
+        })
+    }
+}
+
+fn header(
+    rows: u64,
+    dim: usize,
+    vectors_end: u64,
+    ids_bytes: u64,
+    about: &BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let header = json!({
+        "__metadata__": about,
+        "embeddings": {"dtype": "F32", "shape": [rows, dim], "data_offsets": [0, vectors_end]},
+        "ids": {
+            "dtype": "U8",
+            "shape": [ids_bytes],
+            "data_offsets": [vectors_end, vectors_end.saturating_add(ids_bytes)],
+        },
+    });
+    serde_json::to_vec(&header).map_err(|e| Error::Internal(e.to_string()))
+}
+
+impl VectorFileWriter for Safetensors {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        self.out.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
+        for id in ids {
+            let between = if self.rows == 0 { "" } else { "\n" };
+            write!(self.ids.1, "{between}{id}").at("write", &self.path)?;
+            self.ids_bytes += (between.len() + id.len()) as u64;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Safetensors { path, dim, rows, about, header_bytes, out, ids, ids_bytes } = *self;
+        let (name, mut out) = out;
+        let (_scratch, ids) = ids;
+        let mut ids = ids.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
+        ids.seek(SeekFrom::Start(0)).at("read", &path)?;
+        io::copy(&mut ids, &mut out).at("write", &path)?;
+        let mut head = ((header_bytes - 8) as u64).to_le_bytes().to_vec();
+        head.extend(header(rows, dim, rows * dim as u64 * 4, ids_bytes, &about)?);
+        head.resize(header_bytes, b' ');
+        out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&head)).at("write", &path)?;
+        name.keep(out.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
+    }
+}
+
+/// Upper limit for the header size; headers written by turnwise are shorter.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+struct Header {
+    embeddings: Tensor,
+    ids: Tensor,
+}
+
+#[derive(Deserialize)]
+struct Tensor {
+    shape: Vec<u64>,
+    data_offsets: [u64; 2],
+}
+
+/// Reads the rows in order.
+pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
+    let mut length = [0; 8];
+    let mut rows = BufReader::with_capacity(1 << 18, File::open(path).at("open", path)?);
+    rows.read_exact(&mut length).at("read", path)?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES {
+        return Err(foreign_file(path, "its header is too long"));
+    }
+    let mut header = vec![0; length as usize];
+    rows.read_exact(&mut header).at("read", path)?;
+    let header: Header = serde_json::from_slice(&header).map_err(|e| foreign_file(path, e))?;
+    let [count, dim] = header.embeddings.shape[..] else {
+        return Err(foreign_file(path, "it has different tensors"));
+    };
+    let [ids_from, ids_to] = header.ids.data_offsets;
+    let mut ids = File::open(path).at("open", path)?;
+    ids.seek(SeekFrom::Start(8 + length + ids_from)).at("read", path)?;
+    let mut ids = BufReader::new(ids.take(ids_to.saturating_sub(ids_from)));
+    let mut bytes = vec![0; dim as usize * 4];
+    let (mut id, mut vector) = (String::new(), Vec::with_capacity(dim as usize));
+    for _ in 0..count {
+        rows.read_exact(&mut bytes).at("read", path)?;
+        vector.clear();
+        vector.extend(bytes.chunks_exact(4).map(|b| b.try_into().map_or(f32::NAN, f32::from_le_bytes)));
+        id.clear();
+        ids.read_line(&mut id).at("read", path)?;
+        row(id.trim_end_matches('\n'), &vector)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! `turnwise encode --shard` encodes one part of a corpus into its own file, and `turnwise encode --assemble` loads the
+//! vectors of all shards into an index, or with their dialogues into Milvus.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Choice;
+use crate::cli::{
+    Context,
+    args::EncodeArgs,
+    commands,
+    encoders::Open,
+    printer::{BOLD, DIM, bytes, counted, grouped},
+    watching::TaskProgress,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_index::vectors::Kind;
+use turnwise_shards::{
+    assemble::{self, Assembled},
+    encode::{EncodedShard, ShardEncoder},
+    inputs::{CorpusFiles, Inputs},
+    open_folder,
+    shard::{Shards, reusable_args},
+};
+
+/// Encodes some shards of a corpus.
+pub(super) fn encode(
+    shards: &Shards,
+    folder: &str,
+    args: &EncodeArgs,
+    open: Open<'_>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let folder = open_folder(folder)?;
+    let progress = TaskProgress::new(context.printer);
+    // Check the inputs before loading the model, because loading is slow.
+    let inputs = Inputs::find(files(args, context)?, || context.snapshot(), &progress)?;
+    let before = inputs.vectors()?;
+    let choice = Choice::of(args, before.as_ref());
+    drop(before);
+    let encoder = open(&choice.model, &args.encoder.settings(choice.precision, choice.tokens.clone()))?;
+    let work = ShardEncoder {
+        folder: folder.as_ref(),
+        inputs,
+        encoder: encoder.as_ref(),
+        recipe: choice.recipe(encoder.as_ref()),
+        kinds: choice.kinds(),
+        options: choice.options,
+        format: args.shards.to.into(),
+        batch: context.settings.encode_batch,
+        command: reusable_args(std::env::args()),
+        progress: &progress,
+    };
+    let done: Vec<ShardReport> = shards
+        .iter()
+        .map(|shard| Ok(ShardReport::of(work.encode(shard)?, folder.name())))
+        .collect::<Result<_>>()?;
+    context.printer.results(&done, |out| done.iter().try_for_each(|shard| shard.write(out)))
+}
+
+/// Loads all shards into the index.
+pub(super) fn assemble(folder: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
+    if context.settings.engine.is_some() {
+        return assemble_milvus(folder, args, context);
+    }
+    if let [first, ..] = args.inputs.as_slice() {
+        return Err(Error::Input {
+            message: format!(
+                "{} is only read with --engine: an index already has its dialogues",
+                first.display()
+            ),
+            hint: Some("remove it; `turnwise ingest` adds dialogues to an index".to_owned()),
+        });
+    }
+    let root = context.existing_index()?;
+    let (folder, progress) = (open_folder(folder)?, TaskProgress::new(context.printer));
+    let assembled =
+        assemble::into_index(folder.as_ref(), &root, args.replace, context.command_line, &progress)?;
+    context.printer.result(&assembled, |out| write_assembled(&assembled, out))?;
+    if assembled.without > 0 {
+        context.printer.hint(format!("`turnwise encode -i {}` creates the missing vectors", root.display()));
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "milvus"))]
+fn assemble_milvus(_: &str, _: &EncodeArgs, context: &Context<'_>) -> Result<()> {
+    match context.milvus_target()? {}
+}
+
+#[cfg(feature = "milvus")]
+fn assemble_milvus(folder: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
+    use crate::cli::commands::{ingest, summary::Files};
+    use turnwise_milvus::MilvusLocation;
+    use turnwise_shards::assemble_milvus::MilvusAssembly;
+    use turnwise_store::ingest::IngestOptions;
+
+    let target = context.milvus_target()?;
+    let (folder, files) = (open_folder(folder)?, files(args, context)?);
+    let options = IngestOptions {
+        max_errors: files.max_errors,
+        batch: context.settings.batch,
+        ..IngestOptions::default()
+    };
+    let assembly = MilvusAssembly {
+        folder: folder.as_ref(),
+        files,
+        options,
+        target: target.clone(),
+        replace: args.replace,
+        command_line: context.command_line,
+    };
+    let prepared = assembly.prepare(&TaskProgress::new(context.printer))?;
+    let files = Files::of(&prepared.plan);
+    let derive = |_: &std::path::Path| Ok(Ok(ingest::Derived::default()));
+    let (writer, location) = (Box::new(prepared.writer), MilvusLocation::new(target));
+    ingest::fill(writer, &location, (prepared.plan, files), &prepared.options, &derive, context)
+}
+
+fn files(args: &EncodeArgs, context: &Context<'_>) -> Result<CorpusFiles> {
+    Ok(CorpusFiles {
+        paths: args.inputs.clone(),
+        format: commands::format(&args.read)?,
+        options: commands::read_options(&args.read, context),
+        max_errors: context.settings.max_errors,
+    })
+}
+
+impl Choice {
+    fn kinds(&self) -> Vec<Kind> {
+        let wanted = |kind: &Kind| match kind {
+            Kind::Utterances => self.utterances,
+            Kind::Dialogues => self.dialogues,
+        };
+        Kind::ALL.into_iter().filter(wanted).collect()
+    }
+}
+
+/// Report on one shard.
+#[derive(Serialize)]
+struct ShardReport {
+    schema: &'static str,
+    shard: String,
+    place: String,
+    file: String,
+    bytes: u64,
+    encoder: String,
+    fingerprint: String,
+    dim: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    utterances: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dialogues: Option<u64>,
+    /// Whether it already existed.
+    known: bool,
+    seconds: f64,
+}
+
+impl ShardReport {
+    fn of(EncodedShard { manifest, seconds }: EncodedShard, folder: &str) -> Self {
+        ShardReport {
+            schema: "turnwise/encode-shard/1",
+            shard: manifest.shard.to_string(),
+            place: folder.to_owned(),
+            file: manifest.data.file,
+            bytes: manifest.data.bytes,
+            encoder: manifest.recipe.name,
+            fingerprint: manifest.recipe.fingerprint.to_string(),
+            dim: manifest.recipe.dim,
+            utterances: manifest.utterances,
+            dialogues: manifest.dialogues,
+            known: seconds.is_none(),
+            seconds: seconds.unwrap_or_default(),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.known {
+            return writeln!(out, "shard {BOLD}{}{BOLD:#} already exists", self.shard);
+        }
+        let vectors = [(self.utterances, "utterance vector"), (self.dialogues, "dialogue vector")];
+        let vectors: Vec<String> =
+            vectors.into_iter().filter_map(|(n, one)| Some(counted(n?, one))).collect();
+        writeln!(
+            out,
+            "shard {BOLD}{}{BOLD:#}: {} in {} of {} {DIM}({}, {:.1} s){DIM:#}",
+            self.shard,
+            vectors.join(" and "),
+            self.file,
+            self.place,
+            bytes(self.bytes),
+            self.seconds
+        )
+    }
+}
+
+fn write_assembled(assembled: &Assembled, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{BOLD}{}{BOLD:#} of {} assembled in {:.1} s {DIM}({} rows/s){DIM:#}",
+        counted(assembled.shards as u64, "shard"),
+        assembled.place,
+        assembled.seconds,
+        grouped((assembled.rows as f64 / assembled.seconds.max(1e-3)) as u64)
+    )?;
+    let known = assembled.rows - assembled.new;
+    for (n, what) in [
+        (assembled.new, "vectors added"),
+        (known, "already known: the same text is in a different shard or in the index"),
+        (assembled.without, "utterances and dialogues of the index are in no shard"),
+    ] {
+        if n > 0 {
+            writeln!(out, "  {:>12}  {what}", grouped(n))?;
+        }
+    }
+    writeln!(
+        out,
+        "{BOLD}{}{BOLD:#} now has {} and {} by {}",
+        assembled.index,
+        counted(assembled.utterance_vectors, "utterance vector"),
+        counted(assembled.dialogue_vectors, "dialogue vector"),
+        assembled.encoder
+    )
+}
