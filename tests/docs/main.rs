@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+#[cfg(feature = "serve")]
 mod guides;
 
 use std::{
