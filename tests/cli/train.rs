@@ -441,7 +441,11 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
         (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "no evaluations to choose from"),
-        (format!("train simcse {on} --held-out 5 --evaluate-every 0"), 2, "held-out dialogues are never used"),
+        (
+            format!("train simcse {on} --held-out 5 --evaluate-every 0"),
+            2,
+            "held-out dialogues are never used",
+        ),
         (format!("train simcse {on} --held-out 20000"), 2, "aside cannot be 20000"),
         (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
         (
@@ -730,9 +734,11 @@ fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
         lines(&t, &format!("{name}/metrics.jsonl"))
     };
     let whole = train("whole", "");
-    for (name, how) in
-        [("parts", "--micro-batches 4"), ("devices", "--devices cpu,cpu"), ("both", "--devices cpu,cpu --micro-batches 2")]
-    {
+    for (name, how) in [
+        ("parts", "--micro-batches 4"),
+        ("devices", "--devices cpu,cpu"),
+        ("both", "--devices cpu,cpu --micro-batches 2"),
+    ] {
         let other = train(name, how);
         assert_eq!((whole.len(), other.len()), (3, 3));
         for (whole, other) in whole.iter().zip(other) {
