@@ -94,7 +94,7 @@ class Comparison:
     def command(self, side, kind, threads, batch, vectors):
         common = ["--model", self.model, "--input", self.work / f"{kind}.in", "--threads", threads, "--vectors", vectors]
         if kind == "utterances":
-            common += ["--latency", self.work / "queries.in"]
+            common += ["--latency-input", self.work / "queries.in"]
         name, _, precision = side.partition(" ")
         if name == "turnwise":
             return [self.arguments.turnwise, "model", "bench", *common, "--precision", precision, "--format", "json"]

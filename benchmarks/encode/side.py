@@ -83,7 +83,7 @@ def main():
     arguments.add_argument("--model", required=True, type=pathlib.Path)
     arguments.add_argument("--onnx", type=pathlib.Path)
     arguments.add_argument("--input", required=True, type=pathlib.Path)
-    arguments.add_argument("--latency", type=pathlib.Path)
+    arguments.add_argument("--latency-input", dest="latency", type=pathlib.Path)
     arguments.add_argument("--threads", required=True, type=int)
     arguments.add_argument("--batch", type=int, default=32)
     arguments.add_argument("--vectors", type=pathlib.Path)

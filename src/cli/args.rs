@@ -78,12 +78,14 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "index")]
     pub(crate) engine: Option<String>,
     /// Output format of the results on standard output [default: text]
+    ///
+    /// Messages, warnings and progress go to standard error, in every format.
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Print results and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Print more details on standard error
+    /// Print more details on standard error; repeat for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Do not show progress
@@ -93,6 +95,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<usize>,
     /// Seed of the random number generator [default: 0]
+    ///
+    /// It determines random samples, splits, clusters and training. The same seed gives the same results.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Read settings from FILE instead of ./turnwise.toml
@@ -190,6 +194,10 @@ pub(crate) enum Command {
     /// Uses the vectors of the dialogues; run `turnwise encode` first.
     Clusters(ClustersArgs),
     /// Show the tokens that an analyzer makes from a text
+    ///
+    /// Keyword search compares these tokens. Use this command to find out why a word matches or does not match.
+    ///
+    /// Example: turnwise analyze --analyzer mixed-1+stem-en "two deliveries"
     Analyze(AnalyzeArgs),
     /// Encode texts, utterances or dialogues from files and write the vectors to a file
     ///
@@ -217,6 +225,8 @@ pub(crate) enum Command {
     /// Show statistics of an index
     Stats,
     /// Remove dialogues from an index
+    ///
+    /// Example: turnwise delete -i chats --filter 'time<2020-01-01' --dry-run
     Delete(DeleteArgs),
     /// Build, compact and inspect the keyword index and the vector graphs of an index
     #[command(subcommand)]
@@ -233,10 +243,15 @@ pub(crate) enum Command {
         recall: bool,
     },
     /// Repair a damaged index from the data that can still be read
+    ///
+    /// Records are stored twice, so a record is lost only if both copies are damaged. Damaged vectors are removed;
+    /// `turnwise encode` computes them again.
     Repair,
     /// Back up an index to a new folder
     ///
-    /// The copy includes checksums of its files.
+    /// The copy includes checksums of its files. `turnwise restore` creates an index from it.
+    ///
+    /// Example: turnwise backup -i chats backups/chats
     Backup {
         /// Folder to create
         #[arg(value_name = "FOLDER")]
@@ -246,6 +261,10 @@ pub(crate) enum Command {
         no_vectors: bool,
     },
     /// Create an index from a backup
+    ///
+    /// -i names the new index. The checksums of the backup are verified.
+    ///
+    /// Example: turnwise restore -i chats-again backups/chats
     Restore {
         /// Folder written by `turnwise backup`
         #[arg(value_name = "FOLDER")]
@@ -268,6 +287,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print shell completions
+    ///
+    /// Example: turnwise completions bash > ~/.local/share/bash-completion/completions/turnwise
     Completions {
         /// Shell to print completions for
         shell: clap_complete::Shell,

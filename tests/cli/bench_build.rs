@@ -66,7 +66,8 @@ fn what_turns_do_labels_them_too() {
 #[test]
 fn pairs_are_drawn_for_people_to_score_and_then_judged_by() {
     let t = Turnwise::new();
-    let line = format!("bench build dsts {SAMPLES} -o pairs.tsv --key key.tsv --pairs 60 -r bm25 -r tfidf");
+    let line =
+        format!("bench build dsts {SAMPLES} -o pairs.tsv --pair-sources key.tsv --pairs 60 -r bm25 -r tfidf");
     t.ok(&line);
     let (pairs, key) = (t.read("pairs.tsv"), t.read("key.tsv"));
     assert_eq!((pairs.lines().count(), key.lines().count()), (60, 60));

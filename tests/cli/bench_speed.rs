@@ -1,6 +1,6 @@
 //! Recall and speed, and everything once. That something is fast enough is for benchmarks to say.
 
-use crate::support::{SAMPLES, Turnwise};
+use crate::support::{SAMPLES, Turnwise, record, records};
 
 #[test]
 fn a_graph_over_an_index_is_swept() {
@@ -68,6 +68,14 @@ fn what_an_index_takes_in_and_answers_is_timed_step_by_step() {
     assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
     t.ok("bench report -o a.md");
     assert!(t.read("a.md").contains("| hybrid |"));
+}
+
+#[test]
+fn a_turn_without_words_does_not_stop_the_throughput_benchmark() {
+    let t = Turnwise::new();
+    let model = t.model();
+    t.write("in.jsonl", format!("{}{}", record("dots", "…………"), records(3)));
+    t.ok(&format!("bench throughput in.jsonl --model {model}"));
 }
 
 #[test]

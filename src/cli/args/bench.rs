@@ -23,6 +23,10 @@ pub(crate) enum BenchCommand {
     /// memory.
     Ann(AnnArgs),
     /// Measure the speed of ingesting, encoding, indexing and searching
+    ///
+    /// Uses a temporary index, which is removed at the end.
+    ///
+    /// Example: turnwise bench throughput chats.jsonl
     Throughput(ThroughputArgs),
     /// Run a quick self-test on the sample dialogues
     ///
@@ -250,6 +254,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
     /// Compute the result again, even if it is already saved
+    ///
+    /// By default, a saved result is used if data, ranker and options are the same.
     #[arg(long)]
     pub(crate) rerun: bool,
     /// Number of runs, each with a different seed
@@ -259,6 +265,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
     /// Also write rankings and judgments in TREC format to this folder
+    ///
+    /// `turnwise eval` and trec_eval read these files.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) export: Option<PathBuf>,
     #[command(flatten)]

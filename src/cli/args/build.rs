@@ -45,8 +45,8 @@ pub(crate) enum BuildCommand {
         /// Also write to FILE which ranker found each pair, one line per pair
         ///
         /// Do not show this file to the people who score the pairs.
-        #[arg(long, value_name = "FILE")]
-        key: Option<PathBuf>,
+        #[arg(long, alias = "key", value_name = "FILE")]
+        pair_sources: Option<PathBuf>,
         /// Number of pairs to build
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = at_least_one)]
         pairs: usize,
@@ -91,8 +91,8 @@ pub(crate) enum BuildCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Number of candidate responses per sample, including the right one
-        #[arg(long, value_name = "N", default_value_t = 10)]
-        of: usize,
+        #[arg(long, alias = "of", value_name = "N", default_value_t = 10)]
+        candidates: usize,
         /// Minimum number of turns before the response
         #[arg(long, value_name = "N", default_value_t = 2)]
         context: usize,

@@ -77,6 +77,8 @@ pub(crate) struct IngestArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
     /// Text to put before the ID of every dialogue
+    ///
+    /// Use it if dialogues of different sources have the same IDs. With `--id-prefix mail-`, 17 becomes mail-17.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) id_prefix: String,
     /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
@@ -109,18 +111,26 @@ pub(crate) struct IngestArgs {
 #[command(next_help_heading = "Cleaning")]
 pub(crate) struct CleanArgs {
     /// Merge consecutive turns of the same speaker
+    ///
+    /// Useful for chats in which people send one thought as several messages.
     #[arg(long)]
     pub(crate) merge_turns: bool,
     /// Skip dialogues with fewer than N turns
+    ///
+    /// Turns are counted after --merge-turns.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) min_turns: usize,
     /// Normalize texts to a Unicode normalization form
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
+    ///
+    /// The IDs may differ. Without this flag, such dialogues are all added.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
+    ///
+    /// For example, `write to jo@example.com` becomes `write to [EMAIL]`. The summary counts the replacements.
     #[arg(long)]
     pub(crate) redact: bool,
 }
@@ -167,6 +177,8 @@ pub(crate) enum CorpusCommand {
         #[command(flatten)]
         read: ReadArgs,
         /// Names of the parts and their shares of the dialogues
+        ///
+        /// The shares must add up to 1.
         #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parse_value::<Parts>)]
         parts: Parts,
         /// Output folder; each part becomes one JSONL file

@@ -48,8 +48,8 @@ pub(crate) struct ClustersArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) top_terms: usize,
     /// Number of dialogues to show per cluster: those nearest to its center
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) central: usize,
+    #[arg(long, alias = "central", value_name = "N", default_value_t = 2)]
+    pub(crate) top_dialogues: usize,
     /// Number of dialogues for which to compute coordinates on a 2D map
     ///
     /// The coordinates are part of the JSON output (--format json). If there are more dialogues, a random sample is

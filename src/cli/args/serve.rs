@@ -11,6 +11,8 @@ SECRET:read+write. There, a key without a scope can read and write."
 )]
 pub(crate) struct ServeArgs {
     /// Another index to serve in addition to that of -i, by name or path; repeatable
+    ///
+    /// Requests select an index by the parameter `index`, such as /v1/search?index=chats.
     #[arg(long = "also", value_name = "NAME|PATH")]
     pub(crate) also: Vec<String>,
     /// Serve all indexes of the indexes folder
@@ -35,10 +37,14 @@ pub(crate) struct ServeArgs {
     /// Without keys in this file and in TURNWISE_API_KEYS, requests need no key.
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
-    /// Allow --host to accept connections from other machines without API keys
+    /// Allow requests without API keys when --host accepts connections from other machines
+    ///
+    /// Everyone who can reach the address can then read, change and delete all dialogues.
     #[arg(long)]
     pub(crate) without_keys: bool,
     /// Certificate chain for HTTPS, in PEM format
+    ///
+    /// Without it, the server uses HTTP.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Private key of the certificate, in PEM format
@@ -48,18 +54,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
     /// Maximum number of requests processed at the same time
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub(crate) at_once: usize,
+    ///
+    /// Further requests wait in a queue (--max-queue).
+    #[arg(long, alias = "at-once", value_name = "N", default_value_t = 16)]
+    pub(crate) max_concurrent: usize,
     /// Maximum number of requests that wait in the queue
     ///
     /// When the queue is full, new requests are refused with status 429.
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub(crate) waiting: usize,
+    #[arg(long, alias = "waiting", value_name = "N", default_value_t = 256)]
+    pub(crate) max_queue: usize,
     /// Maximum size of a request body in MiB
     ///
     /// Requests to /v1/ingest have no limit.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub(crate) body_mb: usize,
+    #[arg(long, alias = "body-mb", value_name = "N", default_value_t = 8)]
+    pub(crate) max_body_mb: usize,
     /// Timeout of a request in seconds
     ///
     /// A request that takes longer is answered with status 504. Requests to /v1/ingest have no timeout as long as the

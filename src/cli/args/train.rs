@@ -158,6 +158,8 @@ impl TrainRunArgs {
 #[command(next_help_heading = "Training")]
 pub(crate) struct OptimizationArgs {
     /// Number of training steps [default: set by the objective; see docs/training.md]
+    ///
+    /// A step processes one batch.
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
     /// Batch size: number of examples per step [default: set by the objective]
@@ -166,7 +168,7 @@ pub(crate) struct OptimizationArgs {
     /// Number of micro-batches into which each batch is divided [default: 1]
     ///
     /// More micro-batches need less memory. The result of the step is the same.
-    #[arg(long, value_name = "N")]
+    #[arg(long = "micro-batches", alias = "parts", value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
@@ -194,6 +196,8 @@ pub(crate) struct OptimizationArgs {
     #[arg(long, value_name = "N")]
     pub(crate) frozen_layers: Option<usize>,
     /// Number of steps between checkpoints [default: 20]
+    ///
+    /// --resume continues from the last checkpoint.
     #[arg(long, value_name = "N")]
     pub(crate) checkpoint_every: Option<u64>,
 }
@@ -214,7 +218,7 @@ pub(crate) struct EvaluationArgs {
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
     /// places, words and relevance hold out none by default.
-    #[arg(long, value_name = "N")]
+    #[arg(long = "held-out", alias = "aside", value_name = "N")]
     pub(crate) aside: Option<usize>,
     /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
     ///

@@ -29,6 +29,8 @@ pub(crate) struct EmbedArgs {
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
     /// Normalize every vector to length 1
+    ///
+    /// The dot product of two normalized vectors is their cosine. Many models normalize their vectors themselves.
     #[arg(long)]
     pub(crate) normalize: bool,
     /// Truncate every vector to its first N dimensions

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
         k: args.k.map(|k| k as usize),
         seed: context.settings.seed,
         terms: args.top_terms,
-        central: args.central,
+        central: args.top_dialogues,
         drawn: args.map,
         analyzer: analyzer.unwrap_or_default(),
         filter: args.filter.as_ref(),

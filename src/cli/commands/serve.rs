@@ -75,8 +75,8 @@ fn options(args: &ServeArgs) -> Result<Options> {
         Err(_) => return Err(Error::input(format!("{KEYS} is not UTF-8"))),
     }
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
-    if args.at_once == 0 {
-        return Err(Error::input("--at-once must be at least 1"));
+    if args.max_concurrent == 0 {
+        return Err(Error::input("--max-concurrent must be at least 1"));
     }
     Ok(Options {
         listen: SocketAddr::new(args.host, args.port),
@@ -84,9 +84,9 @@ fn options(args: &ServeArgs) -> Result<Options> {
         allow_without_keys: args.without_keys,
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         limits: Limits {
-            at_once: args.at_once,
-            waiting: args.waiting,
-            body: args.body_mb << 20,
+            at_once: args.max_concurrent,
+            waiting: args.max_queue,
+            body: args.max_body_mb << 20,
             time: Duration::from_secs(args.timeout.max(1)),
             ..Limits::default()
         },

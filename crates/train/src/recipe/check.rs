@@ -26,7 +26,7 @@ impl Recipe {
         if self.evaluate_every == Some(0) && self.aside.is_some_and(|aside| aside > 0) {
             return refuse(
                 "held-out dialogues are never used with --evaluate-every 0",
-                "omit --evaluate-every 0 or --aside",
+                "omit --evaluate-every 0 or --held-out",
             );
         }
         if self.objective == O::Surroundings {

@@ -33,15 +33,15 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
         BuildCommand::Sr { labelled, output, recipe, terms } => {
             retrieval(labelled, *recipe, *terms, output, context)
         }
-        BuildCommand::Dsts { labelled, output, key, pairs, rankers, encoder, tokens } => {
+        BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
-            to_score(labelled, &wanted, output, key.as_deref(), context)
+            to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
         }
         BuildCommand::Dial { paths, read, output, paper } => {
             of_one_domain(paths, read, output, *paper, context)
         }
-        BuildCommand::Response { paths, read, output, of, context: before, strip_names } => {
-            let wanted = ResponseOptions { of: *of, context: *before, strip_names: *strip_names, seed };
+        BuildCommand::Response { paths, read, output, candidates, context: before, strip_names } => {
+            let wanted = ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
             responses(&all(paths, read, context)?, wanted, output, context)
         }
     }
@@ -140,7 +140,7 @@ fn to_score(
     labelled: &SentencesArgs,
     wanted: &Pairs<'_>,
     output: &Path,
-    key: Option<&Path>,
+    pair_sources: Option<&Path>,
     context: &Context<'_>,
 ) -> Result<()> {
     let sentences = sentences(labelled, context)?;
@@ -156,7 +156,7 @@ fn to_score(
     let pairs = drawing.finish(&watch)?;
     drop(watch);
     write(output, |out| write_pairs(&pairs, out))?;
-    if let Some(key) = key {
+    if let Some(key) = pair_sources {
         write(key, |out| {
             pairs.iter().enumerate().try_for_each(|(n, p)| writeln!(out, "{}\t{}", n + 1, p.by))
         })?;

@@ -229,7 +229,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
 fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
-            let command = format!("turnwise search -i {} tune --forget", root.display());
+            let command = format!("turnwise search -i {} tune --reset", root.display());
             outdated.push(Outdated { part: "tuning", what, command });
             Ok(None)
         }

@@ -59,14 +59,14 @@ struct Agreement {
 }
 
 pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
-    let read = args.input.iter().chain(&args.latency).map(|path| path.to_string_lossy().into_owned());
+    let read = args.input.iter().chain(&args.latency_input).map(|path| path.to_string_lossy().into_owned());
     let read: Vec<String> = read.collect();
     commands::must_not_overwrite_inputs(args.vectors.as_slice(), read.iter().map(String::as_str))?;
     let texts = match &args.input {
         Some(path) => lines(path)?,
         None => sample_utterances()?,
     };
-    let queries = match &args.latency {
+    let queries = match &args.latency_input {
         Some(path) => lines(path)?,
         None => texts.iter().take(QUERIES).cloned().collect(),
     };

