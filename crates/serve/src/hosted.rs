@@ -99,7 +99,9 @@ impl HostedIndex {
         let now = Instant::now();
         Ok(HostedIndex {
             name,
-            answers: location.folder().map_or_else(IdempotentResponses::in_memory, IdempotentResponses::beside),
+            answers: location
+                .folder()
+                .map_or_else(IdempotentResponses::in_memory, IdempotentResponses::beside),
             location,
             hooks,
             metrics,

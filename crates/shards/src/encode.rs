@@ -8,7 +8,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{
-    Encoded, Encoder, EncodeStats,
+    EncodeStats, Encoded, Encoder,
     ahead::{self, Chunk, Inputs as ChunkInputs, Options, Stream},
 };
 use turnwise_index::vectors::{Kind, Recipe, dialogue_key, utterance_key};

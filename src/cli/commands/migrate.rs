@@ -45,9 +45,10 @@ mod with_milvus {
                     hint: Some("use a name that does not exist yet".to_owned()),
                 });
             }
-            (Some(_), false) => {
-                (from_milvus(&context.milvus_target()?, &context.folder_of(&args.to), &settings, &progress)?, "-i")
-            }
+            (Some(_), false) => (
+                from_milvus(&context.milvus_target()?, &context.folder_of(&args.to), &settings, &progress)?,
+                "-i",
+            ),
             // A malformed address gets the error of the address parser.
             (None, false) if args.to.contains(":/") => return args.to.parse::<Target>().map(drop),
             (None, false) => {

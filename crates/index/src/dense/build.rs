@@ -16,7 +16,9 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
 use turnwise_corpus::Dialogue;
-use turnwise_nearest::{SearchOptions, BuildOptions, Builder, GraphFile, Metric, Points, write_graph, measure};
+use turnwise_nearest::{
+    BuildOptions, Builder, GraphFile, Metric, Points, SearchOptions, measure, write_graph,
+};
 use turnwise_store::{Snapshot, lock::WriterLock};
 
 /// Number of queries used to measure the recall.
@@ -321,11 +323,12 @@ pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Grap
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
-        let now = || match measure(graph, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
-            Ok(measured) => Ok(measured.recall),
-            Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
-            Err(e) => Err(e),
-        };
+        let now =
+            || match measure(graph, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
+                Ok(measured) => Ok(measured.recall),
+                Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
+                Err(e) => Err(e),
+            };
         let now = again.then(now).transpose()?;
         Ok(GraphRecall { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };

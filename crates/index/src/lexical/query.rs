@@ -12,11 +12,11 @@ use tantivy::{
 
 use super::{Lexical, side, top};
 use crate::vectors::Kind;
+use turnwise_core::error::caught;
 use turnwise_core::{
     error::Result,
     ids::{DialogueId, TurnNo},
 };
-use turnwise_core::error::caught;
 
 /// A query for both indexes of the [`Lexical`] that created it.
 pub struct LexicalQuery {

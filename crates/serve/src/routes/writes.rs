@@ -226,8 +226,12 @@ fn write(hosted: &HostedIndex, plan: Plan, options: &IngestOptions, opened: &Ope
         WriterOptions { mode: WriteMode::Append, encoder, holder: HOLDER, segment_bytes: None };
     let mut writer = hosted.location.open_writer(options_of_writer)?;
     let never = AtomicBool::new(false);
-    let control =
-        IngestControl { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    let control = IngestControl {
+        stop: &never,
+        progress: &mut |_| {},
+        acknowledged: &mut |_| {},
+        resumed: &mut |_| {},
+    };
     let taken = ingest::ingest(writer.as_mut(), plan, options, control);
     // Closes the writer even after an error, which persists all acknowledged records.
     let closed = writer.close(taken.is_ok());

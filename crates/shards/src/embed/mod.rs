@@ -16,7 +16,7 @@ use std::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, formats::Problem, writers::Rejects};
 use turnwise_encoder::{
-    Encoded, Encoder, EncodeStats,
+    EncodeStats, Encoded, Encoder,
     ahead::{self, Chunk, Inputs as ChunkInputs, Options, Stream},
 };
 use turnwise_index::vectors::Kind;

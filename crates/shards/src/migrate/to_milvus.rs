@@ -66,7 +66,8 @@ fn copy(
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = Instant::now();
-    let mut writer = MilvusWriter::new_generation(target, here.analyzer(), recipe, source, Unfinished::Continue)?;
+    let mut writer =
+        MilvusWriter::new_generation(target, here.analyzer(), recipe, source, Unfinished::Continue)?;
     progress.begin(Step::Copying, Some(content.dialogues), 0);
     let already_there = fill(&mut writer, snapshot, progress)?;
     progress.end();

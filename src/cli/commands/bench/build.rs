@@ -41,7 +41,8 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
             of_one_domain(paths, read, output, *paper, context)
         }
         BuildCommand::Response { paths, read, output, candidates, context: before, strip_names } => {
-            let wanted = ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
+            let wanted =
+                ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
             responses(&all(paths, read, context)?, wanted, output, context)
         }
     }
