@@ -5,25 +5,30 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use super::Recipe;
 use turnwise_core::error::Error;
 
-/// Returns true if a number is 0, which means "not set".
-pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
-    *number == T::default()
-}
-
-/// Deserializes a number and rejects 0, which means "not set" internally.
-pub(super) fn not_zero<'de, D, T>(from: D) -> Result<T, D::Error>
+/// Deserializes a number and rejects 0.
+pub(super) fn not_zero<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default + PartialEq,
 {
     let number = T::deserialize(from)?;
-    match is_zero(&number) {
+    match number == T::default() {
         true => Err(D::Error::custom("must be a number above 0")),
-        false => Ok(number),
+        false => Ok(Some(number)),
     }
 }
 
 impl Recipe {
+    /// Name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that earlier versions can
+    /// read the files.
+    pub fn stored_name(setting: &str) -> &str {
+        match setting {
+            "auxiliary" => "beside",
+            "held_out" => "aside",
+            other => other,
+        }
+    }
+
     /// Converts serde's message about an unknown field to an error that suggests a similar setting.
     ///
     /// Returns `None` for any other message.

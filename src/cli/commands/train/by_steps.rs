@@ -23,7 +23,7 @@ use turnwise_memory as memory;
 use turnwise_train::{
     data::TrainingSet,
     model::{Freezing, Trainable},
-    recipe::Recipe,
+    recipe::{Recipe, ResolvedRecipe, StepSettings},
     run::card::Card,
     trainer::Trainer,
 };
@@ -40,6 +40,7 @@ const POOL_BYTES: usize = 2 << 30;
 /// Trains on these devices and saves the model. Tokens are stored in a file in the folder `room`, or in memory.
 pub(super) fn train(
     run: &Run<'_>,
+    steps: &StepSettings,
     read: Read,
     eval_data: EvaluationData,
     devices: &[Device],
@@ -49,10 +50,10 @@ pub(super) fn train(
     let folder = run_folder.with_separator(&start.folder, recipe, context)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
-    let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing(), room)?;
+    let data = TrainingSet::new(&read.dialogues, &tokenizer, steps.preprocessing(recipe.min_turns), room)?;
     let data = data.behind(prompt, &tokenizer)?.of_corpora(&read.ends);
     if data.is_empty() && data.left_out > 0 {
-        let least = recipe.min_turns.unwrap_or(1);
+        let least = recipe.min_turns;
         let those = counted(data.left_out as u64, "dialogue");
         let turns = counted(least as u64, "turn");
         return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} skipped"))
@@ -62,12 +63,11 @@ pub(super) fn train(
     }
     report_data(&data, prompt, recipe, context);
     warn_about_data(&data, recipe, context);
-    if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
+    if !recipe.evaluates && !recipe.dev.is_empty() {
         context.printer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
     }
-    let identity = identity(recipe, &of.dialogues, &folder.fingerprint()?.to_string())?;
-    let freezing =
-        Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: CACHE_BYTES };
+    let identity = identity(&recipe.file, &of.dialogues, &folder.fingerprint()?.to_string())?;
+    let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: CACHE_BYTES };
     let on = |device: &Device| {
         let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
         Trainable::new(folder.network()?, freezing, device.inner(), dtype)
@@ -75,20 +75,22 @@ pub(super) fn train(
     let (first, others) = devices.split_first().ok_or_else(|| Error::Internal("no device".to_owned()))?;
     let model = on(first)?;
     let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
-    let objective = objective::of(recipe, &data, &read, (&model, folder.max_tokens()), run.device, context)?;
+    let objective = objective::of((recipe, steps), &data, &read, &model, run.device, context)?;
     let named = (start.name.as_str(), &folder);
     let evaluator =
         Evaluator::new(recipe, (&read, run_folder.path()), eval_data, named, run.device, context)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
-    let read = recipe.layer.then_some(read);
+    let read = steps.layer.is_some().then_some(read);
     memory::enable_block_cache(POOL_BYTES);
-    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
+    let mut trainer =
+        Trainer::new(&model, objective.as_ref(), &data, steps.plan(recipe.seed))?.beside(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, context)?;
     run_folder.begin(recipe, of)?;
     let mut reached = Running {
         model: &model,
         trainer: &mut trainer,
         recipe,
+        settings: steps,
         folder: run_folder,
         evaluator: &evaluator,
         identity: &identity,
@@ -126,7 +128,7 @@ pub(super) fn train(
 }
 
 /// Warns about data from which little can be learned.
-fn warn_about_data(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
+fn warn_about_data(data: &TrainingSet, recipe: &ResolvedRecipe, context: &Context<'_>) {
     if data.len() < MIN_DIALOGUES {
         context.printer.warn(format!(
             "training on only {}: too few to learn anything general; use at least a few hundred",
@@ -150,7 +152,7 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
-fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
+fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, context: &Context<'_>) {
     let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
     let too_short = match data.left_out {
         0 => String::new(),

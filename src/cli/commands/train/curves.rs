@@ -4,7 +4,7 @@ use super::folder::RunFolder;
 use crate::cli::plots::{Mark, Series, legend_within, lines, plain};
 use turnwise_core::{error::Result, files};
 use turnwise_train::{
-    recipe::Recipe,
+    recipe::ResolvedRecipe,
     run::{
         evaluations::{Evaluation, main_values},
         events::{self, Scalar},
@@ -39,13 +39,13 @@ struct Plot {
 
 impl Curves<'_> {
     /// Writes the picture and the TensorBoard file to the folder of the run.
-    pub(super) fn write(&self, recipe: &Recipe, folder: &RunFolder) -> Result<()> {
+    pub(super) fn write(&self, recipe: &ResolvedRecipe, folder: &RunFolder) -> Result<()> {
         files::replace(&folder.curves(), self.picture(recipe).as_bytes())?;
         events::write(&folder.events(), &self.scalars()).map(drop)
     }
 
     /// Renders the plots below each other.
-    fn picture(&self, recipe: &Recipe) -> String {
+    fn picture(&self, recipe: &ResolvedRecipe) -> String {
         let plots = self.plots();
         // A run without steps has no kept step to mark.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
@@ -203,7 +203,10 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwise_train::{recipe::ObjectiveName, run::evaluations::Measured};
+    use turnwise_train::{
+        recipe::{ObjectiveName, Recipe},
+        run::evaluations::Measured,
+    };
 
     #[test]
     fn all_measurements_are_drawn_and_written() {
@@ -236,6 +239,7 @@ mod tests {
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
         let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
         let recipe = Recipe::new(ObjectiveName::Responses, "a/base".to_owned(), vec!["x/chats".into()]);
+        let recipe = recipe.resolve(6, 256).unwrap();
         let layer = Curves { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
         let picture = layer.picture(&recipe);
         assert!(picture.contains("correlation with the context") && !picture.contains("kept"));

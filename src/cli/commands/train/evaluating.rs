@@ -27,7 +27,8 @@ use turnwise_eval::{
     tasks::{Profile, Task},
 };
 use turnwise_train::{
-    recipe::{DevTask, ObjectiveName, Recipe},
+    objectives::Sample,
+    recipe::{DevTask, ResolvedRecipe},
     run::evaluations::{Evaluation, HeldOut, Measured},
     spool::DiskVec,
     unique::Unique,
@@ -46,7 +47,11 @@ const OVERLAP_ONE_IN: usize = 10;
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
 /// Loads the dev tasks of a recipe. Also returns the hash of their data.
-pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<(Tasks, String)> {
+pub(super) fn tasks(
+    recipe: &ResolvedRecipe,
+    args: &ReadArgs,
+    context: &Context<'_>,
+) -> Result<(Tasks, String)> {
     let mut tasks = Tasks::new();
     let mut hasher = blake3::Hasher::new();
     for dev in &recipe.dev {
@@ -117,7 +122,7 @@ pub(super) struct Evaluator<'a> {
 impl<'a> Evaluator<'a> {
     /// Creates an evaluator with these tasks and draws the sample for the label-free evaluation.
     pub(super) fn new(
-        recipe: &Recipe,
+        recipe: &ResolvedRecipe,
         (read, room): (&Read, &Path),
         eval_data: EvaluationData,
         (name, folder): (&'a str, &'a ModelFolder),
@@ -207,13 +212,9 @@ fn spec(dev: &DevTask) -> Result<TaskSpec> {
 
 /// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
 /// duplicates.
-fn draw_sample(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
+fn draw_sample(recipe: &ResolvedRecipe, read: &Read, room: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
-    let of_dialogues = matches!(
-        recipe.objective,
-        ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
-    );
-    if of_dialogues {
+    if recipe.objective.definition().sample == Sample::Dialogues {
         let chosen = sample(read.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));

@@ -17,7 +17,7 @@ use turnwise_encoder::{
 };
 use turnwise_store::lock::WriterLock;
 use turnwise_train::{
-    recipe::{ObjectiveName, Recipe},
+    recipe::{Recipe, ResolvedRecipe},
     run::{card::Card, checkpoint},
     trainer::Trainer,
 };
@@ -135,16 +135,16 @@ impl RunFolder {
     }
 
     /// Writes the recipe file.
-    pub(super) fn begin(&self, recipe: &Recipe, of: &Of) -> Result<()> {
-        let text =
-            of.line() + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
+    pub(super) fn begin(&self, recipe: &ResolvedRecipe, of: &Of) -> Result<()> {
+        let text = of.line()
+            + &toml::to_string(&table_of(&recipe.file)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
     }
 
     /// Returns an error if the recipe differs from the recipe of the run to resume. The error names the options
     /// that were given, not the values derived from them.
-    pub(super) fn check_settings(&self, recipe: &Recipe, asked: &Recipe) -> Result<()> {
-        let (there, whole, asked) = (self.written()?, table_of(recipe)?, table_of(asked)?);
+    pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, asked: &Recipe) -> Result<()> {
+        let (there, whole, asked) = (self.written()?, table_of(&recipe.file)?, table_of(asked)?);
         let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
         let said = |table: &toml::Table, name: &str| {
             table.get(name).map_or("not set".to_owned(), ToString::to_string)
@@ -248,7 +248,7 @@ impl RunFolder {
     pub(super) fn with_separator(
         &self,
         base: &ModelFolder,
-        recipe: &Recipe,
+        recipe: &ResolvedRecipe,
         context: &Context<'_>,
     ) -> Result<ModelFolder> {
         if !recipe.divides_turns() {
@@ -259,7 +259,7 @@ impl RunFolder {
         let Some((token, is_new)) = save_divided(base, &recipe.model, &start)? else {
             return ModelFolder::open(base.path());
         };
-        let new = match (is_new, recipe.frozen_layers) {
+        let new = match (is_new, recipe.steps().map(|steps| steps.frozen_layers)) {
             (false, _) => "",
             (true, Some(0)) => ", a new token",
             (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
@@ -356,7 +356,7 @@ fn table_of(recipe: &Recipe) -> Result<toml::Table> {
         "select",
     ];
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
-    if recipe.objective == ObjectiveName::Surroundings {
+    if recipe.objective.definition().steps().is_none() {
         OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
     }
     Ok(table)

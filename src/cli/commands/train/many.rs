@@ -22,7 +22,7 @@ use turnwise_core::{
     files,
 };
 use turnwise_eval::significance::mean_and_deviation;
-use turnwise_train::recipe::Recipe;
+use turnwise_train::recipe::{Recipe, ResolvedRecipe};
 
 /// Summary file.
 const RUNS: &str = "runs.json";
@@ -57,7 +57,7 @@ pub(super) fn run(
     // Check all runs before training the first one.
     let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
-        Start::of(&mut recipe.clone(), context)?;
+        Start::of(recipe.clone(), context)?;
         for seed in &seeds {
             let seeded = args.seeds.map(|_| format!("seed-{seed}"));
             let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
@@ -111,7 +111,7 @@ fn before(output: &Path, resume: bool) -> Result<Vec<Ended>> {
     })
 }
 
-fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reached) -> Ended {
+fn of(folder: String, settings: &str, recipe: &ResolvedRecipe, seed: u64, reached: &Reached) -> Ended {
     Ended {
         folder,
         settings: settings.to_owned(),
@@ -151,7 +151,10 @@ fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     let text = format!("value = {value}");
     let parsed = text.parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
-    table.insert(setting.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
+    table.insert(
+        Recipe::stored_name(setting).to_owned(),
+        parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())),
+    );
     table.try_into().map_err(|e: toml::de::Error| {
         let what = e.message().lines().next().unwrap_or_default();
         match Recipe::unknown_setting(what) {
@@ -225,7 +228,7 @@ mod tests {
         let all = variants(&recipe, &vary).unwrap();
         assert_eq!(all.len(), 2);
         assert_eq!(all[1].0, "temperature=0.2, negatives=4, aggregation=i1");
-        assert_eq!((all[1].1.temperature, all[1].1.negatives), (0.2, Some(4)));
+        assert_eq!((all[1].1.temperature, all[1].1.negatives), (Some(0.2), Some(4)));
         for (setting, value) in [("negatives", "many"), ("aggregation", "i3")] {
             let error = with(&recipe, setting, value).unwrap_err().to_string();
             assert!(error.contains(setting) && error.contains(value), "{error}");

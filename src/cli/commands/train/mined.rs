@@ -7,33 +7,33 @@ use turnwise_core::{
 };
 use turnwise_train::{
     data::TrainingSet,
-    hard::{Hard, Settings},
     model::Trainable,
-    objectives::every_turn,
-    recipe::Recipe,
+    objectives::{HardNegatives, MiningSettings, every_turn},
 };
 
 /// Largest number of utterances searched for and among. Other utterances get random negatives.
 const MOST: usize = 65_536;
 
 pub(super) fn hard(
-    recipe: &Recipe,
+    seed: u64,
+    max_tokens: usize,
     data: &TrainingSet,
     model: &Trainable,
     context: &Context<'_>,
-) -> Result<Hard> {
+) -> Result<HardNegatives> {
     let mut chosen = every_turn(data);
-    Random::new(recipe.seed, 5).shuffle(&mut chosen);
+    Random::new(seed, 5).shuffle(&mut chosen);
     chosen.truncate(MOST);
     let mut progress =
         ProgressBar::new(context.printer, "mining hard negatives", "texts", Some(chosen.len() as u64));
-    let hard = Hard::mine(model, data, &chosen, recipe.max_tokens, Settings::default(), &mut |done| {
-        progress.set(done as u64, done as u64);
-        match signals::stopped() {
-            true => Err(Error::Interrupted { hint: Some("nothing was trained yet".to_owned()) }),
-            false => Ok(()),
-        }
-    })?;
+    let hard =
+        HardNegatives::mine(model, data, &chosen, max_tokens, MiningSettings::default(), &mut |done| {
+            progress.set(done as u64, done as u64);
+            match signals::stopped() {
+                true => Err(Error::Interrupted { hint: Some("nothing was trained yet".to_owned()) }),
+                false => Ok(()),
+            }
+        })?;
     drop(progress);
     context.printer.say(format!(
         "hard negatives for {} of {}",

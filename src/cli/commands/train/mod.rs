@@ -33,7 +33,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Device, DeviceChoice};
 use turnwise_eval::{data::hash_of_records, halves::Halves};
 use turnwise_train::{
-    recipe::{ObjectiveName, Recipe},
+    recipe::{Method, Recipe, ResolvedRecipe},
     run::evaluations::MIN_HELD_OUT,
 };
 
@@ -62,17 +62,16 @@ struct Place<'a> {
 
 /// Runs one training. Also returns the recipe with all defaults filled in.
 fn run_one(
-    mut recipe: Recipe,
+    recipe: Recipe,
     args: &TrainRunArgs,
     &Place { output, resume, is_first }: &Place<'_>,
     context: &Context<'_>,
-) -> Result<(Reached, Recipe)> {
+) -> Result<(Reached, ResolvedRecipe)> {
     let asked = recipe.clone();
-    let start = Start::of(&mut recipe, context)?;
+    let (start, recipe) = Start::of(recipe, context)?;
     start.report(&recipe, context);
-    let by_steps = recipe.objective != ObjectiveName::Surroundings;
     let (device, more) = args.devices()?;
-    if !by_steps {
+    if recipe.steps().is_none() {
         only_one(more)?;
     }
     // Report missing devices before reading any data.
@@ -112,16 +111,18 @@ fn run_one(
     }
     let run = Run { recipe: &recipe, start: &start, folder: &run_folder, device, of: &of, context };
     let eval_data = EvaluationData { tasks, aside };
-    let reached = match by_steps {
-        true => by_steps::train(&run, read, eval_data, &devices, room)?,
-        false => Surroundings { run: &run, folder: &start.folder }.learn_alone(&read, eval_data)?,
+    let reached = match &recipe.method {
+        Method::Steps(steps) => by_steps::train(&run, steps, read, eval_data, &devices, room)?,
+        Method::Layer(_) => {
+            Surroundings { run: &run, folder: &start.folder }.learn_alone(&read, eval_data)?
+        }
     };
     Ok((reached, recipe))
 }
 
 /// Everything that a run needs, whatever its objective.
 struct Run<'a> {
-    recipe: &'a Recipe,
+    recipe: &'a ResolvedRecipe,
     start: &'a Start,
     folder: &'a RunFolder,
     device: DeviceChoice,
@@ -154,8 +155,8 @@ fn exclude(read: &mut Read, tasks: &Tasks, context: &Context<'_>) -> Result<()> 
 }
 
 /// Holds out some dialogues for evaluation, if requested, and reports it.
-fn hold_out(read: &mut Read, recipe: &Recipe, context: &Context<'_>) -> Result<Option<Halves>> {
-    let most = recipe.aside.unwrap_or(0);
+fn hold_out(read: &mut Read, recipe: &ResolvedRecipe, context: &Context<'_>) -> Result<Option<Halves>> {
+    let most = recipe.held_out;
     if most == 0 {
         return Ok(None);
     }

@@ -18,7 +18,7 @@ use turnwise_eval::{
     significance::{DRAWS, randomization_test},
 };
 use turnwise_train::{
-    recipe::{ObjectiveName, Recipe},
+    recipe::ResolvedRecipe,
     run::{
         card::ScoreChange,
         evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
@@ -161,13 +161,18 @@ fn words(learned: &Learned) -> String {
     )
 }
 
-pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
+pub(super) fn end(
+    reached: &Reached,
+    recipe: &ResolvedRecipe,
+    output: &Path,
+    context: &Context<'_>,
+) -> Result<()> {
     let Reached { losses, spent: Spent { seconds, examples, tokens }, .. } = *reached;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = folder::model_in(output);
     let gains = gains(reached, recipe.seed);
     let agreements = agreements(reached);
-    let by_steps = recipe.objective != ObjectiveName::Surroundings;
+    let planned = recipe.steps().map(|settings| settings.steps);
     let result = serde_json::json!({
         "model": model, "steps": reached.steps, "kept": reached.kept,
         "loss": { "first": first, "last": last },
@@ -180,11 +185,11 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
         writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))
     };
     context.printer.result(&result, |out| {
-        let early = match reached.steps < recipe.steps {
-            true => format!(" of {} (stopped early: no more gain)", grouped(recipe.steps)),
-            false => String::new(),
-        };
-        if by_steps {
+        if let Some(planned) = planned {
+            let early = match reached.steps < planned {
+                true => format!(" of {} (stopped early: no more gain)", grouped(planned)),
+                false => String::new(),
+            };
             writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
         }
         if examples > 0 {
@@ -217,7 +222,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
-        match reached.evaluations.is_empty() || !by_steps {
+        match reached.evaluations.is_empty() || planned.is_none() {
             true => writeln!(out, "saved the model in {}", model.display()),
             false => {
                 writeln!(
@@ -248,7 +253,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
     if recipe.dev.is_empty() {
         context.printer.suggest(format!(
             "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.objective.bench(),
+            recipe.objective.definition().benchmark,
             recipe.model,
             model.display()
         ));
@@ -270,7 +275,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     context.printer.hint(match layered {
         true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
         false => {
-            "a larger weight of `keep` (--beside keep=N) or a smaller --learning-rate preserves more of the encoder"
+            "a larger weight of `keep` (--auxiliary keep=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
 }

@@ -18,7 +18,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_eval::ann::own_bytes;
 use turnwise_train::{
     model::Trainable,
-    recipe::{ObjectiveName, Recipe},
+    recipe::{ResolvedRecipe, StepSettings},
     run::{
         checkpoint,
         evaluations::Evaluation,
@@ -66,9 +66,8 @@ impl Spent {
 
 impl Reached {
     /// Reads the result of a finished run from its files.
-    pub(super) fn before(folder: &RunFolder, recipe: &Recipe) -> Result<Self> {
-        let of_steps = recipe.objective != ObjectiveName::Surroundings;
-        let metrics = match of_steps {
+    pub(super) fn before(folder: &RunFolder, recipe: &ResolvedRecipe) -> Result<Self> {
+        let metrics = match recipe.steps().is_some() {
             true => lines::read::<Line>(&folder.metrics())?,
             false => Vec::new(),
         };
@@ -85,7 +84,8 @@ impl Reached {
 pub(super) struct Running<'r, 't> {
     pub(super) model: &'r Trainable,
     pub(super) trainer: &'r mut Trainer<'t>,
-    pub(super) recipe: &'r Recipe,
+    pub(super) recipe: &'r ResolvedRecipe,
+    pub(super) settings: &'r StepSettings,
     pub(super) folder: &'r RunFolder,
     pub(super) evaluator: &'r Evaluator<'r>,
     pub(super) identity: &'r str,
@@ -95,7 +95,7 @@ pub(super) struct Running<'r, 't> {
 impl Running<'_, '_> {
     /// Takes the remaining steps after the given number of finished steps.
     pub(super) fn steps(&mut self, done: u64) -> Result<Reached> {
-        let (recipe, folder) = (self.recipe, self.folder);
+        let (recipe, settings, folder) = (self.recipe, self.settings, self.folder);
         let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
         let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
         let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
@@ -122,8 +122,8 @@ impl Running<'_, '_> {
                 evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
                 self.draw(&evaluations, None)?;
             }
-            let ends = (step == recipe.steps || self.should_stop(&evaluations)) && !signals::stopped();
-            let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
+            let ends = (step == settings.steps || self.should_stop(&evaluations)) && !signals::stopped();
+            let is_new = step > done && (ends || step.is_multiple_of(settings.checkpoint_every));
             if is_new || signals::stopped() && step > 0 {
                 checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
                 checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
@@ -135,7 +135,7 @@ impl Running<'_, '_> {
                 return Err(self.interrupted(step));
             }
             let bar = progress.get_or_insert_with(|| {
-                ProgressBar::new(self.context.printer, "training", "examples", Some(recipe.steps))
+                ProgressBar::new(self.context.printer, "training", "examples", Some(settings.steps))
                     .after(step, examples)
             });
             let started = Instant::now();
@@ -170,20 +170,20 @@ impl Running<'_, '_> {
 
     /// Whether an evaluation is due after this step and not done yet.
     fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
-        let every = self.recipe.evaluate_every.unwrap_or(0);
+        let every = self.settings.evaluate_every;
         let wanted = every > 0 && !self.evaluator.is_empty();
         wanted
-            && (step == self.recipe.steps || step.is_multiple_of(every))
+            && (step == self.settings.steps || step.is_multiple_of(every))
             && evaluations.last().is_none_or(|last| last.step < step)
     }
 
     fn interrupted(&self, step: u64) -> Error {
-        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.recipe.steps));
+        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.settings.steps));
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
-        let patience = self.recipe.patience;
+        let patience = self.settings.patience;
         patience > 0 && self.recipe.select.since_best(evaluations) >= patience
     }
 

@@ -6,7 +6,7 @@ use turnwise_encoder::{
     folder::{ModelFolder, PoolingMode, Step},
     statics,
 };
-use turnwise_train::recipe::{ObjectiveName, Recipe};
+use turnwise_train::recipe::{Recipe, ResolvedRecipe};
 
 /// A base model that is checked for a recipe.
 pub(super) struct Start {
@@ -17,9 +17,9 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Opens the base model, and fills missing settings of the recipe with defaults that suit it. Returns an error if the
-    /// model cannot be trained.
-    pub(super) fn of(recipe: &mut Recipe, context: &Context<'_>) -> Result<Self> {
+    /// Opens the base model, and resolves the recipe with defaults that suit it. Returns an error if the model cannot be
+    /// trained.
+    pub(super) fn of(recipe: Recipe, context: &Context<'_>) -> Result<(Self, ResolvedRecipe)> {
         let found = context.model(&recipe.model).map_err(|e| match Recipe::that_leaves(&recipe.model) {
             None => e,
             Some(name) => Error::input(format!("base model not found: {}", recipe.model))
@@ -33,7 +33,7 @@ impl Start {
             .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
         }
         let folder = ModelFolder::open(&found.path)?;
-        if by_steps(recipe) && has_a_layer(&folder) {
+        if recipe.objective.definition().steps().is_some() && has_a_layer(&folder) {
             return Err(Error::input(format!(
                 "{} has a dense layer after pooling, which cannot be trained",
                 recipe.model
@@ -43,14 +43,14 @@ impl Start {
                  added after training, with --layer or a separate run",
             ));
         }
-        recipe.complete(folder.config().layers, folder.max_tokens())?;
-        Ok(Start { name: found.name, repository: found.repository, folder })
+        let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
+        Ok((Start { name: found.name, repository: found.repository, folder }, recipe))
     }
 
     /// Reports differences between the base model and what is trained.
-    pub(super) fn report(&self, recipe: &Recipe, context: &Context<'_>) {
+    pub(super) fn report(&self, recipe: &ResolvedRecipe, context: &Context<'_>) {
         let name = &recipe.model;
-        if !by_steps(recipe) {
+        if recipe.steps().is_none() {
             if has_a_layer(&self.folder) {
                 context
                     .printer
@@ -67,10 +67,6 @@ impl Start {
             ));
         }
     }
-}
-
-fn by_steps(recipe: &Recipe) -> bool {
-    recipe.objective != ObjectiveName::Surroundings
 }
 
 fn has_a_layer(folder: &ModelFolder) -> bool {

@@ -23,7 +23,7 @@ use turnwise_encoder::{
     transformer::Settings,
 };
 use turnwise_train::{
-    recipe::ObjectiveName,
+    recipe::LayerSettings,
     run::{
         card::Card,
         evaluations::Evaluation,
@@ -100,27 +100,30 @@ impl Surroundings<'_> {
 
     /// Learns the layer. Returns the model with the layer appended, and a description of the layer.
     fn learn(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(ModelFolder, Learned)> {
-        let (sums, mut learned) = self.accumulate(before, network, read)?;
-        let layer = surroundings::learn(&sums, self.run.recipe.strength.unwrap_or(1.0))?;
+        let settings =
+            self.run.recipe.layer().ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
+        let (sums, mut learned) = self.accumulate(settings, before, network, read)?;
+        let layer = surroundings::learn(&sums, settings.strength)?;
         (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }
 
     /// Encodes the dialogues and accumulates the statistics of each corpus.
-    fn accumulate(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Learned)> {
+    fn accumulate(
+        &self,
+        settings: LayerSettings,
+        before: &Pipeline,
+        network: &Network,
+        read: &Read,
+    ) -> Result<(Vec<Sums>, Learned)> {
         let started = Instant::now();
         let Run { recipe, start, device, context, .. } = *self.run;
         // Use full vectors: truncation happens after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
-        let settings = Settings { device, ..Settings::default() };
-        let encoder = open::open_with(&start.name, &folder, network, &settings)?;
-        // With a steps objective, the option `around` belongs to that objective.
-        let around = match recipe.objective {
-            ObjectiveName::Surroundings => recipe.context.unwrap_or(1),
-            _ => 1,
-        };
-        let least = recipe.min_turns.unwrap_or(1);
+        let device = Settings { device, ..Settings::default() };
+        let encoder = open::open_with(&start.name, &folder, network, &device)?;
+        let least = recipe.min_turns;
         let (mut corpora, mut begin) = (Vec::new(), 0);
         let mut seen = Learned::default();
         for end in &read.ends {
@@ -128,7 +131,7 @@ impl Surroundings<'_> {
             // Shuffle, so that dialogues in a chunk are not more similar than by chance.
             Random::new(recipe.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MOST);
-            let mut sums = Sums::new(encoder.dim(), around);
+            let mut sums = Sums::new(encoder.dim(), settings.context);
             let mut progress = ProgressBar::new(
                 context.printer,
                 "reading contexts",
@@ -172,7 +175,7 @@ impl Surroundings<'_> {
         network: &Network,
         (step, layer): (u64, bool),
     ) -> Result<Option<Evaluation>> {
-        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_empty() {
+        if !self.run.recipe.evaluates || evaluator.is_empty() {
             return Ok(None);
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;

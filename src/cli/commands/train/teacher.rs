@@ -16,8 +16,8 @@ use turnwise_encoder::{
 };
 use turnwise_train::{
     data::TrainingSet,
-    objectives::{Group, Neighbours},
-    recipe::Recipe,
+    objectives::Group,
+    recipe::ResolvedRecipe,
     teacher::{self, Teacher},
 };
 
@@ -28,13 +28,14 @@ const TOPICS: usize = 16;
 /// Dialogues encoded per call; small, so that Ctrl-C works quickly.
 const CHUNK: usize = 64;
 
-pub(super) fn objective(
-    recipe: &Recipe,
+/// Fits a teacher on each corpus.
+pub(super) fn groups(
+    recipe: &ResolvedRecipe,
     data: &TrainingSet,
     read: &Read,
     device: DeviceChoice,
     context: &Context<'_>,
-) -> Result<Neighbours> {
+) -> Result<Vec<Group>> {
     let settings = Settings { device, ..Settings::default() };
     let encoder = encoders::open(context, &recipe.model, &settings)?;
     let mut groups = Vec::with_capacity(read.ends.len());
@@ -51,14 +52,12 @@ pub(super) fn objective(
         })?);
         begin = *end;
     }
-    let mut made = Neighbours::new(groups);
-    (made.temperature, made.max_tokens) = (recipe.temperature, recipe.max_tokens);
-    Ok(made)
+    Ok(groups)
 }
 
 /// Selects the dialogues of one corpus and fits their teacher.
 fn group(
-    recipe: &Recipe,
+    recipe: &ResolvedRecipe,
     data: &TrainingSet,
     read: &Read,
     mut known: Vec<u32>,
