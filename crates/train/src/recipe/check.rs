@@ -73,11 +73,13 @@ pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSet
     let StepSettings { steps, batch, parts, learning_rate, warm_up, .. } = *settings;
     let max_tokens = recipe.max_tokens.unwrap_or(training.max_tokens);
     let temperature = recipe.temperature.unwrap_or(training.temperature);
+    // A batch of several objectives is computed in micro-batches like one with in-batch negatives.
     let in_micro_batches = settings.auxiliary.is_empty() || {
-        let pooled = |objective: ObjectiveName| {
-            objective.definition().steps().is_some_and(|training| training.pooled_loss)
+        let is_independent = |objective: ObjectiveName| {
+            objective.definition().steps().is_some_and(|training| training.pooled_loss && !training.in_batch)
         };
-        training.pooled_loss && settings.auxiliary.iter().all(|auxiliary| pooled(auxiliary.objective))
+        let mut auxiliary = settings.auxiliary.iter();
+        training.in_batch && auxiliary.all(|auxiliary| is_independent(auxiliary.objective))
     };
     let fits = |min: f64, value: f64, max: f64| value.is_finite() && value >= min && value <= max;
     let whole = |min: f64, value: usize, max: f64| fits(min, value as f64, max);
