@@ -9,9 +9,10 @@
 //! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
 //! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, str::FromStr, sync::Arc};
 
 use candle_core::{Result as Candle, Tensor};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Location, Objective, Prepared,
@@ -22,7 +23,6 @@ use crate::{
     data::{TrainingSet, TurnTokens},
     model::Packed,
     ops::{Segments, pool},
-    recipe::Profile,
     run::evaluations::Selection,
 };
 use turnwise_core::{
@@ -69,6 +69,29 @@ pub static DIAL2VEC: Definition = Definition {
         },
     }),
 };
+
+/// Variant of dial2vec: the paper, or its released code where they differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// As described in the paper.
+    #[default]
+    Paper,
+    /// As implemented in the released code.
+    Code,
+}
+
+impl FromStr for Profile {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "paper" => Ok(Profile::Paper),
+            "code" => Ok(Profile::Code),
+            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
+        }
+    }
+}
 
 /// Settings of dial2vec.
 #[derive(Debug)]

@@ -7,9 +7,10 @@
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use candle_core::{D, Device, Result as Candle, Tensor};
+use serde::{Deserialize, Serialize};
 
 use super::{
     HardNegatives, Location, Objective, Prepared,
@@ -20,7 +21,7 @@ use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
     ops::{Segments, linear, pool},
-    recipe::{Aggregation, Given},
+    recipe::Given,
     run::evaluations::Selection,
 };
 use turnwise_core::{
@@ -58,6 +59,29 @@ pub static DIALOGUECSE: Definition = Definition {
     }),
 };
 
+/// Aggregation of the context turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    /// I₁: a mean with weights from a two-layer network.
+    I1,
+    /// I₂: the mean.
+    #[default]
+    I2,
+}
+
+impl FromStr for Aggregation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "i1" => Ok(Aggregation::I1),
+            "i2" => Ok(Aggregation::I2),
+            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
+        }
+    }
+}
+
 /// Settings of DialogueCSE.
 #[derive(Debug)]
 pub(super) struct DialogueCseSettings {
@@ -85,11 +109,8 @@ impl DialogueCseSettings {
 
 impl Settings for DialogueCseSettings {
     fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let turns = match self.aggregation {
-            Aggregation::I1 => Turns::Weighted,
-            Aggregation::I2 => Turns::Mean,
-        };
-        let mut objective = DialogueCse::new(turns, setup.model.width(), setup.seed, setup.model.device())?;
+        let mut objective =
+            DialogueCse::new(self.aggregation, setup.model.width(), setup.seed, setup.model.device())?;
         (objective.context, objective.negatives) = (self.context, self.negatives);
         (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
         if self.hard_negatives > 0 {
@@ -97,16 +118,6 @@ impl Settings for DialogueCseSettings {
         }
         Ok(Box::new(objective))
     }
-}
-
-/// Aggregation of the context turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Turns {
-    /// I₂: the mean.
-    #[default]
-    Mean,
-    /// I₁: a mean with weights from a two-layer network.
-    Weighted,
 }
 
 /// The DialogueCSE objective.
@@ -123,17 +134,17 @@ pub struct DialogueCse {
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
     /// Aggregation of the context turns.
-    turns: Turns,
+    aggregation: Aggregation,
     /// Parameters of the aggregation network.
     heads: Vec<Parameter>,
 }
 
 impl DialogueCse {
     /// Creates the objective with the settings of the paper. The seed initializes the aggregation network.
-    pub fn new(turns: Turns, width: usize, seed: u64, device: &Device) -> Result<Self> {
-        let heads = match turns {
-            Turns::Mean => Vec::new(),
-            Turns::Weighted => aggregation_network(width, seed, device)?,
+    pub fn new(aggregation: Aggregation, width: usize, seed: u64, device: &Device) -> Result<Self> {
+        let heads = match aggregation {
+            Aggregation::I2 => Vec::new(),
+            Aggregation::I1 => aggregation_network(width, seed, device)?,
         };
         Ok(DialogueCse {
             context: 3,
@@ -141,7 +152,7 @@ impl DialogueCse {
             hard: None,
             temperature: 0.1,
             max_tokens: 50,
-            turns,
+            aggregation,
             heads,
         })
     }
@@ -216,9 +227,9 @@ impl Objective for DialogueCse {
             contexts,
             candidates: 1 + self.negatives,
             temperature: self.temperature,
-            aggregation: match self.turns {
-                Turns::Mean => None,
-                Turns::Weighted => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
+            aggregation: match self.aggregation {
+                Aggregation::I2 => None,
+                Aggregation::I1 => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
             },
         }))
     }

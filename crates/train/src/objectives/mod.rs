@@ -19,8 +19,8 @@ mod tests;
 mod words;
 
 pub use definition::{Definition, Sample, Settings, Setup, Sources, Training};
-pub use dial2vec::Dial2vec;
-pub use dialoguecse::{DialogueCse, Turns};
+pub use dial2vec::{Dial2vec, Profile};
+pub use dialoguecse::{Aggregation, DialogueCse};
 pub use hard_negatives::{HardNegatives, MiningSettings};
 pub use keep::Keep;
 pub(super) use losses::means;

@@ -1,22 +1,22 @@
 //! Recipes: the settings of a training run, as stored in its TOML file.
 
+mod built_in;
 mod check;
-mod known;
-mod names;
+mod dev_task;
 mod resolve;
-mod settings;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-pub use known::{about as known_about, names as known_names};
-pub use names::{Aggregation, DevTask, Profile};
+pub use built_in::{about as known_about, names as known_names};
+pub use dev_task::DevTask;
 pub use resolve::{AuxiliarySettings, Given, LayerSettings, Method, ResolvedRecipe, StepSettings};
 
-pub use super::objectives::ObjectiveName;
+pub use super::objectives::{Aggregation, ObjectiveName, Profile};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::{run::evaluations::Selection, schedule::Shape};
+use turnwise_core::error::Error;
 
 /// Settings of a training run as given in a recipe file, or on the command line.
 ///
@@ -37,16 +37,16 @@ pub struct Recipe {
     #[serde(default, rename = "beside", alias = "auxiliary", skip_serializing_if = "Option::is_none")]
     pub auxiliary: Option<BTreeMap<ObjectiveName, f64>>,
     /// Number of training steps.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
     /// Batch size: number of examples per step.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
     /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
     /// Learning rate schedule after the warm-up.
     #[serde(default)]
@@ -67,10 +67,10 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_layers: Option<usize>,
     /// Maximum number of tokens of an input sequence (an utterance or a dialogue).
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<usize>,
     /// Temperature τ of the softmax.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// Number of negatives per positive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +157,19 @@ fn patience() -> usize {
     3
 }
 
+/// Deserializes a number and rejects 0.
+fn not_zero<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    let number = T::deserialize(from)?;
+    match number == T::default() {
+        true => Err(D::Error::custom("must be a number above 0")),
+        false => Ok(Some(number)),
+    }
+}
+
 impl Recipe {
     /// Creates a recipe that sets nothing but these.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
@@ -198,6 +211,26 @@ impl Recipe {
             patience: patience(),
         }
     }
+
+    /// Name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that earlier versions can
+    /// read the files.
+    pub fn stored_name(setting: &str) -> &str {
+        match setting {
+            "auxiliary" => "beside",
+            "held_out" => "aside",
+            other => other,
+        }
+    }
+
+    /// Converts serde's message about an unknown field to an error that suggests a similar setting.
+    ///
+    /// Returns `None` for any other message.
+    pub fn unknown_setting(message: &str) -> Option<Error> {
+        let names = message.strip_prefix("unknown field ")?;
+        let mut names = names.split('`').skip(1).step_by(2);
+        let unknown = names.next()?;
+        Some(Error::unknown_name("setting", unknown, names))
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +257,47 @@ mod tests {
         assert_eq!(resolved(r.clone(), 6, 256), r);
     }
 
+    /// The checkpoints of a run have a hash of its recipe. These are the recipe and the hash of a run of an earlier
+    /// version.
+    #[test]
+    fn a_recipe_has_the_same_hash_as_in_earlier_versions() {
+        let mut given =
+            Recipe::new(ObjectiveName::Neighbours, "all-MiniLM-L6-v2".to_owned(), vec!["chats".into()]);
+        given.steps = Some(2);
+        let recipe = given.resolve(6, 256).unwrap();
+        let inputs = ("a05b8f93bf1ba981b99bca108dce5159", "715a30c8c97665b41d86323595c1f0ed");
+        let bytes = serde_json::to_vec(&(&recipe.file, inputs.0, inputs.1)).unwrap();
+        let hash = blake3::hash(&bytes).to_hex();
+        assert_eq!(&hash[..32], "b6afd0c2b0d6f58e1fc95a4b1b35c542", "{}", String::from_utf8_lossy(&bytes));
+        let stored = toml::to_string(&recipe.file).unwrap();
+        assert!(stored.contains("aside = 400") && stored.contains("[beside]\nkeep = 40.0"), "{stored}");
+        assert_eq!(toml::from_str::<Recipe>(&stored).unwrap(), recipe.file);
+    }
+
+    #[test]
+    fn settings_have_old_and_new_names() {
+        let read = |text: &str| toml::from_str::<Recipe>(&format!("objective = \"simcse\"\n{text}")).unwrap();
+        assert_eq!(
+            read("aside = 20\nbeside = { keep = 1.0 }"),
+            read("held_out = 20\nauxiliary = { keep = 1.0 }")
+        );
+    }
+
+    #[test]
+    fn every_objective_has_valid_defaults() {
+        for objective in ObjectiveName::ALL.iter().copied() {
+            assert_eq!(objective.name().parse::<ObjectiveName>().unwrap(), objective);
+            let only_auxiliary =
+                objective.definition().role == crate::objectives::definition::Role::Auxiliary;
+            let resolved = recipe(objective).resolve(12, 512);
+            assert_eq!(resolved.is_err(), only_auxiliary, "{}", objective.name());
+            // A completed recipe resolves to itself.
+            if let Ok(resolved) = resolved {
+                assert_eq!(resolved.file.clone().resolve(12, 512).unwrap().file, resolved.file);
+            }
+        }
+    }
+
     #[test]
     fn invalid_settings_are_rejected() {
         let error = |change: fn(&mut Recipe)| {
@@ -236,5 +310,15 @@ mod tests {
         assert!(error(|r| r.dropout = f64::NAN).contains("dropout"));
         assert!(error(|r| r.batch = Some(1)).contains("batch"));
         assert!("simsce".parse::<ObjectiveName>().is_err());
+    }
+
+    #[test]
+    fn a_mistyped_setting_gets_a_suggestion() {
+        let read = |text: &str| toml::from_str::<Recipe>(text).unwrap_err();
+        let e = Recipe::unknown_setting(read("temprature = 1").message()).unwrap();
+        assert_eq!(e.to_string(), "unknown setting `temprature`");
+        assert_eq!(e.hint().unwrap(), "did you mean `temperature`?");
+        assert!(Recipe::unknown_setting(read("steps = true").message()).is_none());
+        assert_eq!(read("temperature = 0.0").message(), "must be a number above 0");
     }
 }

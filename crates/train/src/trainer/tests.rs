@@ -7,7 +7,7 @@ use crate::{
     data::TurnTokens,
     model::Freezing,
     objectives::{
-        Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Turns, Words,
+        Aggregation, Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Words,
     },
     schedule,
 };
@@ -54,8 +54,8 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
     let mut dial2vec = Dial2vec::new(data).unwrap();
     dial2vec.negatives = 3;
     vec![
-        Box::new(DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap()),
-        Box::new(DialogueCse::new(Turns::Weighted, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Aggregation::I2, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Aggregation::I1, 24, 1, &Device::Cpu).unwrap()),
         Box::new(dial2vec),
         Box::new(SimCse::default()),
         Box::new(ResponseSelection::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
@@ -147,7 +147,7 @@ fn parts_and_devices_do_not_change_the_step() {
 #[test]
 fn a_step_with_a_loss_that_is_not_finite_changes_nothing() {
     let data = data();
-    let mut objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
+    let mut objective = DialogueCse::new(Aggregation::I2, 24, 1, &Device::Cpu).unwrap();
     objective.temperature = 1e-42;
     let model = trainable(0);
     let mut trainer = Trainer::new(&model, &objective, &data, plan(0.0, 1)).unwrap();

@@ -1,56 +1,10 @@
-//! Named values of recipes: variants of objectives, and dev tasks.
+//! Labeled tasks that evaluate the model during training.
 
 use std::{path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::{Error, Result};
-
-/// Variant of an objective: the paper, or its released code where they differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// As described in the paper.
-    #[default]
-    Paper,
-    /// As implemented in the released code.
-    Code,
-}
-
-/// Aggregation of the context turns in DialogueCSE.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Aggregation {
-    /// I₁: weighted mean.
-    I1,
-    /// I₂: mean.
-    #[default]
-    I2,
-}
-
-impl FromStr for Profile {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "paper" => Ok(Profile::Paper),
-            "code" => Ok(Profile::Code),
-            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
-        }
-    }
-}
-
-impl FromStr for Aggregation {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "i1" => Ok(Aggregation::I1),
-            "i2" => Ok(Aggregation::I2),
-            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
-        }
-    }
-}
 
 /// A benchmark task with its data, for example `sr:select.txt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
