@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use std::{env, error::Error, fs, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, env, error::Error, fs, path::PathBuf, time::Instant};
 
 use candle_core::{DType, Device};
 use turnwise::{
@@ -15,10 +15,10 @@ use turnwise::{
     train::{
         data::TrainingSet,
         model::{Freezing, Trainable},
-        objectives::{Dial2vec, DialogueCse, Objective, Turns},
+        objectives::{Group, HardNegatives, Objective, Setup, Sources},
         optimizer,
         order::Order,
-        recipe::{ObjectiveName, Recipe},
+        recipe::{ObjectiveName, Recipe, StepSettings},
         trainer::{Plan, Trainer},
     },
 };
@@ -42,27 +42,40 @@ fn main() -> Anyhow<()> {
     let mut recipe = Recipe::new(objective, String::new(), vec![corpus.into()]);
     recipe.frozen_layers = Some(number("--frozen", 0)?);
     recipe.dropout = option("--dropout").map_or(Ok(0.1), |p| p.parse())?;
-    recipe.steps = number("--steps", 5)? as u64;
+    recipe.steps = Some(number("--steps", 5)? as u64);
     recipe.clip = 0.0;
-    recipe.complete(folder.config().layers, folder.max_tokens())?;
+    recipe.auxiliary = Some(BTreeMap::new());
+    let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
+    let steps = recipe.steps().ok_or("the objective has no steps")?;
     let data = TrainingSet::new(
         &dialogues(corpus, number("--dialogues", 400)?)?.into(),
         &folder.tokenizer()?,
-        recipe.preparing(),
+        steps.preprocessing(recipe.min_turns),
         None,
     )?;
     let network = folder.network()?;
-    let goal: Box<dyn Objective> = match objective {
-        ObjectiveName::Dial2vec => {
-            let mut goal = Dial2vec::new(&data)?;
-            goal.max_tokens = recipe.max_tokens;
-            Box::new(goal)
-        }
-        _ => Box::new(DialogueCse::new(Turns::Mean, network.shape.hidden, 0, &Device::Cpu)?),
-    };
+    let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: 1 << 30 };
+    let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
+    let goal = steps.create(&Setup { model: &model, data: &data, seed: recipe.seed, sources: &NoSources })?;
     match what.as_str() {
-        "dump" => dump(goal.as_ref(), &data, &recipe, args.get(2).ok_or("the output file is missing")?),
-        _ => time(goal.as_ref(), &data, &recipe, network),
+        "dump" => {
+            let file = args.get(2).ok_or("the output file is missing")?;
+            dump(goal.as_ref(), &data, (steps, recipe.seed), file)
+        }
+        _ => time(goal.as_ref(), &data, (steps, recipe.seed), &model),
+    }
+}
+
+/// Sources of objectives that need nothing but the data and the model.
+struct NoSources;
+
+impl Sources for NoSources {
+    fn teachers(&self) -> turnwise::Result<Vec<Group>> {
+        Err(turnwise::Error::input("this benchmark cannot fit teachers"))
+    }
+
+    fn hard_negatives(&self, _: usize) -> turnwise::Result<HardNegatives> {
+        Err(turnwise::Error::input("this benchmark cannot mine hard negatives"))
     }
 }
 
@@ -82,12 +95,17 @@ fn dialogues(path: &str, limit: usize) -> Anyhow<Vec<Dialogue>> {
     Ok(all)
 }
 
-fn dump(goal: &dyn Objective, data: &TrainingSet, recipe: &Recipe, file: &str) -> Anyhow<()> {
-    let mut order = Order::new(goal.examples(data)?, recipe.seed);
+fn dump(
+    goal: &dyn Objective,
+    data: &TrainingSet,
+    (settings, seed): (&StepSettings, u64),
+    file: &str,
+) -> Anyhow<()> {
+    let mut order = Order::new(goal.examples(data)?, seed);
     let mut batches = Vec::new();
-    for step in 0..recipe.steps {
-        let first = step * recipe.batch as u64;
-        let mut examples: Vec<_> = (0..recipe.batch as u64).map(|n| order.at(first + n)).collect();
+    for step in 0..settings.steps {
+        let first = step * settings.batch as u64;
+        let mut examples: Vec<_> = (0..settings.batch as u64).map(|n| order.at(first + n)).collect();
         let prepared = goal.prepare(data, &mut examples)?;
         let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
         batches.push(serde_json::json!({ "sequences": sequences, "shape": prepared.shape() }));
@@ -99,16 +117,14 @@ fn dump(goal: &dyn Objective, data: &TrainingSet, recipe: &Recipe, file: &str) -
 fn time(
     goal: &dyn Objective,
     data: &TrainingSet,
-    recipe: &Recipe,
-    network: turnwise::encoder::Network,
+    (settings, seed): (&StepSettings, u64),
+    model: &Trainable,
 ) -> Anyhow<()> {
     // Like in a real run. Nothing is cached between steps, because every step has different sequences.
-    let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: 1 << 30 };
     turnwise_memory::enable_block_cache(2 << 30);
-    let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
-    let plan = Plan { optimizer: optimizer::Settings::default(), ..recipe.plan() };
-    let mut trainer = Trainer::new(&model, goal, data, plan)?;
-    for _ in 0..recipe.steps {
+    let plan = Plan { optimizer: optimizer::Settings::default(), ..settings.plan(seed) };
+    let mut trainer = Trainer::new(model, goal, data, plan)?;
+    for _ in 0..settings.steps {
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let stepped = trainer.step()?;
         let line = serde_json::json!({

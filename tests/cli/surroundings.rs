@@ -182,7 +182,7 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
     for (line, code, says) in [
         (format!("train surroundings {on} --steps 5 --batch 2"), 2, "surroundings has no steps, no batch"),
-        (format!("train surroundings {on} --beside keep=1"), 2, "surroundings has no beside"),
+        (format!("train surroundings {on} --auxiliary keep=1"), 2, "surroundings has no auxiliary"),
         (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
         (format!("train surroundings {on} --layer"), 2, "already learns a layer"),
         (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
@@ -195,7 +195,7 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
         ),
         (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
         (
-            format!("train simcse {on} --beside surroundings=1"),
+            format!("train simcse {on} --auxiliary surroundings=1"),
             2,
             "surroundings cannot be combined with simcse",
         ),

@@ -27,7 +27,6 @@
 pub mod data;
 pub mod device;
 pub mod gradients;
-pub mod hard;
 pub mod model;
 pub mod neighbors;
 pub mod objectives;

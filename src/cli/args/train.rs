@@ -8,13 +8,14 @@ use super::{ReadArgs, parse_value};
 use turnwise_core::error::Error;
 use turnwise_encoder::DeviceChoice;
 use turnwise_train::{
+    objectives::definition::Role,
     recipe::{Aggregation, DevTask, ObjectiveName, Profile},
     run::evaluations::Selection,
     schedule::Shape,
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = TRAIN_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = train_help(), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TrainArgs {
     #[command(subcommand)]
     pub(crate) command: Option<TrainCommand>,
@@ -64,8 +65,7 @@ fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
 pub(crate) struct TrainRunArgs {
     /// Training objective, or recipe (a .toml file or an included recipe)
     ///
-    /// The objectives are auto, surroundings, places, responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m,
-    /// words, relevance and joint. `turnwise train --help` describes them at its end.
+    /// `turnwise train --help` describes the objectives at its end, for example auto, surroundings and joint.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
@@ -218,8 +218,8 @@ pub(crate) struct EvaluationArgs {
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
     /// places, words and relevance hold out none by default.
-    #[arg(long = "held-out", alias = "aside", value_name = "N")]
-    pub(crate) aside: Option<usize>,
+    #[arg(long, alias = "aside", value_name = "N")]
+    pub(crate) held_out: Option<usize>,
     /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
     ///
     /// label-free: the best step by the held-out dialogues; without them, the step whose nearest neighbors agree most
@@ -241,8 +241,8 @@ pub(crate) struct ObjectiveArgs {
     ///
     /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
     /// option replaces the default; keep=0 means no auxiliary objectives.
-    #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
-    pub(crate) beside: Vec<(ObjectiveName, f64)>,
+    #[arg(long, alias = "beside", value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
+    pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
     ///
     /// A sequence is an utterance, or a whole dialogue with objectives for dialogues.
@@ -358,24 +358,27 @@ Examples:
   turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
   turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
-const TRAIN_HELP: &str = "\
-Objectives, and the vectors that they train:
-  auto, neighbours   dialogues: reproduces the similarities of a teacher model, which is learned from the
-                     same dialogues
-  surroundings       utterances: those with similar turns before and after them get similar vectors;
-                     a linear layer in closed form, no training steps
-  places             utterances: those with similar dialogue acts (question, thanks) get similar vectors
-  responses          utterances: a response is similar to the turns before it
-  dialoguecse        utterances: a response matches its context better than other responses do (DialogueCSE)
-  dial2vec           dialogues: the turns of a speaker match those of the other speaker (dial2vec)
-  simcse             utterances: an utterance matches itself under a different dropout mask (SimCSE)
-  siamese-s          utterances: a turn matches its response (SiameseBERT-S)
-  siamese-m          utterances: several turns match their response (SiameseBERT-M)
-  words              both: masked language model, as in BERT
-  relevance          utterances: classifies a candidate response as the next turn, another turn of the
-                     dialogue, or a turn of another dialogue
-  joint              dialogues and utterances: dialoguecse with neighbours, dial2vec and keep
+/// Describes the objectives.
+fn train_help() -> String {
+    let mut help = "Objectives, and the vectors that they train:\n".to_owned();
+    for definition in ObjectiveName::ALL.iter().map(|objective| objective.definition()) {
+        if definition.role == Role::Auxiliary {
+            continue;
+        }
+        let (mut line, indent) = (format!("  {:15}", definition.name), " ".repeat(17));
+        for word in definition.about.split(' ') {
+            if line.len() + 1 + word.len() > 110 {
+                help += &format!("{line}\n");
+                line.clone_from(&indent);
+            }
+            line += &format!(" {word}");
+        }
+        help += &format!("{line}\n");
+    }
+    help + TRAIN_EXAMPLES
+}
 
+const TRAIN_EXAMPLES: &str = "
 `auto` is another name of `neighbours`. Start with auto for dialogue search, surroundings for turns, joint for both. \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 

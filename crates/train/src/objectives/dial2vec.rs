@@ -9,21 +9,112 @@
 //! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
 //! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, str::FromStr, sync::Arc};
 
 use candle_core::{Result as Candle, Tensor};
+use serde::{Deserialize, Serialize};
 
-use super::{Location, Objective, Prepared, likeness};
+use super::{
+    Location, Objective, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::Packed,
     ops::{Segments, pool},
+    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_encoder::{Part, Sequence};
+use turnwise_encoder::{Part, Sequence, network::Table};
+
+/// Definition of `dial2vec`.
+pub static DIAL2VEC: Definition = Definition {
+    name: "dial2vec",
+    about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
+    benchmark: "dialogues labelled.jsonl",
+    sample: Sample::Dialogues,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: false,
+        one_corpus: false,
+        several_turns: true,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 5,
+        learning_rate: 1e-5,
+        max_tokens: 512,
+        temperature: 0.2,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        // As an auxiliary objective, it must not dominate the training time.
+        as_auxiliary: Some((4, 160)),
+        settings: |given| {
+            let negatives = if given.is_auxiliary() { 4 } else { 9 };
+            Box::new(Dial2vecSettings {
+                negatives: given.negatives(negatives),
+                window: given.window(10),
+                profile: given.profile(),
+                temperature: given.temperature(),
+                max_tokens: given.max_tokens(),
+            })
+        },
+    }),
+};
+
+/// Variant of dial2vec: the paper, or its released code where they differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// As described in the paper.
+    #[default]
+    Paper,
+    /// As implemented in the released code.
+    Code,
+}
+
+impl FromStr for Profile {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "paper" => Ok(Profile::Paper),
+            "code" => Ok(Profile::Code),
+            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
+        }
+    }
+}
+
+/// Settings of dial2vec.
+#[derive(Debug)]
+struct Dial2vecSettings {
+    negatives: usize,
+    window: usize,
+    profile: Profile,
+    temperature: f64,
+    max_tokens: usize,
+}
+
+impl Settings for Dial2vecSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective = Dial2vec::new(setup.data)?;
+        (objective.negatives, objective.window) = (self.negatives, self.window);
+        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
+        objective.as_coded = self.profile == Profile::Code;
+        let rows = |table: &Option<Table>| table.as_ref().map(|table| table.rows);
+        let embeddings = &setup.model.start().embeddings;
+        objective.tables = (rows(&embeddings.turns), rows(&embeddings.roles));
+        Ok(Box::new(objective))
+    }
+}
 
 /// The dial2vec objective.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,8 +197,8 @@ impl Dial2vec {
 }
 
 impl Objective for Dial2vec {
-    fn name(&self) -> &'static str {
-        "dial2vec"
+    fn definition(&self) -> &'static Definition {
+        &DIAL2VEC
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
@@ -265,9 +356,9 @@ impl Prepared for Matched {
         let sides = segments(&sums.sides);
         let (own, cross) = (pool(&turns, &sides)?, pool(&cross, &sides)?);
         // One row per dialogue and side, one column per sample.
-        let scores = likeness::cosines(&own, &cross)?.reshape((self.count(), self.samples, 2))?;
+        let scores = losses::cosines(&own, &cross)?.reshape((self.count(), self.samples, 2))?;
         let scores = scores.transpose(1, 2)?.contiguous()?.reshape((2 * self.count(), self.samples))?;
         // Sum over the two sides, mean over the dialogues.
-        likeness::nt_xent_first(&scores, self.temperature)? * (2.0 * self.factor)
+        losses::nt_xent_first(&scores, self.temperature)? * (2.0 * self.factor)
     }
 }

@@ -7,16 +7,22 @@
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use candle_core::{D, Device, Result as Candle, Tensor};
+use serde::{Deserialize, Serialize};
 
-use super::{Location, Objective, Prepared, every_turn, likeness};
+use super::{
+    HardNegatives, Location, Objective, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    every_turn, losses,
+};
 use crate::{
     data::TrainingSet,
-    hard::Hard,
     model::{Packed, Parameter},
     ops::{Segments, linear, pool},
+    recipe::Given,
+    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -24,14 +30,94 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Part, Sequence, network::Activation};
 
+/// Definition of `dialoguecse`.
+pub static DIALOGUECSE: Definition = Definition {
+    name: "dialoguecse",
+    about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: false,
+        one_corpus: false,
+        several_turns: false,
+        merge_turns: true,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 20,
+        learning_rate: 5e-5,
+        max_tokens: 50,
+        temperature: 0.1,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(DialogueCseSettings::read(given, 0)),
+    }),
+};
+
 /// Aggregation of the context turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Turns {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    /// I₁: a mean with weights from a two-layer network.
+    I1,
     /// I₂: the mean.
     #[default]
-    Mean,
-    /// I₁: a mean with weights from a two-layer network.
-    Weighted,
+    I2,
+}
+
+impl FromStr for Aggregation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "i1" => Ok(Aggregation::I1),
+            "i2" => Ok(Aggregation::I2),
+            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
+        }
+    }
+}
+
+/// Settings of DialogueCSE.
+#[derive(Debug)]
+pub(super) struct DialogueCseSettings {
+    context: usize,
+    negatives: usize,
+    hard_negatives: usize,
+    aggregation: Aggregation,
+    temperature: f64,
+    max_tokens: usize,
+}
+
+impl DialogueCseSettings {
+    /// Reads the settings. `hard_negatives` is the default number of hard negatives.
+    pub(super) fn read(given: &mut Given<'_>, hard_negatives: usize) -> Self {
+        DialogueCseSettings {
+            negatives: given.negatives(9),
+            hard_negatives: given.hard_negatives(hard_negatives),
+            context: given.context(3),
+            aggregation: given.aggregation(),
+            temperature: given.temperature(),
+            max_tokens: given.max_tokens(),
+        }
+    }
+}
+
+impl Settings for DialogueCseSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective =
+            DialogueCse::new(self.aggregation, setup.model.width(), setup.seed, setup.model.device())?;
+        (objective.context, objective.negatives) = (self.context, self.negatives);
+        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
+        if self.hard_negatives > 0 {
+            objective.hard = Some((self.hard_negatives, setup.sources.hard_negatives(self.max_tokens)?));
+        }
+        Ok(Box::new(objective))
+    }
 }
 
 /// The DialogueCSE objective.
@@ -42,23 +128,23 @@ pub struct DialogueCse {
     pub negatives: usize,
     /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
     /// hard negatives.
-    pub hard: Option<(usize, Hard)>,
+    pub hard: Option<(usize, HardNegatives)>,
     /// Temperature τ.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
     /// Aggregation of the context turns.
-    turns: Turns,
+    aggregation: Aggregation,
     /// Parameters of the aggregation network.
     heads: Vec<Parameter>,
 }
 
 impl DialogueCse {
     /// Creates the objective with the settings of the paper. The seed initializes the aggregation network.
-    pub fn new(turns: Turns, width: usize, seed: u64, device: &Device) -> Result<Self> {
-        let heads = match turns {
-            Turns::Mean => Vec::new(),
-            Turns::Weighted => aggregation_network(width, seed, device)?,
+    pub fn new(aggregation: Aggregation, width: usize, seed: u64, device: &Device) -> Result<Self> {
+        let heads = match aggregation {
+            Aggregation::I2 => Vec::new(),
+            Aggregation::I1 => aggregation_network(width, seed, device)?,
         };
         Ok(DialogueCse {
             context: 3,
@@ -66,7 +152,7 @@ impl DialogueCse {
             hard: None,
             temperature: 0.1,
             max_tokens: 50,
-            turns,
+            aggregation,
             heads,
         })
     }
@@ -89,16 +175,16 @@ fn aggregation_network(width: usize, seed: u64, device: &Device) -> Result<Vec<P
         Parameter::new(format!("turns.{name}"), numbers, shape, decays, device)
     };
     Ok(vec![
-        make("inner.weight", likeness::random_weights([width, width], seed, 0), &[width, width], true)?,
+        make("inner.weight", losses::random_weights([width, width], seed, 0), &[width, width], true)?,
         make("inner.bias", vec![0.0; width], &[width], false)?,
         // No bias: the softmax over the turns would cancel it.
-        make("outer.weight", likeness::random_weights([1, width], seed, 1), &[1, width], true)?,
+        make("outer.weight", losses::random_weights([1, width], seed, 1), &[1, width], true)?,
     ])
 }
 
 impl Objective for DialogueCse {
-    fn name(&self) -> &'static str {
-        "dialoguecse"
+    fn definition(&self) -> &'static Definition {
+        &DIALOGUECSE
     }
 
     fn heads(&self) -> &[Parameter] {
@@ -141,9 +227,9 @@ impl Objective for DialogueCse {
             contexts,
             candidates: 1 + self.negatives,
             temperature: self.temperature,
-            aggregation: match self.turns {
-                Turns::Mean => None,
-                Turns::Weighted => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
+            aggregation: match self.aggregation {
+                Aggregation::I2 => None,
+                Aggregation::I1 => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
             },
         }))
     }
@@ -306,7 +392,7 @@ impl Prepared for Responses {
             Some(aggregation) => self.weighted_aggregated(states, &responses, &tokens, aggregation)?,
         };
         let plain = pool(&responses, &Arc::new(Segments::new(tokens.means)))?;
-        let scores = likeness::cosines(&plain, &aware)?.reshape((self.count(), self.candidates))?;
-        likeness::nt_xent_first(&scores, self.temperature)
+        let scores = losses::cosines(&plain, &aware)?.reshape((self.count(), self.candidates))?;
+        losses::nt_xent_first(&scores, self.temperature)
     }
 }

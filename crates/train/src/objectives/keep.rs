@@ -5,13 +5,59 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared, likeness};
+use super::{
+    Location, Objective, PooledLoss, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
+    run::evaluations::Selection,
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
+
+/// Definition of `keep`.
+pub static KEEP: Definition = Definition {
+    name: "keep",
+    about: "utterances: keeps their vectors close to those of the base model",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Auxiliary,
+    min_turns: 1,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: true,
+        one_corpus: false,
+        several_turns: false,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 32,
+        learning_rate: 2e-5,
+        max_tokens: 64,
+        temperature: 1.0,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(KeepSettings { max_tokens: given.max_tokens() }),
+    }),
+};
+
+/// Settings of keep.
+#[derive(Debug)]
+struct KeepSettings {
+    max_tokens: usize,
+}
+
+impl Settings for KeepSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        Ok(Box::new(Keep::new(setup.model, setup.data, self.max_tokens, setup.seed)?))
+    }
+}
 
 /// Maximum number of sampled utterances.
 const MOST: usize = 4_096;
@@ -32,7 +78,7 @@ impl Keep {
         let mut keep = Keep { start: Vectors::new(model.width()), locations, max_tokens };
         let sequences = keep.locations.iter().map(|location| keep.sequence(data, *location));
         let sequences = sequences.collect::<Result<Vec<Sequence>>>()?;
-        keep.start = likeness::unit_means(model, &sequences)?;
+        keep.start = losses::unit_means(model, &sequences)?;
         Ok(keep)
     }
 
@@ -42,8 +88,8 @@ impl Keep {
 }
 
 impl Objective for Keep {
-    fn name(&self) -> &'static str {
-        "keep"
+    fn definition(&self) -> &'static Definition {
+        &KEEP
     }
 
     fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
@@ -85,7 +131,7 @@ impl Prepared for Kept {
 
 impl PooledLoss for Kept {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        let now = likeness::unit(means)?;
+        let now = losses::unit(means)?;
         let start = Tensor::from_slice(&self.start, now.shape(), means.device())?.to_dtype(means.dtype())?;
         1.0 - (now * start)?.sum(1)?.mean_all()?
     }

@@ -1,62 +1,145 @@
 //! Training objectives: each selects examples from dialogues and computes their loss.
 
+pub mod definition;
 mod dial2vec;
 mod dialoguecse;
+mod hard_negatives;
+mod joint;
 mod keep;
-mod likeness;
+mod losses;
+mod multi_task;
 mod neighbours;
 mod places;
 mod relevance;
 mod responses;
 mod simcse;
+mod surroundings;
 #[cfg(test)]
 mod tests;
-mod together;
 mod words;
 
-pub use dial2vec::Dial2vec;
-pub use dialoguecse::{DialogueCse, Turns};
+pub use definition::{Definition, Sample, Settings, Setup, Sources, Training};
+pub use dial2vec::{Dial2vec, Profile};
+pub use dialoguecse::{Aggregation, DialogueCse};
+pub use hard_negatives::{HardNegatives, MiningSettings};
 pub use keep::Keep;
-pub(super) use likeness::{means, unit_means};
+pub(super) use losses::means;
+pub use multi_task::{Auxiliary, MultiTask};
 pub use neighbours::{Group, Neighbours};
 pub use places::Places;
 pub use relevance::Relevance;
 pub use responses::{Matching, ResponseSelection};
 pub use simcse::SimCse;
-pub use together::{Auxiliary, MultiTask};
 pub use words::Words;
 
+use std::str::FromStr;
+
 use candle_core::{Result as Candle, Tensor};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
 };
-use turnwise_core::{error::Result, random::Random};
+use turnwise_core::{
+    error::{Error, Result},
+    random::Random,
+};
+
+/// Defines the names of the objectives from their definitions.
+macro_rules! objectives {
+    ($($name:ident: $definition:path),* $(,)?) => {
+        /// Name of a training objective.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        #[allow(missing_docs)]
+        pub enum ObjectiveName {
+            $($name),*
+        }
+
+        impl ObjectiveName {
+            /// All objectives.
+            pub const ALL: &[ObjectiveName] = &[$(ObjectiveName::$name),*];
+
+            /// Definition of the objective.
+            pub fn definition(self) -> &'static Definition {
+                match self {
+                    $(ObjectiveName::$name => &$definition),*
+                }
+            }
+        }
+    };
+}
+
+// The list of objectives. Its order is the order of auxiliary objectives in a run: append new ones.
+objectives! {
+    Dialoguecse: dialoguecse::DIALOGUECSE,
+    Dial2vec: dial2vec::DIAL2VEC,
+    Simcse: simcse::SIMCSE,
+    Neighbours: neighbours::NEIGHBOURS,
+    Surroundings: surroundings::SURROUNDINGS,
+    Responses: responses::RESPONSES,
+    Places: places::PLACES,
+    SiameseS: responses::SIAMESE_S,
+    SiameseM: responses::SIAMESE_M,
+    Words: words::WORDS,
+    Relevance: relevance::RELEVANCE,
+    Joint: joint::JOINT,
+    Keep: keep::KEEP,
+}
+
+/// Best objective for dialogues so far: see "What training gains" in benchmarks/README.md.
+const AUTO: ObjectiveName = ObjectiveName::Neighbours;
+
+impl ObjectiveName {
+    /// Name on the command line and in recipes.
+    pub fn name(self) -> &'static str {
+        self.definition().name
+    }
+}
+
+impl FromStr for ObjectiveName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "auto" {
+            return Ok(AUTO);
+        }
+        let all = ObjectiveName::ALL.iter().copied();
+        all.clone()
+            .find(|objective| objective.name() == text)
+            .ok_or_else(|| Error::unknown_name("objective", text, all.map(ObjectiveName::name)))
+    }
+}
+
+impl TryFrom<String> for ObjectiveName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
+    }
+}
+
+impl From<ObjectiveName> for String {
+    fn from(objective: ObjectiveName) -> String {
+        objective.name().to_owned()
+    }
+}
 
 /// A training objective.
 pub trait Objective: Send + Sync {
-    /// Name of the objective on the command line and in recipes.
-    fn name(&self) -> &'static str;
+    /// Definition of the objective.
+    fn definition(&self) -> &'static Definition;
 
     /// Parameters of the objective's own layers, which are trained together with the encoder.
     fn heads(&self) -> &[Parameter] {
         &[]
     }
 
-    /// Returns true if the loss compares the examples of a batch with each other, for example with in-batch
-    /// negatives.
-    ///
-    /// Such a batch cannot be split into independent micro-batches.
+    /// Returns true if a batch cannot be split into independent micro-batches.
     fn in_batch(&self) -> bool {
-        false
-    }
-
-    /// Returns true if all examples of a batch should come from one corpus.
-    ///
-    /// Negatives from a different corpus are too easy: their topic alone separates them.
-    fn one_corpus(&self) -> bool {
-        false
+        self.definition().steps().is_some_and(|steps| steps.in_batch)
     }
 
     /// Lists all examples in the data.

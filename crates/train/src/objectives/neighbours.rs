@@ -9,16 +9,66 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared, likeness};
-use crate::{data::TrainingSet, model::Packed, teacher::Teacher};
+use super::{
+    Location, Objective, ObjectiveName, PooledLoss, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
+use crate::{data::TrainingSet, model::Packed, run::evaluations::Selection, teacher::Teacher};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
 use turnwise_encoder::Sequence;
 
+/// Definition of `neighbours`.
+pub static NEIGHBOURS: Definition = Definition {
+    name: "neighbours",
+    about: "dialogues: reproduces the similarities of a teacher model, which is learned from the same dialogues",
+    benchmark: "dialogues labelled.jsonl",
+    sample: Sample::Dialogues,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 1,
+    training: Training::Steps(StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: false,
+        several_turns: true,
+        merge_turns: false,
+        steps: Steps::PerCorpus(150),
+        warm_up: 10,
+        batch: 32,
+        learning_rate: 2e-5,
+        max_tokens: 160,
+        temperature: 0.1,
+        frozen: Frozen::Half,
+        auxiliary: &[(ObjectiveName::Keep, 40.0)],
+        as_auxiliary: None,
+        settings: |given| {
+            Box::new(NeighboursSettings { temperature: given.temperature(), max_tokens: given.max_tokens() })
+        },
+    }),
+};
+
+/// Settings of neighbours.
+#[derive(Debug)]
+struct NeighboursSettings {
+    temperature: f64,
+    max_tokens: usize,
+}
+
+impl Settings for NeighboursSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective = Neighbours::new(setup.sources.teachers()?);
+        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
+        Ok(Box::new(objective))
+    }
+}
+
 /// Number of neighbors of a dialogue that are added to its batch.
-const NEIGHBOURS: usize = 3;
+const NEAR: usize = 3;
 /// Minimum confidence of a teacher. With it, every corpus gets some training steps.
 const MIN_CONFIDENCE: f64 = 0.05;
 
@@ -66,12 +116,8 @@ impl Neighbours {
 }
 
 impl Objective for Neighbours {
-    fn name(&self) -> &'static str {
-        "neighbours"
-    }
-
-    fn in_batch(&self) -> bool {
-        true
+    fn definition(&self) -> &'static Definition {
+        &NEIGHBOURS
     }
 
     fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
@@ -102,14 +148,14 @@ impl Objective for Neighbours {
         let given = examples.iter().filter(|(location, _)| location.turn == first.turn);
         let given = given.map(|(location, random)| (location.dialogue as usize, random.clone()));
         // A quarter of the batch brings its neighbors along.
-        let mut seeds = size / (1 + NEIGHBOURS);
+        let mut seeds = size / (1 + NEAR);
         for (own, mut random) in given.chain(more) {
             add(own);
             if seeds > 0 && !teacher.neighbours(own).is_empty() {
                 seeds -= 1;
                 let mut near = teacher.neighbours(own).to_vec();
                 random.shuffle(&mut near);
-                near.iter().take(NEIGHBOURS).for_each(|n| add(*n as usize));
+                near.iter().take(NEAR).for_each(|n| add(*n as usize));
             }
         }
         if chosen.len() < 2 {
@@ -117,7 +163,7 @@ impl Objective for Neighbours {
         }
         let count = chosen.len();
         // A dialogue is not compared with itself.
-        let mask = |a, b| if a == b { likeness::MASKED } else { 0.0 };
+        let mask = |a, b| if a == b { losses::MASKED } else { 0.0 };
         let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
         let taught =
             pairs.clone().map(|(a, b)| teacher.likeness(chosen[a], chosen[b]) + mask(a, b)).collect();
@@ -157,10 +203,10 @@ impl Prepared for Taught {
 
 impl PooledLoss for Taught {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        let (means, count) = (likeness::unit(means)?, self.count());
-        let scores = likeness::scores(&means, &means, &self.masked)?;
+        let (means, count) = (losses::unit(means)?, self.count());
+        let scores = losses::scores(&means, &means, &self.masked)?;
         let taught = Tensor::from_slice(&self.taught, (count, count), means.device())?;
-        let taught = likeness::log_softmax(&taught.to_dtype(means.dtype())?, self.temperature)?.exp()?;
-        (likeness::log_softmax(&scores, self.temperature)? * taught)?.sum(1)?.mean_all()?.neg()
+        let taught = losses::log_softmax(&taught.to_dtype(means.dtype())?, self.temperature)?.exp()?;
+        (losses::log_softmax(&scores, self.temperature)? * taught)?.sum(1)?.mean_all()?.neg()
     }
 }

@@ -11,10 +11,15 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared, likeness};
+use super::{
+    Location, Objective, PooledLoss, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
+    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -22,6 +27,53 @@ use turnwise_core::{
     vectors::normalize,
 };
 use turnwise_encoder::Sequence;
+
+/// Definition of `places`.
+pub static PLACES: Definition = Definition {
+    name: "places",
+    about: "utterances: those with similar dialogue acts (question, thanks) get similar vectors",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: false,
+    // The label-free criterion measures topics, not dialogue acts.
+    select: Selection::Last,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: true,
+        one_corpus: false,
+        several_turns: false,
+        merge_turns: false,
+        steps: Steps::Total(200),
+        warm_up: 20,
+        batch: 64,
+        learning_rate: 1e-4,
+        max_tokens: 64,
+        temperature: 0.2,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| {
+            Box::new(PlacesSettings { temperature: given.temperature(), max_tokens: given.max_tokens() })
+        },
+    }),
+};
+
+/// Settings of places.
+#[derive(Debug)]
+struct PlacesSettings {
+    temperature: f64,
+    max_tokens: usize,
+}
+
+impl Settings for PlacesSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective = Places::new(setup.model, setup.data, self.max_tokens, setup.seed)?;
+        objective.temperature = self.temperature;
+        Ok(Box::new(objective))
+    }
+}
 
 /// Maximum number of utterances for the prototypes.
 const MOST: usize = 16_384;
@@ -59,7 +111,7 @@ impl Places {
             log_priors: [0.0; CLASSES],
         };
         let (sequences, classes) = places.utterances(data, chosen.iter().copied())?;
-        let vectors = likeness::unit_means(model, &sequences)?;
+        let vectors = losses::unit_means(model, &sequences)?;
         let mut counts = [0usize; CLASSES];
         let mut total = vec![0f32; width];
         for (row, class) in vectors.rows().zip(&classes) {
@@ -115,8 +167,8 @@ fn class(role: u32, turn: u32, turns: u32) -> u32 {
 }
 
 impl Objective for Places {
-    fn name(&self) -> &'static str {
-        "places"
+    fn definition(&self) -> &'static Definition {
+        &PLACES
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
@@ -171,10 +223,10 @@ impl PooledLoss for Placed {
             Tensor::from_slice(numbers, shape, on)?.to_dtype(means.dtype())
         };
         let prototypes = tensor(&self.prototypes, (CLASSES, width))?;
-        let scores = (likeness::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
+        let scores = (losses::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
         let scores = scores.broadcast_add(&tensor(&self.log_priors, (1, CLASSES))?)?;
         let classes = Tensor::from_slice(&self.classes, (self.classes.len(), 1), on)?;
-        likeness::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
+        losses::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
     }
 }
 

@@ -7,17 +7,68 @@
 
 use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{Location, Objective, Prepared, likeness};
+use super::{
+    Location, Objective, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::{Packed, Parameter},
     ops::linear,
+    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
 use turnwise_encoder::Sequence;
+
+/// Definition of `relevance`.
+pub static RELEVANCE: Definition = Definition {
+    name: "relevance",
+    about: "utterances: classifies a candidate response as the next turn, another turn of the dialogue, or a turn of another dialogue",
+    benchmark: "response responses.jsonl",
+    sample: Sample::Utterances,
+    held_out: false,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 3,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: false,
+        one_corpus: false,
+        several_turns: true,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 32,
+        learning_rate: 2e-5,
+        max_tokens: 128,
+        temperature: 1.0,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| {
+            Box::new(RelevanceSettings { context: given.context(3), max_tokens: given.max_tokens() })
+        },
+    }),
+};
+
+/// Settings of relevance.
+#[derive(Debug)]
+struct RelevanceSettings {
+    context: usize,
+    max_tokens: usize,
+}
+
+impl Settings for RelevanceSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective = Relevance::new(setup.model.width(), setup.seed, setup.model.device())?;
+        (objective.context, objective.max_tokens) = (self.context, self.max_tokens);
+        Ok(Box::new(objective))
+    }
+}
 
 /// Number of classes: true next turn, other turn of the same dialogue, turn of another dialogue.
 const CLASSES: usize = 3;
@@ -34,7 +85,7 @@ pub struct Relevance {
 impl Relevance {
     /// Creates the objective. The seed initializes the classification layer.
     pub fn new(width: usize, seed: u64, device: &Device) -> Result<Self> {
-        let heads = likeness::layer("relevance", [CLASSES, width], seed, 0, device)?.to_vec();
+        let heads = losses::layer("relevance", [CLASSES, width], seed, 0, device)?.to_vec();
         Ok(Relevance { context: 3, max_tokens: 128, heads })
     }
 
@@ -58,8 +109,8 @@ impl Relevance {
 }
 
 impl Objective for Relevance {
-    fn name(&self) -> &'static str {
-        "relevance"
+    fn definition(&self) -> &'static Definition {
+        &RELEVANCE
     }
 
     fn heads(&self) -> &[Parameter] {
@@ -129,7 +180,7 @@ impl Prepared for Classified {
         let first: Vec<u32> = self.packed.starts[..count].iter().map(|start| *start as u32).collect();
         let first = states.index_select(&Tensor::from_slice(&first, count, on)?, 0)?;
         let [weight, bias] = [0, 1].map(|n: usize| self.heads[n].to_dtype(states.dtype()));
-        let log_probabilities = likeness::log_softmax(&linear(&first, &weight?, &bias?, None)?, 1.0)?;
+        let log_probabilities = losses::log_softmax(&linear(&first, &weight?, &bias?, None)?, 1.0)?;
         let classes = Tensor::from_slice(&self.classes, (count, 1), on)?;
         log_probabilities.gather(&classes, 1)?.mean_all()?.neg()
     }

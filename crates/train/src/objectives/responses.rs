@@ -9,14 +9,137 @@
 
 use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared, likeness};
+use super::{
+    Location, Objective, PooledLoss, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
     ops::linear,
+    recipe::Given,
+    run::evaluations::Selection,
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, network::Activation};
+
+/// Definition of `responses`.
+pub static RESPONSES: Definition = Definition {
+    name: "responses",
+    about: "utterances: a response is similar to the turns before it",
+    benchmark: "response responses.jsonl",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: true,
+        several_turns: true,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 30,
+        batch: 64,
+        learning_rate: 2e-5,
+        max_tokens: 64,
+        temperature: 0.05,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(MatchingSettings::read(given, Matching::Cosine, 3)),
+    }),
+};
+
+/// Definition of `siamese-s`.
+pub static SIAMESE_S: Definition = Definition {
+    name: "siamese-s",
+    about: "utterances: a turn matches its response (SiameseBERT-S)",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: true,
+        several_turns: false,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 64,
+        learning_rate: 2e-5,
+        max_tokens: 64,
+        temperature: 1.0,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(MatchingSettings::read(given, Matching::Layer, 1)),
+    }),
+};
+
+/// Definition of `siamese-m`.
+pub static SIAMESE_M: Definition = Definition {
+    name: "siamese-m",
+    about: "utterances: several turns match their response (SiameseBERT-M)",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 2,
+    training: Training::Steps(StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: true,
+        several_turns: true,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 64,
+        learning_rate: 2e-5,
+        max_tokens: 64,
+        temperature: 1.0,
+        frozen: Frozen::Half,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(MatchingSettings::read(given, Matching::Perceptron, 3)),
+    }),
+};
+
+/// Settings of `responses`, `siamese-s` and `siamese-m`.
+#[derive(Debug)]
+struct MatchingSettings {
+    matching: Matching,
+    context: usize,
+    temperature: f64,
+    max_tokens: usize,
+}
+
+impl MatchingSettings {
+    fn read(given: &mut Given<'_>, matching: Matching, context: usize) -> Self {
+        MatchingSettings {
+            matching,
+            context: given.context(context),
+            temperature: given.temperature(),
+            max_tokens: given.max_tokens(),
+        }
+    }
+}
+
+impl Settings for MatchingSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let model = setup.model;
+        let mut objective = ResponseSelection::new(self.matching, model.width(), setup.seed, model.device())?;
+        objective.context = self.context;
+        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
+        Ok(Box::new(objective))
+    }
+}
 
 /// Matching function between context and response embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,13 +174,7 @@ impl ResponseSelection {
         };
         let mut heads = Vec::new();
         for (n, name) in names.iter().enumerate() {
-            heads.extend(likeness::layer(
-                &format!("matching.{name}"),
-                [width, width],
-                seed,
-                n as u64,
-                device,
-            )?);
+            heads.extend(losses::layer(&format!("matching.{name}"), [width, width], seed, n as u64, device)?);
         }
         Ok(ResponseSelection { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
     }
@@ -75,24 +192,16 @@ impl ResponseSelection {
 }
 
 impl Objective for ResponseSelection {
-    fn name(&self) -> &'static str {
+    fn definition(&self) -> &'static Definition {
         match self.matching {
-            Matching::Cosine => "responses",
-            Matching::Layer => "siamese-s",
-            Matching::Perceptron => "siamese-m",
+            Matching::Cosine => &RESPONSES,
+            Matching::Layer => &SIAMESE_S,
+            Matching::Perceptron => &SIAMESE_M,
         }
     }
 
     fn heads(&self) -> &[Parameter] {
         &self.heads
-    }
-
-    fn in_batch(&self) -> bool {
-        true
-    }
-
-    fn one_corpus(&self) -> bool {
-        true
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
@@ -106,7 +215,7 @@ impl Objective for ResponseSelection {
         let contexts = examples.iter().map(|(location, _)| self.context_sequence(data, *location));
         let mut sequences = contexts.collect::<Result<Vec<Sequence>>>()?;
         let responses = examples.iter().map(response).collect::<Result<Vec<Sequence>>>()?;
-        let masked = likeness::duplicate_mask(&responses);
+        let masked = losses::duplicate_mask(&responses);
         sequences.extend(responses);
         Ok(Box::new(Pairs {
             packed: Packed::new(sequences),
@@ -136,7 +245,7 @@ impl Pairs {
             linear(&x.contiguous()?, &cast(&self.heads[2 * n])?, &cast(&self.heads[2 * n + 1])?, activation)
         };
         match self.matching {
-            Matching::Cosine => Ok([likeness::unit(contexts)?, likeness::unit(responses)?]),
+            Matching::Cosine => Ok([losses::unit(contexts)?, losses::unit(responses)?]),
             Matching::Layer => {
                 // Scaled by √width, as in attention: large dot products would saturate the softmax.
                 let scale = (contexts.dim(1)? as f64).sqrt();
@@ -144,7 +253,7 @@ impl Pairs {
             }
             Matching::Perceptron => {
                 let two = |n: usize, x: &Tensor| {
-                    likeness::unit(&layer(n + 1, &layer(n, x, Some(Activation::Relu))?, None)?)
+                    losses::unit(&layer(n + 1, &layer(n, x, Some(Activation::Relu))?, None)?)
                 };
                 Ok([two(0, contexts)?, two(2, responses)?])
             }
@@ -175,12 +284,12 @@ impl PooledLoss for Pairs {
         let count = self.count();
         let [contexts, responses] =
             self.matched(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?)?;
-        let scores = likeness::scores(&contexts, &responses, &self.masked)?;
-        let forward = likeness::nt_xent_diagonal(&scores, self.temperature)?;
+        let scores = losses::scores(&contexts, &responses, &self.masked)?;
+        let forward = losses::nt_xent_diagonal(&scores, self.temperature)?;
         if self.matching != Matching::Cosine {
             return Ok(forward);
         }
-        let reverse = likeness::nt_xent_diagonal(&scores.t()?.contiguous()?, self.temperature)?;
+        let reverse = losses::nt_xent_diagonal(&scores.t()?.contiguous()?, self.temperature)?;
         (forward + reverse)? / 2.0
     }
 }

@@ -3,10 +3,51 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared, likeness};
-use crate::{data::TrainingSet, model::Packed};
+use super::{
+    Location, Objective, PooledLoss, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
+use crate::{data::TrainingSet, model::Packed, run::evaluations::Selection};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
+
+/// Definition of `simcse`.
+pub static SIMCSE: Definition = Definition {
+    name: "simcse",
+    about: "utterances: an utterance matches itself under a different dropout mask (SimCSE)",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: true,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 1,
+    training: Training::Steps(StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: true,
+        several_turns: false,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 64,
+        learning_rate: 3e-5,
+        max_tokens: 32,
+        temperature: 0.05,
+        frozen: Frozen::Nothing,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| {
+            Box::new(SimCse { temperature: given.temperature(), max_tokens: given.max_tokens() })
+        },
+    }),
+};
+
+impl Settings for SimCse {
+    fn create(&self, _: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        Ok(Box::new(*self))
+    }
+}
 
 /// The unsupervised SimCSE objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,16 +65,8 @@ impl Default for SimCse {
 }
 
 impl Objective for SimCse {
-    fn name(&self) -> &'static str {
-        "simcse"
-    }
-
-    fn in_batch(&self) -> bool {
-        true
-    }
-
-    fn one_corpus(&self) -> bool {
-        true
+    fn definition(&self) -> &'static Definition {
+        &SIMCSE
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
@@ -45,7 +78,7 @@ impl Objective for SimCse {
             Ok(data.utterance(&data.token_ids(*location)?, self.max_tokens))
         };
         let once = examples.iter().map(utterance).collect::<Result<Vec<Sequence>>>()?;
-        let masked = likeness::duplicate_mask(&once);
+        let masked = losses::duplicate_mask(&once);
         let both = once.iter().chain(&once).cloned().collect();
         Ok(Box::new(Twice { packed: Packed::new(both), masked, temperature: self.temperature }))
     }
@@ -80,9 +113,9 @@ impl Prepared for Twice {
 impl PooledLoss for Twice {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let means = likeness::unit(means)?;
+        let means = losses::unit(means)?;
         let scores =
-            likeness::scores(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?, &self.masked)?;
-        likeness::nt_xent_diagonal(&scores, self.temperature)
+            losses::scores(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?, &self.masked)?;
+        losses::nt_xent_diagonal(&scores, self.temperature)
     }
 }

@@ -9,18 +9,66 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, Prepared, likeness};
+use super::{
+    Location, Objective, Prepared,
+    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    losses,
+};
 use crate::{
     data::TrainingSet,
     device,
     model::{Packed, Parameter, Trainable},
     ops::{add_norm, linear},
+    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
 use turnwise_encoder::{Sequence, network::Activation};
+
+/// Definition of `words`.
+pub static WORDS: Definition = Definition {
+    name: "words",
+    about: "utterances and dialogues: masked language model, as in BERT",
+    benchmark: "sr select.txt",
+    sample: Sample::Utterances,
+    held_out: false,
+    select: Selection::LabelFree,
+    role: Role::Both,
+    min_turns: 1,
+    training: Training::Steps(StepTraining {
+        in_batch: false,
+        pooled_loss: false,
+        one_corpus: false,
+        several_turns: false,
+        merge_turns: false,
+        steps: Steps::Total(300),
+        warm_up: 0,
+        batch: 50,
+        learning_rate: 2e-5,
+        max_tokens: 128,
+        temperature: 1.0,
+        frozen: Frozen::Nothing,
+        auxiliary: &[],
+        as_auxiliary: None,
+        settings: |given| Box::new(WordsSettings { max_tokens: given.max_tokens() }),
+    }),
+};
+
+/// Settings of words.
+#[derive(Debug)]
+struct WordsSettings {
+    max_tokens: usize,
+}
+
+impl Settings for WordsSettings {
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        let mut objective = Words::new(setup.model, setup.data.mask, setup.seed)?;
+        objective.max_tokens = self.max_tokens;
+        Ok(Box::new(objective))
+    }
+}
 
 /// Fraction of the tokens that are predicted.
 const MASK_RATE: f64 = 0.15;
@@ -54,7 +102,7 @@ impl Words {
             Some(parameter) => parameter.var.as_tensor().clone(),
             None => Tensor::from_slice(&words.data, (vocabulary, width), on).map_err(device::error)?,
         };
-        let mut heads = likeness::layer("words.transform", [width, width], seed, 0, on)?.to_vec();
+        let mut heads = losses::layer("words.transform", [width, width], seed, 0, on)?.to_vec();
         let norm = [vec![1.0; width], vec![0.0; width]].concat();
         heads.push(Parameter::new("words.norm", norm, &[2, width], false, on)?);
         heads.push(Parameter::new("words.bias", vec![0.0; vocabulary], &[vocabulary], false, on)?);
@@ -72,8 +120,8 @@ impl Words {
 }
 
 impl Objective for Words {
-    fn name(&self) -> &'static str {
-        "words"
+    fn definition(&self) -> &'static Definition {
+        &WORDS
     }
 
     fn heads(&self) -> &[Parameter] {
@@ -170,7 +218,7 @@ impl Prepared for Masked {
         // Layer normalization without a residual.
         let normed = add_norm(&transformed, &transformed.zeros_like()?, &cast(norm)?, self.epsilon, None)?;
         let logits = linear(&normed, &cast(&self.table)?, &cast(output_bias)?, None)?;
-        let log_probabilities = likeness::log_softmax(&logits, 1.0)?;
+        let log_probabilities = losses::log_softmax(&logits, 1.0)?;
         let targets = Tensor::from_slice(words, (words.len(), 1), on)?;
         let right = log_probabilities.gather(&targets, 1)?.squeeze(1)?;
         (right * cast(&Tensor::from_slice(weights, weights.len(), on)?)?)?.sum_all()?.neg()

@@ -1,27 +1,26 @@
 //! Recipes: the settings of a training run, as stored in its TOML file.
 
+mod built_in;
 mod check;
-mod known;
-mod names;
-mod settings;
+mod dev_task;
+mod resolve;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-pub use known::{about as known_about, names as known_names};
-pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
+pub use built_in::{about as known_about, names as known_names};
+pub use dev_task::DevTask;
+pub use resolve::{AuxiliarySettings, Given, LayerSettings, Method, ResolvedRecipe, StepSettings};
 
-use serde::{Deserialize, Serialize};
+pub use super::objectives::{Aggregation, ObjectiveName, Profile};
 
-use super::{
-    data::Preprocessing,
-    optimizer,
-    run::evaluations::Selection,
-    schedule::{Schedule, Shape},
-    trainer::Plan,
-};
-use turnwise_core::error::Result;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// Settings of a training run. Missing settings get the defaults of the objective.
+use super::{run::evaluations::Selection, schedule::Shape};
+use turnwise_core::error::Error;
+
+/// Settings of a training run as given in a recipe file, or on the command line.
+///
+/// [`Recipe::resolve`] sets missing settings to the defaults of the objective, and rejects those that it does not have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -35,27 +34,26 @@ pub struct Recipe {
     #[serde(default)]
     pub corpus: Vec<PathBuf>,
     /// Auxiliary objectives with the weights of their losses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<BTreeMap<ObjectiveName, f64>>,
-    /// Number of training steps. For `steps`, `batch`, `learning_rate`, `max_tokens` and `temperature`, 0 means
-    /// "not set".
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
-    pub steps: u64,
+    #[serde(default, rename = "beside", alias = "auxiliary", skip_serializing_if = "Option::is_none")]
+    pub auxiliary: Option<BTreeMap<ObjectiveName, f64>>,
+    /// Number of training steps.
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
     /// Batch size: number of examples per step.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
-    pub batch: usize,
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
-    pub learning_rate: f64,
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
     /// Learning rate schedule after the warm-up.
     #[serde(default)]
     pub schedule: Shape,
     /// Number of warm-up steps.
-    #[serde(default)]
-    pub warm_up: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<u64>,
     /// Weight decay.
     #[serde(default = "decay")]
     pub weight_decay: f64,
@@ -69,11 +67,11 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_layers: Option<usize>,
     /// Maximum number of tokens of an input sequence (an utterance or a dialogue).
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
-    pub max_tokens: usize,
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<usize>,
     /// Temperature τ of the softmax.
-    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
-    pub temperature: f64,
+    #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
     /// Number of negatives per positive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<usize>,
@@ -125,11 +123,11 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
     /// Number of held-out dialogues for the label-free evaluation, at most a tenth of all dialogues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aside: Option<usize>,
+    #[serde(default, rename = "aside", alias = "held_out", skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<usize>,
     /// Criterion that selects the step whose model is kept.
-    #[serde(default)]
-    pub select: Selection,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<Selection>,
     /// Early stopping: number of evaluations without an improvement; 0 disables it.
     #[serde(default = "patience")]
     pub patience: usize,
@@ -159,26 +157,39 @@ fn patience() -> usize {
     3
 }
 
+/// Deserializes a number and rejects 0.
+fn not_zero<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    let number = T::deserialize(from)?;
+    match number == T::default() {
+        true => Err(D::Error::custom("must be a number above 0")),
+        false => Ok(Some(number)),
+    }
+}
+
 impl Recipe {
-    /// Creates a recipe with the defaults of the objective.
+    /// Creates a recipe that sets nothing but these.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
         Recipe {
             objective,
             model,
             corpus,
-            beside: None,
-            steps: 0,
-            batch: 0,
+            auxiliary: None,
+            steps: None,
+            batch: None,
             parts: one(),
-            learning_rate: 0.0,
+            learning_rate: None,
             schedule: Shape::default(),
-            warm_up: 0,
+            warm_up: None,
             weight_decay: decay(),
             clip: clip(),
             dropout: dropout(),
             frozen_layers: None,
-            max_tokens: 0,
-            temperature: 0.0,
+            max_tokens: None,
+            temperature: None,
             negatives: None,
             hard_negatives: None,
             context: None,
@@ -195,154 +206,30 @@ impl Recipe {
             checkpoint_every: every(),
             evaluate_every: None,
             dev: Vec::new(),
-            aside: None,
-            // The label-free criterion measures topics. `places` learns dialogue acts, which it cannot measure.
-            select: match objective {
-                ObjectiveName::Places => Selection::Last,
-                _ => Selection::default(),
-            },
+            held_out: None,
+            select: None,
             patience: patience(),
         }
     }
 
-    /// Sets all missing settings to the defaults of the objective's paper, and validates the recipe.
+    /// Name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that earlier versions can
+    /// read the files.
+    pub fn stored_name(setting: &str) -> &str {
+        match setting {
+            "auxiliary" => "beside",
+            "held_out" => "aside",
+            other => other,
+        }
+    }
+
+    /// Converts serde's message about an unknown field to an error that suggests a similar setting.
     ///
-    /// `layers` and `max_tokens` are the number of layers and the maximum sequence length of the base model.
-    pub fn complete(&mut self, layers: usize, max_tokens: usize) -> Result<()> {
-        self.fill(layers, max_tokens);
-        self.check()
-    }
-
-    /// Like [`Recipe::complete`], without validation.
-    pub fn fill(&mut self, layers: usize, max_tokens: usize) {
-        use ObjectiveName as O;
-        if self.layer || self.objective == O::Surroundings {
-            self.strength.get_or_insert(0.5);
-        }
-        // The label-free evaluation compares the two halves of held-out dialogues. It is not needed with labeled
-        // dev tasks, and it cannot measure objectives that predict tokens or classes.
-        let by_halves = self.dev.is_empty()
-            && self.evaluate_every != Some(0)
-            && !matches!(self.objective, O::Places | O::Words | O::Relevance);
-        self.aside.get_or_insert(if by_halves { 400 } else { 0 });
-        if self.objective == O::Surroundings {
-            self.context.get_or_insert(1);
-            self.min_turns.get_or_insert(2);
-            return;
-        }
-        let (batch, rate, tokens, temperature) = match self.objective {
-            O::Dialoguecse => (20, 5e-5, 50, 0.1),
-            O::Joint => (20, 3e-5, 50, 0.1),
-            O::Dial2vec => (5, 1e-5, 512, 0.2),
-            O::Simcse => (64, 3e-5, 32, 0.05),
-            O::Neighbours => (32, 2e-5, 160, 0.1),
-            O::Responses => (64, 2e-5, 64, 0.05),
-            O::Places => (64, 1e-4, 64, 0.2),
-            O::SiameseS | O::SiameseM => (64, 2e-5, 64, 1.0),
-            O::Words => (50, 2e-5, 128, 1.0),
-            O::Relevance => (32, 2e-5, 128, 1.0),
-            // `keep` is only an auxiliary objective, and `surroundings` has no steps.
-            O::Keep | O::Surroundings => (32, 2e-5, 64, 1.0),
-        };
-        let (steps, warm_up) = match self.objective {
-            // Each corpus has its own teacher and gets the same number of steps.
-            O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
-            O::Joint => (100 * self.corpus.len().max(1) as u64, 10),
-            O::Responses => (300, 30),
-            O::Places => (200, 20),
-            _ => (300, 0),
-        };
-        if self.objective == O::Joint {
-            self.beside.get_or_insert_with(|| {
-                BTreeMap::from([(O::Dial2vec, 0.1), (O::Neighbours, 1.0), (O::Keep, 1.0)])
-            });
-            self.hard_negatives.get_or_insert(2);
-        }
-        if self.objective == O::Neighbours {
-            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 40.0)]));
-        }
-        let number = |given: usize, default: usize| if given == 0 { default } else { given };
-        let real = |given: f64, default: f64| if given == 0.0 { default } else { given };
-        if self.steps == 0 {
-            (self.steps, self.warm_up) = (steps, self.warm_up.max(warm_up));
-        }
-        self.evaluate_every.get_or_insert(self.steps.div_ceil(5));
-        self.batch = number(self.batch, batch);
-        self.learning_rate = real(self.learning_rate, rate);
-        self.max_tokens = number(self.max_tokens, tokens).min(max_tokens);
-        self.temperature = real(self.temperature, temperature);
-        self.frozen_layers.get_or_insert(match self.objective {
-            O::Simcse | O::Words => 0,
-            _ => layers / 2,
-        });
-        self.min_turns.get_or_insert(match self.objective {
-            O::Simcse | O::Neighbours | O::Words | O::Keep => 1,
-            O::Relevance => 3,
-            _ => 2,
-        });
-        self.merge_turns.get_or_insert(matches!(self.objective, O::Dialoguecse | O::Joint));
-        match self.objective {
-            O::Dialoguecse | O::Joint => {
-                self.negatives.get_or_insert(9);
-                self.context.get_or_insert(3);
-                self.aggregation.get_or_insert_default();
-            }
-            O::Dial2vec => {
-                self.negatives.get_or_insert(9);
-                self.window.get_or_insert(10);
-                self.profile.get_or_insert_default();
-            }
-            O::Responses | O::SiameseM | O::Relevance => {
-                self.context.get_or_insert(3);
-            }
-            O::SiameseS => {
-                self.context.get_or_insert(1);
-            }
-            O::Simcse | O::Neighbours | O::Places | O::Words | O::Keep | O::Surroundings => {}
-        }
-    }
-
-    /// Auxiliary objectives with a positive weight.
-    pub fn beside(&self) -> impl Iterator<Item = (ObjectiveName, f64)> + '_ {
-        self.beside
-            .iter()
-            .flatten()
-            .map(|(name, weight)| (*name, *weight))
-            .filter(|(_, weight)| *weight > 0.0)
-    }
-
-    /// Returns true if a sequence can hold several turns, which need a separator.
-    pub fn divides_turns(&self) -> bool {
-        use ObjectiveName as O;
-        let several = |name| {
-            !matches!(
-                name,
-                O::Dialoguecse | O::Simcse | O::SiameseS | O::Places | O::Words | O::Keep | O::Surroundings
-            )
-        };
-        several(self.objective) || self.beside().any(|(name, _)| several(name))
-    }
-
-    /// Preprocessing of the dialogues.
-    pub fn preparing(&self) -> Preprocessing {
-        Preprocessing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }
-    }
-
-    /// Settings of the training loop.
-    pub fn plan(&self) -> Plan {
-        Plan {
-            batch: self.batch,
-            parts: self.parts,
-            rate: self.learning_rate,
-            schedule: Schedule { shape: self.schedule, warm_up: self.warm_up, steps: self.steps },
-            optimizer: optimizer::Settings {
-                decay: self.weight_decay as f32,
-                ..optimizer::Settings::default()
-            },
-            clip: (self.clip > 0.0).then_some(self.clip),
-            dropout: self.dropout as f32,
-            seed: self.seed,
-        }
+    /// Returns `None` for any other message.
+    pub fn unknown_setting(message: &str) -> Option<Error> {
+        let names = message.strip_prefix("unknown field ")?;
+        let mut names = names.split('`').skip(1).step_by(2);
+        let unknown = names.next()?;
+        Some(Error::unknown_name("setting", unknown, names))
     }
 }
 
@@ -356,17 +243,59 @@ mod tests {
 
     #[test]
     fn missing_settings_are_those_of_the_papers() {
-        let mut r = recipe(ObjectiveName::Dialoguecse);
-        r.complete(12, 512).unwrap();
-        assert_eq!((r.batch, r.learning_rate, r.max_tokens, r.temperature), (20, 5e-5, 50, 0.1));
+        let resolved = |r: Recipe, layers, tokens| r.resolve(layers, tokens).unwrap().file;
+        let usual = |r: &Recipe| {
+            (r.batch.unwrap(), r.learning_rate.unwrap(), r.max_tokens.unwrap(), r.temperature.unwrap())
+        };
+        let r = resolved(recipe(ObjectiveName::Dialoguecse), 12, 512);
+        assert_eq!(usual(&r), (20, 5e-5, 50, 0.1));
         assert_eq!((r.frozen_layers, r.negatives, r.context), (Some(6), Some(9), Some(3)));
-        let mut r = recipe(ObjectiveName::Dial2vec);
-        r.complete(6, 256).unwrap();
-        assert_eq!((r.batch, r.learning_rate, r.max_tokens, r.temperature), (5, 1e-5, 256, 0.2));
+        let mut r = resolved(recipe(ObjectiveName::Dial2vec), 6, 256);
+        assert_eq!(usual(&r), (5, 1e-5, 256, 0.2));
         assert_eq!((r.frozen_layers, r.negatives, r.window), (Some(3), Some(9), Some(10)));
-        r.batch = 7;
-        r.complete(6, 256).unwrap();
-        assert_eq!(r.batch, 7);
+        r.batch = Some(7);
+        assert_eq!(resolved(r.clone(), 6, 256), r);
+    }
+
+    /// The checkpoints of a run have a hash of its recipe. These are the recipe and the hash of a run of an earlier
+    /// version.
+    #[test]
+    fn a_recipe_has_the_same_hash_as_in_earlier_versions() {
+        let mut given =
+            Recipe::new(ObjectiveName::Neighbours, "all-MiniLM-L6-v2".to_owned(), vec!["chats".into()]);
+        given.steps = Some(2);
+        let recipe = given.resolve(6, 256).unwrap();
+        let inputs = ("a05b8f93bf1ba981b99bca108dce5159", "715a30c8c97665b41d86323595c1f0ed");
+        let bytes = serde_json::to_vec(&(&recipe.file, inputs.0, inputs.1)).unwrap();
+        let hash = blake3::hash(&bytes).to_hex();
+        assert_eq!(&hash[..32], "b6afd0c2b0d6f58e1fc95a4b1b35c542", "{}", String::from_utf8_lossy(&bytes));
+        let stored = toml::to_string(&recipe.file).unwrap();
+        assert!(stored.contains("aside = 400") && stored.contains("[beside]\nkeep = 40.0"), "{stored}");
+        assert_eq!(toml::from_str::<Recipe>(&stored).unwrap(), recipe.file);
+    }
+
+    #[test]
+    fn settings_have_old_and_new_names() {
+        let read = |text: &str| toml::from_str::<Recipe>(&format!("objective = \"simcse\"\n{text}")).unwrap();
+        assert_eq!(
+            read("aside = 20\nbeside = { keep = 1.0 }"),
+            read("held_out = 20\nauxiliary = { keep = 1.0 }")
+        );
+    }
+
+    #[test]
+    fn every_objective_has_valid_defaults() {
+        for objective in ObjectiveName::ALL.iter().copied() {
+            assert_eq!(objective.name().parse::<ObjectiveName>().unwrap(), objective);
+            let only_auxiliary =
+                objective.definition().role == crate::objectives::definition::Role::Auxiliary;
+            let resolved = recipe(objective).resolve(12, 512);
+            assert_eq!(resolved.is_err(), only_auxiliary, "{}", objective.name());
+            // A completed recipe resolves to itself.
+            if let Ok(resolved) = resolved {
+                assert_eq!(resolved.file.clone().resolve(12, 512).unwrap().file, resolved.file);
+            }
+        }
     }
 
     #[test]
@@ -374,12 +303,22 @@ mod tests {
         let error = |change: fn(&mut Recipe)| {
             let mut r = recipe(ObjectiveName::Simcse);
             change(&mut r);
-            r.complete(6, 256).unwrap_err().to_string()
+            r.resolve(6, 256).unwrap_err().to_string()
         };
         assert!(error(|r| r.window = Some(3)).contains("simcse has no window"));
-        assert!(error(|r| r.learning_rate = -1.0).contains("learning_rate"));
+        assert!(error(|r| r.learning_rate = Some(-1.0)).contains("learning_rate"));
         assert!(error(|r| r.dropout = f64::NAN).contains("dropout"));
-        assert!(error(|r| r.batch = 1).contains("batch"));
+        assert!(error(|r| r.batch = Some(1)).contains("batch"));
         assert!("simsce".parse::<ObjectiveName>().is_err());
+    }
+
+    #[test]
+    fn a_mistyped_setting_gets_a_suggestion() {
+        let read = |text: &str| toml::from_str::<Recipe>(text).unwrap_err();
+        let e = Recipe::unknown_setting(read("temprature = 1").message()).unwrap();
+        assert_eq!(e.to_string(), "unknown setting `temprature`");
+        assert_eq!(e.hint().unwrap(), "did you mean `temperature`?");
+        assert!(Recipe::unknown_setting(read("steps = true").message()).is_none());
+        assert_eq!(read("temperature = 0.0").message(), "must be a number above 0");
     }
 }

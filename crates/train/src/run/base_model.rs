@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::observer::RunObserver;
-use crate::recipe::{ObjectiveName, Recipe};
+use crate::recipe::{Recipe, ResolvedRecipe};
 use turnwise_core::{
     error::{Error, Result},
     files,
@@ -26,9 +26,9 @@ pub(super) struct BaseModel {
 }
 
 impl BaseModel {
-    /// Opens the base model, and fills missing settings of the recipe with defaults that suit it. Returns an error if the
-    /// model cannot be trained.
-    pub(super) fn open(recipe: &mut Recipe, models: &Places) -> Result<Self> {
+    /// Opens the base model, and resolves the recipe with defaults that suit it. Returns an error if the model cannot be
+    /// trained.
+    pub(super) fn open(recipe: Recipe, models: &Places) -> Result<(Self, ResolvedRecipe)> {
         let found = resolve(&recipe.model, models).map_err(|e| match Recipe::that_leaves(&recipe.model) {
             None => e,
             Some(name) => Error::input(format!("base model not found: {}", recipe.model))
@@ -42,7 +42,7 @@ impl BaseModel {
             .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
         }
         let folder = ModelFolder::open(&found.path)?;
-        if has_steps(recipe) && has_a_layer(&folder) {
+        if recipe.objective.definition().steps().is_some() && has_a_layer(&folder) {
             return Err(Error::input(format!(
                 "{} has a dense layer after pooling, which cannot be trained",
                 recipe.model
@@ -52,14 +52,14 @@ impl BaseModel {
                  added after training, with --layer or a separate run",
             ));
         }
-        recipe.complete(folder.config().layers, folder.max_tokens())?;
-        Ok(BaseModel { name: found.name, repository: found.repository, folder })
+        let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
+        Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
     /// Reports differences between the base model and what is trained.
-    pub(super) fn report(&self, recipe: &Recipe, observer: &dyn RunObserver) {
+    pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
         let name = &recipe.model;
-        if !has_steps(recipe) {
+        if recipe.steps().is_none() {
             if has_a_layer(&self.folder) {
                 observer.note(&format!("{name} already has a dense layer; the new layer is added after it"));
             }
@@ -80,7 +80,7 @@ impl BaseModel {
 pub(super) fn with_separator(
     base: &ModelFolder,
     run_folder: &Path,
-    recipe: &Recipe,
+    recipe: &ResolvedRecipe,
     observer: &dyn RunObserver,
 ) -> Result<ModelFolder> {
     if !recipe.divides_turns() {
@@ -91,7 +91,7 @@ pub(super) fn with_separator(
     let Some((token, is_new)) = save_divided(base, &recipe.model, &start)? else {
         return ModelFolder::open(base.path());
     };
-    let new = match (is_new, recipe.frozen_layers) {
+    let new = match (is_new, recipe.steps().map(|steps| steps.frozen_layers)) {
         (false, _) => "",
         (true, Some(0)) => ", a new token",
         (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
@@ -108,11 +108,6 @@ pub(super) fn trained_pipeline(base: &ModelFolder) -> Result<Pipeline> {
     // Mean pooling was trained over all tokens, including those of a prompt.
     pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
     Ok(pipeline)
-}
-
-/// Whether the objective of a recipe has gradient steps.
-pub(super) fn has_steps(recipe: &Recipe) -> bool {
-    recipe.objective != ObjectiveName::Surroundings
 }
 
 fn has_a_layer(folder: &ModelFolder) -> bool {

@@ -1,15 +1,12 @@
 //! Model card: the `README.md` in the folder of a trained model.
 
-use crate::{
-    recipe::{ObjectiveName, Recipe},
-    run::evaluations::Selection,
-};
+use crate::{recipe::ResolvedRecipe, run::evaluations::Selection};
 
 /// Facts of a run for the model card.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Card<'a> {
     /// Settings of the run.
-    pub recipe: &'a Recipe,
+    pub recipe: &'a ResolvedRecipe,
     /// Name of the base model.
     pub base: &'a str,
     /// Repository of the base model on the Hugging Face Hub, if it has one.
@@ -54,35 +51,31 @@ impl Card<'_> {
             }
             None => String::new(),
         };
-        let objective = recipe.objective.name();
-        let has_steps = recipe.objective != ObjectiveName::Surroundings;
-        let chosen = match recipe.select {
-            _ if !has_steps => "",
+        let objective = recipe.objective.definition();
+        let selected = match recipe.select {
             Selection::LabelFree => ", selected without labels",
             Selection::Dev => ", selected by the labels of the tasks below",
             Selection::Last => "",
         };
-        let steps = format!(
-            "{} steps of {} examples, learning rate {}, frozen layers: {}. This is the model of step {kept}{chosen}",
-            recipe.steps,
-            recipe.batch,
-            recipe.learning_rate,
-            recipe.frozen_layers.unwrap_or(0)
-        );
-        let layer = format!(
-            ", which gives similar vectors to utterances that occur in similar contexts (context turns on each side: {}; \
-             strength: {})",
-            if has_steps { 1 } else { recipe.context.unwrap_or(1) },
-            recipe.strength.unwrap_or(1.0)
-        );
-        let how = match (has_steps, self.layered) {
-            (false, _) => format!("an appended linear layer{layer}"),
-            (true, false) => steps,
-            (true, true) => format!("{steps}. The model ends with an appended linear layer{layer}"),
+        let steps = recipe.steps().map(|settings| {
+            format!(
+                "{} steps of {} examples, learning rate {}, frozen layers: {}. This is the model of step {kept}{selected}",
+                settings.steps, settings.batch, settings.learning_rate, settings.frozen_layers
+            )
+        });
+        let layer = recipe.layer().filter(|_| self.layered).map(|layer| {
+            format!(
+                "an appended linear layer, which gives similar vectors to utterances that occur in similar contexts (context turns on \
+                 each side: {}; strength: {})",
+                layer.context, layer.strength
+            )
+        });
+        let how = match (steps, layer) {
+            (Some(steps), Some(layer)) => format!("{steps}. The model ends with {layer}"),
+            (steps, layer) => steps.or(layer).unwrap_or_default(),
         };
         let base_model =
             self.repository.map_or_else(String::new, |repository| format!("base_model: {repository}\n"));
-        let bench = recipe.objective.bench();
         format!(
             "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n{base_model}tags:\n- \
              sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
@@ -91,6 +84,8 @@ impl Card<'_> {
              you use it:\n\n    turnwise bench {bench} -r model:{start} -r model:FOLDER\n\nThe model works with \
              turnwise (`--model FOLDER`) and with sentence-transformers (`SentenceTransformer(\"FOLDER\")`). The license of \
              {base} also applies to this model.\n",
+            bench = objective.benchmark,
+            objective = objective.name,
             start = recipe.model,
             gains = self.gains_table(),
             version = env!("CARGO_PKG_VERSION"),
@@ -116,12 +111,12 @@ impl Card<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::ObjectiveName;
+    use crate::recipe::{ObjectiveName, Recipe};
 
     #[test]
     fn the_card_names_the_facts_of_the_run() {
-        let mut recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
-        recipe.complete(6, 256).unwrap();
+        let recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
+        let recipe = recipe.resolve(6, 256).unwrap();
         let card = Card {
             recipe: &recipe,
             base: "model",

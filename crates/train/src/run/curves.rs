@@ -7,7 +7,7 @@ use super::{
     layer::Learned,
     lines::Line,
 };
-use crate::recipe::Recipe;
+use crate::recipe::ResolvedRecipe;
 use turnwise_core::{error::Result, files};
 use turnwise_eval::plots::{Mark, Series, legend_within, lines, plain};
 
@@ -37,13 +37,13 @@ struct Plot {
 
 impl Curves<'_> {
     /// Writes the picture and the TensorBoard file to the folder of the run.
-    pub(super) fn write(&self, recipe: &Recipe, folder: &RunFolder) -> Result<()> {
+    pub(super) fn write(&self, recipe: &ResolvedRecipe, folder: &RunFolder) -> Result<()> {
         files::replace(&folder.curves(), self.picture(recipe).as_bytes())?;
         events::write(&folder.events(), &self.scalars()).map(drop)
     }
 
     /// Renders the plots below each other.
-    fn picture(&self, recipe: &Recipe) -> String {
+    fn picture(&self, recipe: &ResolvedRecipe) -> String {
         let plots = self.plots();
         // A run without steps has no kept step to mark.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
@@ -201,7 +201,10 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{recipe::ObjectiveName, run::evaluations::Measured};
+    use crate::{
+        recipe::{ObjectiveName, Recipe},
+        run::evaluations::Measured,
+    };
 
     #[test]
     fn all_measurements_are_drawn_and_written() {
@@ -234,6 +237,7 @@ mod tests {
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
         let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
         let recipe = Recipe::new(ObjectiveName::Responses, "a/base".to_owned(), vec!["x/chats".into()]);
+        let recipe = recipe.resolve(6, 256).unwrap();
         let layer = Curves { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
         let picture = layer.picture(&recipe);
         assert!(picture.contains("correlation with the context") && !picture.contains("kept"));

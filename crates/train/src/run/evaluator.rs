@@ -12,7 +12,8 @@ use super::{
     observer::{EvaluationProgress, RunObserver},
 };
 use crate::{
-    recipe::{DevTask, ObjectiveName, Recipe},
+    objectives::Sample,
+    recipe::{DevTask, ResolvedRecipe},
     spool::DiskVec,
     unique::Unique,
 };
@@ -48,7 +49,7 @@ pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
 /// Loads the dev tasks of a recipe. Also returns the hash of their data.
 pub(super) fn load_tasks(
-    recipe: &Recipe,
+    recipe: &ResolvedRecipe,
     reader: &Reader,
     observer: &dyn RunObserver,
 ) -> Result<(Tasks, String)> {
@@ -144,7 +145,7 @@ pub(super) struct Evaluator<'a> {
 impl<'a> Evaluator<'a> {
     /// Creates an evaluator with these tasks and draws the sample for the label-free evaluation.
     pub(super) fn new(
-        recipe: &Recipe,
+        recipe: &ResolvedRecipe,
         (corpora, spool): (&Corpora, &Path),
         eval_data: EvaluationData,
         (name, folder): (&'a str, &'a ModelFolder),
@@ -223,13 +224,9 @@ impl<'a> Evaluator<'a> {
 
 /// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
 /// duplicates.
-fn draw_sample(recipe: &Recipe, corpora: &Corpora, spool: &Path) -> Result<Pool> {
+fn draw_sample(recipe: &ResolvedRecipe, corpora: &Corpora, spool: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
-    let of_dialogues = matches!(
-        recipe.objective,
-        ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
-    );
-    if of_dialogues {
+    if recipe.objective.definition().sample == Sample::Dialogues {
         let chosen = sample(corpora.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(corpora.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));

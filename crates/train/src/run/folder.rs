@@ -8,7 +8,7 @@ use std::{
 
 use super::{base_model::START, card::Card, checkpoint, observer::RunObserver};
 use crate::{
-    recipe::{ObjectiveName, Recipe},
+    recipe::{Recipe, ResolvedRecipe},
     trainer::Trainer,
 };
 use turnwise_core::{
@@ -132,16 +132,16 @@ impl RunFolder {
     }
 
     /// Writes the recipe file.
-    pub(super) fn begin(&self, recipe: &Recipe, inputs: &InputHashes) -> Result<()> {
+    pub(super) fn begin(&self, recipe: &ResolvedRecipe, inputs: &InputHashes) -> Result<()> {
         let text = inputs.line()
-            + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
+            + &toml::to_string(&table_of(&recipe.file)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
     }
 
     /// Returns an error if the recipe differs from the recipe of the run to resume. The error names the options
     /// that were given, not the values derived from them.
-    pub(super) fn check_settings(&self, recipe: &Recipe, asked: &Recipe) -> Result<()> {
-        let (there, whole, asked) = (self.written()?, table_of(recipe)?, table_of(asked)?);
+    pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, asked: &Recipe) -> Result<()> {
+        let (there, whole, asked) = (self.written()?, table_of(&recipe.file)?, table_of(asked)?);
         let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
         let said = |table: &toml::Table, name: &str| {
             table.get(name).map_or("not set".to_owned(), ToString::to_string)
@@ -318,7 +318,7 @@ fn table_of(recipe: &Recipe) -> Result<toml::Table> {
         "select",
     ];
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
-    if recipe.objective == ObjectiveName::Surroundings {
+    if recipe.objective.definition().steps().is_none() {
         OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
     }
     Ok(table)

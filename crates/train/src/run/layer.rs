@@ -17,7 +17,7 @@ use super::{
     outcome::{Outcome, evaluation_line},
 };
 use crate::{
-    recipe::ObjectiveName,
+    recipe::LayerSettings,
     surroundings::{self, Layer, Sums},
 };
 use turnwise_core::{
@@ -147,8 +147,10 @@ impl LayerTraining<'_> {
         network: &Network,
         corpora: &Corpora,
     ) -> Result<(ModelFolder, Learned)> {
-        let (sums, mut learned) = self.accumulate(before, network, corpora)?;
-        let layer = surroundings::learn(&sums, self.run.recipe.strength.unwrap_or(1.0))?;
+        let settings =
+            self.run.recipe.layer().ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
+        let (sums, mut learned) = self.accumulate(settings, before, network, corpora)?;
+        let layer = surroundings::learn(&sums, settings.strength)?;
         (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }
@@ -156,6 +158,7 @@ impl LayerTraining<'_> {
     /// Encodes the dialogues and accumulates the statistics of each corpus.
     fn accumulate(
         &self,
+        settings: LayerSettings,
         before: &Pipeline,
         network: &Network,
         corpora: &Corpora,
@@ -165,14 +168,9 @@ impl LayerTraining<'_> {
         // Use full vectors: truncation happens after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
-        let settings = Settings { device, ..Settings::default() };
-        let encoder = open::open_with(&base.name, &folder, network, &settings)?;
-        // In a run with gradient steps, the setting `context` belongs to the objective of the steps.
-        let around = match recipe.objective {
-            ObjectiveName::Surroundings => recipe.context.unwrap_or(1),
-            _ => 1,
-        };
-        let least = recipe.min_turns.unwrap_or(1);
+        let encoder_settings = Settings { device, ..Settings::default() };
+        let encoder = open::open_with(&base.name, &folder, network, &encoder_settings)?;
+        let least = recipe.min_turns;
         let (mut all, mut begin) = (Vec::new(), 0);
         let mut seen = Learned::default();
         for end in &corpora.ends {
@@ -180,7 +178,7 @@ impl LayerTraining<'_> {
             // Shuffle, so that dialogues in a chunk are not more similar than by chance.
             Random::new(recipe.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MOST);
-            let mut sums = Sums::new(encoder.dim(), around);
+            let mut sums = Sums::new(encoder.dim(), settings.context);
             let report = |done: usize, items: u64| {
                 let (stage, total) = (Stage::ReadingContexts, Some(chosen.len() as u64));
                 observer.progress(&Progress { stage, done: done as u64, total, items, detail: "" });
@@ -221,7 +219,7 @@ impl LayerTraining<'_> {
         network: &Network,
         (step, layer): (u64, bool),
     ) -> Result<Option<Evaluation>> {
-        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_empty() {
+        if !self.run.recipe.evaluates || evaluator.is_empty() {
             return Ok(None);
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;

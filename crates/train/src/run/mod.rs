@@ -27,8 +27,8 @@ pub use observer::{Progress, RunObserver, Stage};
 pub use outcome::{Gain, Outcome, Spent};
 pub use sweep::{FinishedRun, RUNS, sweep};
 
-use crate::recipe::Recipe;
-use base_model::{BaseModel, has_steps};
+use crate::recipe::{Method, Recipe, ResolvedRecipe};
+use base_model::BaseModel;
 use corpus::Corpora;
 use evaluator::{EvaluationData, Tasks};
 use folder::{InputHashes, RunFolder};
@@ -87,21 +87,25 @@ impl RunOptions {
 ///
 /// [`Error::Input`] if the recipe does not suit its base model, or if the output folder contains other files;
 /// [`Error::Data`] if the dialogues cannot be trained on; [`Error::Interrupted`] if the observer stops the run.
-pub fn run(recipe: Recipe, options: &RunOptions, observer: &dyn RunObserver) -> Result<(Outcome, Recipe)> {
+pub fn run(
+    recipe: Recipe,
+    options: &RunOptions,
+    observer: &dyn RunObserver,
+) -> Result<(Outcome, ResolvedRecipe)> {
     run_one(recipe, options, true, observer)
 }
 
 /// Runs one training. Messages that apply to all runs of a sweep are shown in the first one.
 fn run_one(
-    mut recipe: Recipe,
+    recipe: Recipe,
     options: &RunOptions,
     is_first: bool,
     observer: &dyn RunObserver,
-) -> Result<(Outcome, Recipe)> {
+) -> Result<(Outcome, ResolvedRecipe)> {
     let asked = recipe.clone();
-    let base = BaseModel::open(&mut recipe, &options.models)?;
+    let (base, recipe) = BaseModel::open(recipe, &options.models)?;
     base.report(&recipe, observer);
-    if !has_steps(&recipe) && options.devices.len() > 1 {
+    if recipe.steps().is_none() && options.devices.len() > 1 {
         return Err(Error::input("surroundings has no steps to distribute over several devices")
             .with_hint("use a single one with --device"));
     }
@@ -153,16 +157,18 @@ fn run_one(
         observer,
     };
     let eval_data = EvaluationData { tasks, held_out };
-    let outcome = match has_steps(&recipe) {
-        true => training::train(&run, corpora, eval_data, &devices, spool)?,
-        false => LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?,
+    let outcome = match &recipe.method {
+        Method::Steps(settings) => training::train(&run, settings, corpora, eval_data, &devices, spool)?,
+        Method::Layer(_) => {
+            LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?
+        }
     };
     Ok((outcome, recipe))
 }
 
 /// Everything that a run needs, whatever its objective.
 struct Run<'a> {
-    recipe: &'a Recipe,
+    recipe: &'a ResolvedRecipe,
     base: &'a BaseModel,
     folder: &'a RunFolder,
     device: DeviceChoice,
@@ -187,8 +193,12 @@ fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> 
 }
 
 /// Holds out some dialogues for evaluation, if requested, and reports it.
-fn hold_out(corpora: &mut Corpora, recipe: &Recipe, observer: &dyn RunObserver) -> Result<Option<Halves>> {
-    let most = recipe.aside.unwrap_or(0);
+fn hold_out(
+    corpora: &mut Corpora,
+    recipe: &ResolvedRecipe,
+    observer: &dyn RunObserver,
+) -> Result<Option<Halves>> {
+    let most = recipe.held_out;
     if most == 0 {
         return Ok(None);
     }

@@ -3,14 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    base_model::has_steps,
     card::ScoreChange,
     evaluations::{Evaluation, Measured, main_values},
     folder::RunFolder,
     layer::Learned,
     lines::{self, Line},
 };
-use crate::recipe::Recipe;
+use crate::recipe::ResolvedRecipe;
 use turnwise_core::{error::Result, numbers::counted};
 use turnwise_eval::{
     halves,
@@ -63,8 +62,8 @@ impl Spent {
 
 impl Outcome {
     /// Reads the result of a finished run from its files.
-    pub(super) fn read(folder: &RunFolder, recipe: &Recipe) -> Result<Self> {
-        let metrics = match has_steps(recipe) {
+    pub(super) fn read(folder: &RunFolder, recipe: &ResolvedRecipe) -> Result<Self> {
+        let metrics = match recipe.steps().is_some() {
             true => lines::read::<Line>(&folder.metrics())?,
             false => Vec::new(),
         };

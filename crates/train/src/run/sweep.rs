@@ -67,7 +67,7 @@ pub fn sweep(
     // Check all runs before training the first one.
     let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
-        BaseModel::open(&mut recipe.clone(), &options.models)?;
+        BaseModel::open(recipe.clone(), &options.models)?;
         for seed in each_seed {
             let seeded = seeds.map(|_| format!("seed-{seed}"));
             let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
@@ -154,7 +154,10 @@ fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     let text = format!("value = {value}");
     let parsed = text.parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
-    table.insert(setting.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
+    table.insert(
+        Recipe::stored_name(setting).to_owned(),
+        parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())),
+    );
     table.try_into().map_err(|e: toml::de::Error| {
         let what = e.message().lines().next().unwrap_or_default();
         match Recipe::unknown_setting(what) {
@@ -181,7 +184,7 @@ mod tests {
         let all = variants(&recipe, &vary).unwrap();
         assert_eq!(all.len(), 2);
         assert_eq!(all[1].0, "temperature=0.2, negatives=4, aggregation=i1");
-        assert_eq!((all[1].1.temperature, all[1].1.negatives), (0.2, Some(4)));
+        assert_eq!((all[1].1.temperature, all[1].1.negatives), (Some(0.2), Some(4)));
         for (setting, value) in [("negatives", "many"), ("aggregation", "i3")] {
             let error = with(&recipe, setting, value).unwrap_err().to_string();
             assert!(error.contains(setting) && error.contains(value), "{error}");

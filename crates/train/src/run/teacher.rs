@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     data::TrainingSet,
-    objectives::{Group, Neighbours},
-    recipe::Recipe,
+    objectives::Group,
+    recipe::ResolvedRecipe,
     teacher::{self, Teacher},
 };
 use turnwise_core::{
@@ -33,13 +33,14 @@ const TOPICS: usize = 16;
 /// Dialogues encoded per call; small, so that Ctrl-C works quickly.
 const CHUNK: usize = 64;
 
-pub(super) fn objective(
-    recipe: &Recipe,
+/// Fits a teacher on each corpus.
+pub(super) fn groups(
+    recipe: &ResolvedRecipe,
     data: &TrainingSet,
     corpora: &Corpora,
     (device, models): (DeviceChoice, &Places),
     observer: &dyn RunObserver,
-) -> Result<Neighbours> {
+) -> Result<Vec<Group>> {
     let settings = Settings { device, ..Settings::default() };
     let found = resolve(&recipe.model, models)?;
     let encoder = open::open(&found.name, &found.path, &settings)?;
@@ -59,14 +60,12 @@ pub(super) fn objective(
         })?);
         begin = *end;
     }
-    let mut made = Neighbours::new(groups);
-    (made.temperature, made.max_tokens) = (recipe.temperature, recipe.max_tokens);
-    Ok(made)
+    Ok(groups)
 }
 
 /// Selects the dialogues of one corpus and fits their teacher.
 fn group(
-    recipe: &Recipe,
+    recipe: &ResolvedRecipe,
     data: &TrainingSet,
     corpora: &Corpora,
     mut known: Vec<u32>,

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::{Freezing, Trainable},
-    recipe::Recipe,
+    recipe::{Recipe, ResolvedRecipe, StepSettings},
     trainer::{StepResult, Trainer},
 };
 use turnwise_core::{
@@ -43,6 +43,7 @@ const UNKNOWN_ONE_IN: u64 = 20;
 /// in the folder `spool`, or in memory.
 pub(super) fn train(
     run: &Run<'_>,
+    settings: &StepSettings,
     corpora: Corpora,
     eval_data: EvaluationData,
     devices: &[Device],
@@ -52,10 +53,11 @@ pub(super) fn train(
     let folder = base_model::with_separator(&base.folder, run_folder.path(), recipe, observer)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
-    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, recipe.preparing(), spool)?;
+    let preprocessing = settings.preprocessing(recipe.min_turns);
+    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, preprocessing, spool)?;
     let data = data.with_prompt(prompt, &tokenizer)?.with_corpora(&corpora.ends);
     if data.is_empty() && data.left_out > 0 {
-        let least = recipe.min_turns.unwrap_or(1);
+        let least = recipe.min_turns;
         let those = counted(data.left_out as u64, "dialogue");
         let turns = counted(least as u64, "turn");
         return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} skipped"))
@@ -65,12 +67,11 @@ pub(super) fn train(
     }
     report_data(&data, prompt, recipe, observer);
     warn_about_data(&data, recipe, observer);
-    if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
+    if !recipe.evaluates && !recipe.dev.is_empty() {
         observer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
     }
-    let identity = identity(recipe, &inputs.dialogues, &folder.fingerprint()?.to_string())?;
-    let freezing =
-        Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: CACHE_BYTES };
+    let identity = identity(&recipe.file, &inputs.dialogues, &folder.fingerprint()?.to_string())?;
+    let freezing = Freezing { layers: settings.frozen_layers, embeddings: false, memory: CACHE_BYTES };
     let on = |device: &Device| {
         let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
         Trainable::new(folder.network()?, freezing, device.inner(), dtype)
@@ -78,26 +79,22 @@ pub(super) fn train(
     let (first, others) = devices.split_first().ok_or_else(|| Error::Internal("no device".to_owned()))?;
     let model = on(first)?;
     let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
-    let objective = objective::of(
-        recipe,
-        &data,
-        &corpora,
-        (&model, folder.max_tokens()),
-        (run.device, run.models),
-        observer,
-    )?;
+    let objective =
+        objective::of((recipe, settings), &data, &corpora, &model, (run.device, run.models), observer)?;
     let named = (base.name.as_str(), &folder);
     let evaluator =
         Evaluator::new(recipe, (&corpora, run_folder.path()), eval_data, named, run.device, observer)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
-    let corpora = recipe.layer.then_some(corpora);
-    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.with_devices(&others);
+    let corpora = settings.layer.is_some().then_some(corpora);
+    let plan = settings.plan(recipe.seed);
+    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan)?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
     run_folder.begin(recipe, inputs)?;
     let mut outcome = StepLoop {
         model: &model,
         trainer: &mut trainer,
         recipe,
+        settings,
         folder: run_folder,
         evaluator: &evaluator,
         identity: &identity,
@@ -140,7 +137,7 @@ pub(super) fn train(
 }
 
 /// Warns about data from which little can be learned.
-fn warn_about_data(data: &TrainingSet, recipe: &Recipe, observer: &dyn RunObserver) {
+fn warn_about_data(data: &TrainingSet, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
     if data.len() < MIN_DIALOGUES {
         observer.warn(&format!(
             "training on only {}: too few to learn anything general; use at least a few hundred",
@@ -164,7 +161,7 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
-fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, observer: &dyn RunObserver) {
+fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
     let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
     let too_short = match data.left_out {
         0 => String::new(),
@@ -191,7 +188,8 @@ fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, observer: &dyn
 struct StepLoop<'r, 't> {
     model: &'r Trainable,
     trainer: &'r mut Trainer<'t>,
-    recipe: &'r Recipe,
+    recipe: &'r ResolvedRecipe,
+    settings: &'r StepSettings,
     folder: &'r RunFolder,
     evaluator: &'r Evaluator<'r>,
     identity: &'r str,
@@ -201,7 +199,8 @@ struct StepLoop<'r, 't> {
 impl StepLoop<'_, '_> {
     /// Takes the remaining steps after the given number of finished steps.
     fn run(&mut self, done: u64) -> Result<Outcome> {
-        let (recipe, folder, observer) = (self.recipe, self.folder, self.observer);
+        let (recipe, settings) = (self.recipe, self.settings);
+        let (folder, observer) = (self.folder, self.observer);
         let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
         let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
         let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
@@ -209,7 +208,7 @@ impl StepLoop<'_, '_> {
         // The speed shown is for this call only, without the steps before a resume.
         let (mut tokens, mut seconds, mut smooth) = (0, 0.0, None);
         let report = |done: u64, items: u64, detail: &str| {
-            let (stage, total) = (Stage::Training, Some(recipe.steps));
+            let (stage, total) = (Stage::Training, Some(settings.steps));
             observer.progress(&Progress { stage, done, total, items, detail });
         };
         let (mut step, mut is_first) = (done, true);
@@ -230,8 +229,8 @@ impl StepLoop<'_, '_> {
                 evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
                 self.draw(&evaluations, None)?;
             }
-            let ends = (step == recipe.steps || self.should_stop(&evaluations)) && !observer.should_stop();
-            let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
+            let ends = (step == settings.steps || self.should_stop(&evaluations)) && !observer.should_stop();
+            let is_new = step > done && (ends || step.is_multiple_of(settings.checkpoint_every));
             if is_new || observer.should_stop() && step > 0 {
                 checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
                 checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
@@ -276,20 +275,20 @@ impl StepLoop<'_, '_> {
 
     /// Whether an evaluation is due after this step and not done yet.
     fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
-        let every = self.recipe.evaluate_every.unwrap_or(0);
+        let every = self.settings.evaluate_every;
         let wanted = every > 0 && !self.evaluator.is_empty();
         wanted
-            && (step == self.recipe.steps || step.is_multiple_of(every))
+            && (step == self.settings.steps || step.is_multiple_of(every))
             && evaluations.last().is_none_or(|last| last.step < step)
     }
 
     fn interrupted(&self, step: u64) -> Error {
-        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.recipe.steps));
+        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.settings.steps));
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
-        let patience = self.recipe.patience;
+        let patience = self.settings.patience;
         patience > 0 && self.recipe.select.since_best(evaluations) >= patience
     }
 

@@ -80,14 +80,16 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self> {
         let examples = objective.examples(data)?;
         if examples.is_empty() {
-            return Err(Error::data(format!("the data has no examples for {}", objective.name())).with_hint(
+            return Err(Error::data(format!("the data has no examples for {}", objective.definition().name)).with_hint(
                 "dialogues with several turns are needed; `turnwise corpus stats` shows the lengths of the dialogues",
             ));
         }
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
         let order = Order::new(examples, plan.seed);
-        let order = match objective.one_corpus() && data.corpora() > 1 {
+        let order = match objective.definition().steps().is_some_and(|steps| steps.one_corpus)
+            && data.corpora() > 1
+        {
             true => order.by_corpus(plan.batch, |location| data.corpus(location.dialogue) as u32),
             false => order,
         };
@@ -209,7 +211,7 @@ impl<'a> Trainer<'a> {
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
         let pooled_loss = prepared.pooled_loss().ok_or_else(|| {
-            Error::input(format!("{} does not support --micro-batches above 1", self.objective.name()))
+            Error::input(format!("{} does not support --micro-batches above 1", self.objective.definition().name))
                 .with_hint("omit --micro-batches")
         })?;
         let share = prepared.count() as f64 / batch as f64;

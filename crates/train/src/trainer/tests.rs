@@ -7,7 +7,7 @@ use crate::{
     data::TurnTokens,
     model::Freezing,
     objectives::{
-        Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Turns, Words,
+        Aggregation, Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Words,
     },
     schedule,
 };
@@ -54,8 +54,8 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
     let mut dial2vec = Dial2vec::new(data).unwrap();
     dial2vec.negatives = 3;
     vec![
-        Box::new(DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap()),
-        Box::new(DialogueCse::new(Turns::Weighted, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Aggregation::I2, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Aggregation::I1, 24, 1, &Device::Cpu).unwrap()),
         Box::new(dial2vec),
         Box::new(SimCse::default()),
         Box::new(ResponseSelection::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
@@ -78,7 +78,7 @@ fn the_loss_of_every_objective_decreases() {
         let losses: Vec<f64> = (0..100).map(|_| trainer.step().unwrap().loss).collect();
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
         let (first, last) = (mean(&losses[..8]), mean(&losses[92..]));
-        assert!(last < 0.95 * first, "{}: {first} {last}", objective.name());
+        assert!(last < 0.95 * first, "{}: {first} {last}", objective.definition().name);
     }
 }
 
@@ -104,8 +104,8 @@ fn a_resumed_run_equals_an_uninterrupted_run() {
         again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
         again.restore(6, state).unwrap();
         let resumed: Vec<StepResult> = (0..6).map(|_| again.step().unwrap()).collect();
-        assert_eq!(resumed, rest, "{}", objective.name());
-        assert_eq!(numbers(&again), end, "{}", objective.name());
+        assert_eq!(resumed, rest, "{}", objective.definition().name);
+        assert_eq!(numbers(&again), end, "{}", objective.definition().name);
         objective.heads().iter().zip(heads).for_each(|(h, numbers)| h.set(numbers).unwrap());
     }
 }
@@ -131,7 +131,7 @@ fn parts_and_devices_do_not_change_the_step() {
         let whole = run(1, 1);
         for (parts, devices) in [(3, 1), (1, 3), (2, 2)] {
             let other = run(parts, devices);
-            let name = format!("{}, {parts} parts, {devices} devices", objective.name());
+            let name = format!("{}, {parts} parts, {devices} devices", objective.definition().name);
             assert!(
                 whole.0.iter().zip(&other.0).all(|(a, b)| (a - b).abs() < 1e-4),
                 "{name}: {:?} {:?}",
@@ -147,7 +147,7 @@ fn parts_and_devices_do_not_change_the_step() {
 #[test]
 fn a_step_with_a_loss_that_is_not_finite_changes_nothing() {
     let data = data();
-    let mut objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
+    let mut objective = DialogueCse::new(Aggregation::I2, 24, 1, &Device::Cpu).unwrap();
     objective.temperature = 1e-42;
     let model = trainable(0);
     let mut trainer = Trainer::new(&model, &objective, &data, plan(0.0, 1)).unwrap();
@@ -177,6 +177,11 @@ fn training_from_a_file_equals_training_from_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (memory, file) = (data(), data_in(Some(folder.path())));
     for (of_memory, of_file) in objectives(&memory).into_iter().zip(objectives(&file)) {
-        assert_eq!(run(&memory, of_memory.as_ref()), run(&file, of_file.as_ref()), "{}", of_file.name());
+        assert_eq!(
+            run(&memory, of_memory.as_ref()),
+            run(&file, of_file.as_ref()),
+            "{}",
+            of_file.definition().name
+        );
     }
 }

@@ -8,7 +8,10 @@ use crate::cli::{
     encoders::DEFAULT_MODEL,
 };
 use turnwise_core::error::{Error, IoContext, Result};
-use turnwise_train::recipe::{ObjectiveName, Recipe, known_names};
+use turnwise_train::{
+    objectives::definition::Role,
+    recipe::{ObjectiveName, Recipe, known_names},
+};
 
 /// Reads the recipe file, or starts from an objective, and applies the options.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
@@ -55,28 +58,28 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     refuse_zero("--learning-rate", run.learning_rate)?;
     refuse_zero("--max-tokens", goal.max_tokens)?;
     refuse_zero("--temperature", goal.temperature)?;
-    set(&mut recipe.steps, run.steps);
-    set(&mut recipe.batch, run.batch);
+    recipe.steps = run.steps.or(recipe.steps);
+    recipe.batch = run.batch.or(recipe.batch);
     set(&mut recipe.parts, run.parts);
-    set(&mut recipe.learning_rate, run.learning_rate);
+    recipe.learning_rate = run.learning_rate.or(recipe.learning_rate);
     set(&mut recipe.schedule, run.schedule);
-    set(&mut recipe.warm_up, run.warm_up);
+    recipe.warm_up = run.warm_up.or(recipe.warm_up);
     set(&mut recipe.weight_decay, run.weight_decay);
     set(&mut recipe.clip, run.clip);
     set(&mut recipe.dropout, run.dropout);
     set(&mut recipe.checkpoint_every, run.checkpoint_every);
-    set(&mut recipe.max_tokens, goal.max_tokens);
-    set(&mut recipe.temperature, goal.temperature);
+    recipe.max_tokens = goal.max_tokens.or(recipe.max_tokens);
+    recipe.temperature = goal.temperature.or(recipe.temperature);
     let looking = &args.looking;
     if !looking.dev.is_empty() {
         recipe.dev.clone_from(&looking.dev);
     }
     recipe.evaluate_every = looking.evaluate_every.or(recipe.evaluate_every);
-    recipe.aside = looking.aside.or(recipe.aside);
-    set(&mut recipe.select, looking.select);
+    recipe.held_out = looking.held_out.or(recipe.held_out);
+    recipe.select = looking.select.or(recipe.select);
     set(&mut recipe.patience, looking.patience);
-    if !goal.beside.is_empty() {
-        recipe.beside = Some(goal.beside.iter().copied().collect());
+    if !goal.auxiliary.is_empty() {
+        recipe.auxiliary = Some(goal.auxiliary.iter().copied().collect());
     }
     recipe.frozen_layers = run.frozen_layers.or(recipe.frozen_layers);
     recipe.negatives = goal.negatives.or(recipe.negatives);
@@ -122,9 +125,10 @@ fn objective(name: &str) -> Result<ObjectiveName> {
             return Error::input(format!("{name} is the folder of a run, not an objective or a recipe"))
                 .with_hint(format!("its recipe is {}", of_run.display()));
         }
-        // `keep` works only together with another objective, so it is not suggested.
-        let alone = ObjectiveName::ALL.into_iter().filter(|name| *name != ObjectiveName::Keep);
-        let known = ["auto"].into_iter().chain(alone.map(ObjectiveName::name)).chain(known_names());
+        let all = ObjectiveName::ALL.iter().map(|objective| objective.definition());
+        let main =
+            all.filter(|definition| definition.role != Role::Auxiliary).map(|definition| definition.name);
+        let known = ["auto"].into_iter().chain(main).chain(known_names());
         Error::unknown_name("objective or recipe", name, known)
     })
 }
@@ -133,20 +137,15 @@ fn objective(name: &str) -> Result<ObjectiveName> {
 /// were given stay.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
-    if recipe.objective == ObjectiveName::Surroundings {
-        return;
+    let Some(training) = recipe.objective.definition().steps() else { return };
+    if recipe.steps.is_none() {
+        recipe.steps = Some(100);
+        recipe.warm_up.get_or_insert(10);
     }
-    if recipe.steps == 0 {
-        (recipe.steps, recipe.warm_up) = (100, recipe.warm_up.max(10));
-    }
-    if recipe.max_tokens == 0 {
-        let mut usual = recipe.clone();
-        usual.fill(1, 128);
-        recipe.max_tokens = usual.max_tokens;
-    }
+    recipe.max_tokens.get_or_insert(training.max_tokens.min(128));
 }
 
-/// Refuses 0, which means `not set` in a recipe.
+/// Refuses 0.
 fn refuse_zero<T: Default + PartialEq>(option: &str, given: Option<T>) -> Result<()> {
     match given == Some(T::default()) {
         true => Err(Error::input(format!("{option} cannot be 0")).with_hint("use a number above 0")),

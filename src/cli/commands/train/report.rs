@@ -9,7 +9,7 @@ use crate::cli::{
 use turnwise_core::error::Result;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
-    recipe::{ObjectiveName, Recipe},
+    recipe::ResolvedRecipe,
     run::{
         FinishedRun, Gain, Outcome, RUNS, Spent,
         evaluations::{NEARLY, Selection},
@@ -31,13 +31,18 @@ fn words(learned: &Learned) -> String {
     )
 }
 
-pub(super) fn end(outcome: &Outcome, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
+pub(super) fn end(
+    outcome: &Outcome,
+    recipe: &ResolvedRecipe,
+    output: &Path,
+    context: &Context<'_>,
+) -> Result<()> {
     let Outcome { losses, spent: Spent { seconds, examples, tokens }, .. } = *outcome;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = model_in(output);
     let gains = outcome.gains(recipe.seed);
     let agreements = outcome.agreements();
-    let by_steps = recipe.objective != ObjectiveName::Surroundings;
+    let planned = recipe.steps().map(|settings| settings.steps);
     let result = serde_json::json!({
         "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
@@ -50,11 +55,11 @@ pub(super) fn end(outcome: &Outcome, recipe: &Recipe, output: &Path, context: &C
         writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))
     };
     context.printer.result(&result, |out| {
-        let early = match outcome.steps < recipe.steps {
-            true => format!(" of {} (stopped early: no more gain)", grouped(recipe.steps)),
-            false => String::new(),
-        };
-        if by_steps {
+        if let Some(planned) = planned {
+            let early = match outcome.steps < planned {
+                true => format!(" of {} (stopped early: no more gain)", grouped(planned)),
+                false => String::new(),
+            };
             writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(outcome.steps, "step"))?;
         }
         if examples > 0 {
@@ -87,7 +92,7 @@ pub(super) fn end(outcome: &Outcome, recipe: &Recipe, output: &Path, context: &C
             Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
-        match outcome.evaluations.is_empty() || !by_steps {
+        match outcome.evaluations.is_empty() || planned.is_none() {
             true => writeln!(out, "saved the model in {}", model.display()),
             false => {
                 writeln!(
@@ -118,7 +123,7 @@ pub(super) fn end(outcome: &Outcome, recipe: &Recipe, output: &Path, context: &C
     if recipe.dev.is_empty() {
         context.printer.suggest(format!(
             "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.objective.bench(),
+            recipe.objective.definition().benchmark,
             recipe.model,
             model.display()
         ));
@@ -140,7 +145,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     context.printer.hint(match layered {
         true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
         false => {
-            "a larger weight of `keep` (--beside keep=N) or a smaller --learning-rate preserves more of the encoder"
+            "a larger weight of `keep` (--auxiliary keep=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
 }

@@ -122,7 +122,7 @@ fn checked(prepared: &dyn Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>)
 #[test]
 fn dialoguecse_equals_its_formula() {
     let data = data();
-    for turns in [Turns::Mean, Turns::Weighted] {
+    for turns in [Aggregation::I2, Aggregation::I1] {
         let mut objective = DialogueCse::new(turns, WIDTH, 7, &Device::Cpu).unwrap();
         objective.negatives = 2;
         let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 5, 11])).unwrap();
@@ -355,7 +355,7 @@ fn neighbours_equals_its_formula() {
 #[test]
 fn the_context_is_the_nearest_turns_on_both_sides() {
     let data = data();
-    let objective = DialogueCse::new(Turns::Mean, WIDTH, 7, &Device::Cpu).unwrap();
+    let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
     // The third turn of the last dialogue: two turns before it and one after it.
     let location = Location { dialogue: 5, turn: 2 };
     let prepared = objective.prepare(&data, &mut [(location, Random::new(1, 1))]).unwrap();

@@ -214,7 +214,7 @@ fn combined_objectives_have_a_weighted_loss() {
     let (loss, _) = checked(prepared.as_ref(), &[]);
     let means = numbers((packed.tokens(), WIDTH), 3);
     let pooled_loss =
-        prepared.pooled_loss().unwrap().loss_of(&likeness::means(&means, packed).unwrap()).unwrap();
+        prepared.pooled_loss().unwrap().loss_of(&losses::means(&means, packed).unwrap()).unwrap();
     assert!((loss - f64::from(pooled_loss.to_scalar::<f32>().unwrap())).abs() < 1e-5);
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     let rows = alone.packed().tokens();

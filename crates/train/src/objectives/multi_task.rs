@@ -3,7 +3,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Location, Objective, PooledLoss, Prepared};
+use super::{Definition, Location, Objective, PooledLoss, Prepared};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -26,31 +26,31 @@ pub struct Auxiliary {
 /// A main objective with auxiliary objectives. The examples of the main objective define the epochs.
 pub struct MultiTask {
     main: Box<dyn Objective>,
-    beside: Vec<(Auxiliary, Vec<Location>)>,
+    auxiliary: Vec<(Auxiliary, Vec<Location>)>,
     heads: Vec<Parameter>,
 }
 
 impl MultiTask {
     /// Combines the objectives. Returns an error if the data has no example for an auxiliary objective.
-    pub fn new(main: Box<dyn Objective>, beside: Vec<Auxiliary>, data: &TrainingSet) -> Result<Self> {
+    pub fn new(main: Box<dyn Objective>, auxiliary: Vec<Auxiliary>, data: &TrainingSet) -> Result<Self> {
         let mut heads = main.heads().to_vec();
-        let mut with_examples = Vec::with_capacity(beside.len());
-        for auxiliary in beside {
+        let mut with_examples = Vec::with_capacity(auxiliary.len());
+        for auxiliary in auxiliary {
             let locations = auxiliary.objective.examples(data)?;
             if locations.is_empty() {
-                let name = auxiliary.objective.name();
+                let name = auxiliary.objective.definition().name;
                 return Err(Error::data(format!("the data has no examples for {name}")));
             }
             heads.extend_from_slice(auxiliary.objective.heads());
             with_examples.push((auxiliary, locations));
         }
-        Ok(MultiTask { main, beside: with_examples, heads })
+        Ok(MultiTask { main, auxiliary: with_examples, heads })
     }
 }
 
 impl Objective for MultiTask {
-    fn name(&self) -> &'static str {
-        self.main.name()
+    fn definition(&self) -> &'static Definition {
+        self.main.definition()
     }
 
     fn heads(&self) -> &[Parameter] {
@@ -59,10 +59,6 @@ impl Objective for MultiTask {
 
     fn in_batch(&self) -> bool {
         true
-    }
-
-    fn one_corpus(&self) -> bool {
-        self.main.one_corpus()
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
@@ -75,15 +71,15 @@ impl Objective for MultiTask {
             return Err(Error::Internal("the batch has no examples".to_owned()));
         };
         let mut source = first.clone();
-        let mut parts = Vec::with_capacity(1 + self.beside.len());
-        let keys: Vec<u64> = self.beside.iter().map(|_| source.bits()).collect();
+        let mut parts = Vec::with_capacity(1 + self.auxiliary.len());
+        let keys: Vec<u64> = self.auxiliary.iter().map(|_| source.bits()).collect();
         parts.push((self.main.prepare(data, examples)?, 1.0));
-        for ((beside, locations), key) in self.beside.iter().zip(keys) {
+        for ((auxiliary, locations), key) in self.auxiliary.iter().zip(keys) {
             let mut draw = Random::new(key, 0);
-            let mut drawn: Vec<_> = (0..beside.batch as u64)
+            let mut drawn: Vec<_> = (0..auxiliary.batch as u64)
                 .map(|n| (locations[draw.below(locations.len())], Random::new(key, 1 + n)))
                 .collect();
-            parts.push((beside.objective.prepare(data, &mut drawn)?, beside.weight));
+            parts.push((auxiliary.objective.prepare(data, &mut drawn)?, auxiliary.weight));
         }
         let sequences = parts.iter().flat_map(|(p, _)| p.packed().sequences.iter().cloned()).collect();
         Ok(Box::new(Joined { packed: Packed::new(sequences), parts }))

@@ -99,7 +99,7 @@ mod tests {
             let mut recipe = Recipe::known(name).unwrap().unwrap();
             recipe.below(Path::new("d"));
             assert!(recipe.corpus.iter().all(|path| path.starts_with("d")), "{name}");
-            recipe.complete(12, 512).unwrap();
+            recipe.clone().resolve(12, 512).unwrap();
             assert!(about(name).ends_with('.') && about(name).len() > 20, "{name}: {}", about(name));
             // The base model is the result of another recipe, or a model that can be downloaded.
             assert_eq!(

@@ -6,12 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    data::TrainingSet,
-    model::Trainable,
-    neighbors,
-    objectives::{Location, unit_means},
-};
+use super::{Location, losses::unit_means};
+use crate::{data::TrainingSet, model::Trainable, neighbors};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
 
@@ -20,7 +16,7 @@ const CHUNK: usize = 1_024;
 
 /// Settings of hard negative mining.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct MiningSettings {
     /// Number of candidates per utterance from the embedding search.
     pub near: usize,
     /// Number of candidates per utterance from BM25.
@@ -32,14 +28,14 @@ pub struct Settings {
     pub mutual: usize,
 }
 
-impl Default for Settings {
+impl Default for MiningSettings {
     fn default() -> Self {
-        Settings { near: 20, by_words: 10, bound: 0.6, mutual: 5 }
+        MiningSettings { near: 20, by_words: 10, bound: 0.6, mutual: 5 }
     }
 }
 
 /// Hard negatives for each distinct utterance text.
-pub struct Hard {
+pub struct HardNegatives {
     /// Index of each distinct text, keyed by token ids.
     numbers: HashMap<Vec<u32>, u32>,
     /// Location of the first occurrence of each text.
@@ -48,7 +44,7 @@ pub struct Hard {
     near: Vec<Vec<u32>>,
 }
 
-impl Hard {
+impl HardNegatives {
     /// Mines hard negatives among the utterances at the `chosen` locations. Each distinct text is considered once.
     ///
     /// The candidates come from the embeddings of the untrained model and from BM25. `progress` receives the number
@@ -58,7 +54,7 @@ impl Hard {
         data: &TrainingSet,
         chosen: &[Location],
         max_tokens: usize,
-        settings: Settings,
+        settings: MiningSettings,
         progress: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
         let (mut numbers, mut locations, mut texts) = (HashMap::new(), Vec::new(), Vec::new());
@@ -90,7 +86,7 @@ impl Hard {
             found
         };
         let near = (0..locations.len()).map(negatives).collect();
-        Ok(Hard { numbers, locations, near })
+        Ok(HardNegatives { numbers, locations, near })
     }
 
     /// Number of texts with at least one hard negative.
@@ -135,10 +131,10 @@ mod tests {
         let model =
             Trainable::new(network, freezing, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
         let chosen: Vec<Location> = (0..24).map(|n| Location { dialogue: n / 2, turn: n % 2 }).collect();
-        let settings = Settings { bound: 0.99, ..Settings::default() };
+        let settings = MiningSettings { bound: 0.99, ..MiningSettings::default() };
         let mut encoded = 0;
         let mut mine = |settings| {
-            Hard::mine(&model, &data, &chosen, 16, settings, &mut |done| {
+            HardNegatives::mine(&model, &data, &chosen, 16, settings, &mut |done| {
                 encoded = done;
                 Ok(())
             })
@@ -157,7 +153,7 @@ mod tests {
         // A text that was not in the input has no negatives.
         assert_eq!(hard.draw(&[59], 0, &mut random), None);
         // A bound below every cosine excludes all candidates.
-        assert!(mine(Settings { bound: -1.0, ..Settings::default() }).is_empty());
+        assert!(mine(MiningSettings { bound: -1.0, ..MiningSettings::default() }).is_empty());
         assert_eq!(encoded, 13);
     }
 }

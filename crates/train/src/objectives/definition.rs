@@ -1,0 +1,156 @@
+//! Definition of an objective: everything that the program knows about it besides its loss.
+
+use std::fmt::Debug;
+
+use super::{Group, HardNegatives, Objective, ObjectiveName};
+use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
+use turnwise_core::error::Result;
+
+/// Definition of an objective. Each objective has one, in its own file.
+#[derive(Debug)]
+pub struct Definition {
+    /// Name on the command line and in recipes.
+    pub name: &'static str,
+    /// One-line description: the vectors that it trains, and how.
+    pub about: &'static str,
+    /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
+    pub benchmark: &'static str,
+    /// Texts that the label-free evaluation compares.
+    pub sample: Sample,
+    /// True if the two halves of held-out dialogues measure the objective. They measure topics, so they cannot
+    /// measure objectives that predict tokens or classes.
+    pub held_out: bool,
+    /// Default criterion that selects the step whose model is kept.
+    pub select: Selection,
+    /// Whether it can be the main objective and an auxiliary one.
+    pub role: Role,
+    /// Default minimum number of turns of a dialogue.
+    pub min_turns: usize,
+    /// How the objective is trained.
+    pub training: Training,
+}
+
+/// Texts of the label-free evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sample {
+    /// Whole dialogues.
+    Dialogues,
+    /// Utterances without duplicates.
+    Utterances,
+}
+
+/// Use of an objective in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Only the main objective.
+    Main,
+    /// Only an auxiliary objective.
+    Auxiliary,
+    /// Main or auxiliary objective.
+    Both,
+}
+
+/// How an objective is trained.
+#[derive(Debug)]
+pub enum Training {
+    /// With gradient steps.
+    Steps(StepTraining),
+    /// A layer in closed form, without steps.
+    ClosedForm,
+}
+
+/// Properties and defaults of an objective that is trained with gradient steps.
+#[derive(Debug)]
+pub struct StepTraining {
+    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives.
+    ///
+    /// Such a batch cannot be split into independent micro-batches.
+    pub in_batch: bool,
+    /// True if the pooled embeddings of the sequences are the only input of the loss.
+    ///
+    /// The batches of such objectives can be combined and computed in micro-batches.
+    pub pooled_loss: bool,
+    /// True if all examples of a batch should come from one corpus.
+    ///
+    /// Negatives from a different corpus are too easy: their topic alone separates them.
+    pub one_corpus: bool,
+    /// True if a sequence can hold several turns, which need a separator token.
+    pub several_turns: bool,
+    /// True if consecutive turns of one speaker are merged by default.
+    pub merge_turns: bool,
+    /// Default number of steps.
+    pub steps: Steps,
+    /// Number of warm-up steps, if the number of steps is the default.
+    pub warm_up: u64,
+    /// Default batch size.
+    pub batch: usize,
+    /// Default peak learning rate.
+    pub learning_rate: f64,
+    /// Default maximum number of tokens of a sequence.
+    pub max_tokens: usize,
+    /// Default temperature; 1 if the loss has none.
+    pub temperature: f64,
+    /// Layers that are frozen by default.
+    pub frozen: Frozen,
+    /// Default auxiliary objectives and their weights.
+    pub auxiliary: &'static [(ObjectiveName, f64)],
+    /// Batch size and maximum number of tokens as an auxiliary objective, if they differ from those above.
+    pub as_auxiliary: Option<(usize, usize)>,
+    /// Reads the settings of the objective from a recipe.
+    pub settings: fn(&mut Given<'_>) -> Box<dyn Settings>,
+}
+
+/// Default number of steps.
+#[derive(Debug, Clone, Copy)]
+pub enum Steps {
+    /// The same number for all data.
+    Total(u64),
+    /// A number for each corpus.
+    PerCorpus(u64),
+}
+
+/// Layers that are frozen by default.
+#[derive(Debug, Clone, Copy)]
+pub enum Frozen {
+    /// No layer.
+    Nothing,
+    /// The lower half of the layers.
+    Half,
+}
+
+/// Settings of an objective. They create the objective once the data and the model are loaded.
+pub trait Settings: Debug + Send + Sync {
+    /// Creates the objective.
+    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
+}
+
+/// Inputs of a new objective.
+pub struct Setup<'a> {
+    /// The model, before training.
+    pub model: &'a Trainable,
+    /// The tokenized dialogues.
+    pub data: &'a TrainingSet,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Inputs that take long to compute, and only for the objectives that need them.
+    pub sources: &'a dyn Sources,
+}
+
+/// Inputs of some objectives that take long to compute.
+pub trait Sources {
+    /// Fits a teacher on each corpus.
+    fn teachers(&self) -> Result<Vec<Group>>;
+
+    /// Mines hard negatives with texts of at most `max_tokens` tokens.
+    fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives>;
+}
+
+impl Definition {
+    /// Properties of the training steps; `None` if it has no steps.
+    pub fn steps(&self) -> Option<&StepTraining> {
+        match &self.training {
+            Training::Steps(steps) => Some(steps),
+            Training::ClosedForm => None,
+        }
+    }
+}
