@@ -9,18 +9,16 @@
 use std::{env, error::Error, fs, path::PathBuf, time::Instant};
 
 use candle_core::{DType, Device};
-use turnwise::{
-    corpus::{Dialogue, formats::ReadOptions, walk},
-    encoder::folder::ModelFolder,
-    train::{
-        data::TrainingSet,
-        model::{Freezing, Trainable},
-        objectives::{Dial2vec, DialogueCse, Objective, Turns},
-        optimizer,
-        order::Order,
-        recipe::{ObjectiveName, Recipe},
-        trainer::{Plan, Trainer},
-    },
+use turnwise_corpus::{Dialogue, formats::ReadOptions, walk};
+use turnwise_encoder::folder::ModelFolder;
+use turnwise_train::{
+    data::TrainingSet,
+    model::{Freezing, Trainable},
+    objectives::{Dial2vec, DialogueCse, Objective, Turns},
+    optimizer,
+    order::Order,
+    recipe::{ObjectiveName, Recipe},
+    trainer::{Plan, Trainer},
 };
 
 /// The allocator of the program. Training allocates and frees large tensors in every step.
@@ -100,7 +98,7 @@ fn time(
     goal: &dyn Objective,
     data: &TrainingSet,
     recipe: &Recipe,
-    network: turnwise::encoder::Network,
+    network: turnwise_encoder::Network,
 ) -> Anyhow<()> {
     // Like in a real run. Nothing is cached between steps, because every step has different sequences.
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: 1 << 30 };
