@@ -96,14 +96,14 @@ fn million(dialogues: u64) {
     println!("on disk {:.2} GB", on_disk as f64 / 1e9);
     for round in 0..3 {
         let started = Instant::now();
-        let store = turnwise::store::Store::open(&index, "benchmark").unwrap();
+        let store = turnwise_store::Store::open(&index, "benchmark").unwrap();
         let writer = started.elapsed();
         drop(store);
         let started = Instant::now();
-        let snapshot = turnwise::store::Snapshot::open(&index).unwrap();
+        let snapshot = turnwise_store::Snapshot::open(&index).unwrap();
         let reader = started.elapsed();
         assert_eq!(snapshot.totals().dialogues, dialogues);
-        let id = turnwise::ids::DialogueId::new(format!("synthetic-{:08}", dialogues / 2)).unwrap();
+        let id = turnwise_core::ids::DialogueId::new(format!("synthetic-{:08}", dialogues / 2)).unwrap();
         let started = Instant::now();
         assert!(snapshot.get(&id).unwrap().is_some());
         println!(

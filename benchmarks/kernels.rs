@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use turnwise::encoder::{
+use turnwise_encoder::{
     Batch, Network, Precision, Sequence,
     cpu::{CpuEngine, SimdChoice, SimdLevel},
     network::{Activation, Shape},

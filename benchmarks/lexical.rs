@@ -17,16 +17,14 @@ use tantivy::{
     query::{BooleanQuery, Occur, Query, TermQuery},
     schema::IndexRecordOption,
 };
-use turnwise::{
-    corpus::{Dialogue, Role, formats::ReadOptions, walk},
-    ids::DialogueId,
-    index::{
-        lexical::{Lexical, LexicalQuery},
-        vectors::Kind,
-    },
-    samples,
-    store::{Prepared, Snapshot, Store},
+use turnwise::samples;
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::{Dialogue, Role, formats::ReadOptions, walk};
+use turnwise_index::{
+    lexical::{Lexical, LexicalQuery},
+    vectors::Kind,
 };
+use turnwise_store::{Prepared, Snapshot, Store};
 
 const UTTERANCES: usize = 200_000;
 

@@ -28,14 +28,12 @@ use milvus::v2::{
     request::dql::{QueryRequest, SearchRequest},
 };
 use tokio::runtime::Runtime;
-use turnwise::{
-    corpus::Dialogue,
-    encoder::{DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, Vectors},
-    error::{Error, Result},
-    index::{engine::Engine, vectors::Kind},
-    milvus::{Milvus, Target, Walk},
-    search::{Mode, SearchRequest as Request, Searcher},
-};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, Vectors};
+use turnwise_index::{engine::Engine, vectors::Kind};
+use turnwise_milvus::{Milvus, Target, Walk};
+use turnwise_search::{Mode, SearchRequest as Request, Searcher};
 
 /// The allocator of the program.
 #[global_allocator]

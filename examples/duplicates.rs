@@ -6,7 +6,7 @@
 
 use turnwise::{
     Index,
-    encoder::statics::{TfidfSettings, fit_tfidf},
+    encoder::{TfidfSettings, fit_tfidf},
     samples,
     search::{SearchRequest, Searcher},
 };

@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use turnwise::measures::ranking::Ranking;
+use turnwise::evaluate::Ranking;
 
 fn main() {
     // Whether the document at each rank is relevant.

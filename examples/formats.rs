@@ -6,26 +6,25 @@
 
 use std::path::PathBuf;
 
-use turnwise::corpus::{formats::ReadOptions, walk};
+use turnwise::corpus::{ReadEvent, Reader};
 
 fn main() -> turnwise::Result<()> {
     let mut paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     if paths.is_empty() {
         paths.push("examples/support".into());
     }
-    for source in walk::plan(&paths, None)?.sources {
-        let (mut dialogues, mut turns, mut problems) = (0, 0, 0);
-        let (name, format) = (source.name.clone(), source.format.name());
-        for item in source.read(&ReadOptions::default())? {
-            match item {
-                Ok(dialogue) => {
-                    dialogues += 1;
-                    turns += dialogue.turns.len();
-                }
-                Err(_) => problems += 1,
-            }
+    let (mut dialogues, mut turns) = (0, 0);
+    let mut event = |event: ReadEvent<'_>| {
+        if let ReadEvent::Rejected(reject) = event {
+            println!("{reject}");
         }
-        println!("{name} ({format}): {dialogues} dialogues, {turns} turns, {problems} problems");
-    }
+        Ok(())
+    };
+    let problems = Reader::default().each_dialogue(&paths, &mut event, &mut |dialogue| {
+        dialogues += 1;
+        turns += dialogue.turns.len();
+        Ok(())
+    })?;
+    println!("{dialogues} dialogues, {turns} turns, {} problems", problems.rejected);
     Ok(())
 }

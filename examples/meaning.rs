@@ -8,10 +8,7 @@ use std::sync::Arc;
 
 use turnwise::{
     Index,
-    encoder::{
-        Encoder,
-        statics::{TfidfSettings, fit_tfidf},
-    },
+    encoder::{Encoder, TfidfSettings, fit_tfidf},
     samples,
     search::SearchRequest,
 };
@@ -21,7 +18,7 @@ fn main() -> turnwise::Result<()> {
     let folder = std::env::temp_dir().join("turnwise-example-meaning");
     let dialogues = samples::dialogues()?;
 
-    // Latent semantic analysis of the utterances. `encoder::open::open` opens a sentence-transformers model instead.
+    // Latent semantic analysis of the utterances. `encoder::open` opens a sentence-transformers model instead.
     let texts = dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.clone());
     let encoder: Arc<dyn Encoder> = Arc::new(fit_tfidf(texts, &TfidfSettings::default())?);
 

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwise_core::{Error, Result, ids::DialogueId};
+use turnwise_core::{
+    Error, Result,
+    ids::{DialogueId, UtteranceId},
+};
 use turnwise_corpus::{Dialogue, walk};
 use turnwise_encoder::{Encoder, ahead::Options, transformer::Tokens};
 use turnwise_index::{
@@ -10,7 +13,10 @@ use turnwise_index::{
     lexical::Lexical,
     vectors::{EncodeProgress, EncodeTargets, Mode, Recipe, VectorReader, VectorWriter, fill},
 };
-use turnwise_search::Searcher;
+use turnwise_search::{
+    HitKind, Response, SearchRequest, Searcher,
+    clusters::{ClusterOptions, Clusters, clusters},
+};
 use turnwise_store::{
     Prepared, PutOutcome, Snapshot, Store,
     ingest::{IngestControl, IngestOptions, Ingested, ingest},
@@ -30,7 +36,7 @@ const ENCODE_BATCH: usize = 4_096;
 /// number may read meanwhile.
 ///
 /// ```
-/// use turnwise::{Index, corpus::{Dialogue, Role}, ids::DialogueId, search::SearchRequest};
+/// use turnwise::{DialogueId, Index, corpus::{Dialogue, Role}, search::SearchRequest};
 ///
 /// # fn main() -> turnwise::Result<()> {
 /// # let folder = std::env::temp_dir().join(format!("turnwise-index-doc-{}", std::process::id()));
@@ -41,7 +47,7 @@ const ENCODE_BATCH: usize = 4_096;
 /// index.add([dialogue])?;
 ///
 /// let request = SearchRequest { query: "lost card".into(), ..SearchRequest::default() };
-/// let hits = index.searcher()?.search(&request)?.hits;
+/// let hits = index.search(&request)?.hits;
 /// assert_eq!(hits[0].id, "call-17#1");
 /// # std::fs::remove_dir_all(&folder).ok();
 /// # Ok(())
@@ -175,6 +181,35 @@ impl Index {
     /// Builds HNSW graphs over the vectors, so that a search does not scan all of them. Does nothing if there are no vectors.
     pub fn build(&self) -> Result<Option<dense::Built>> {
         dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
+    }
+
+    /// Searches by keywords, or for what is similar to a stored item (`like`).
+    ///
+    /// For many requests, and for queries by meaning, keep a [`searcher`](Index::searcher).
+    pub fn search(&self, request: &SearchRequest) -> Result<Response> {
+        self.searcher()?.search(request)
+    }
+
+    /// Finds the `k` utterances or dialogues most similar to a stored one, by its vector. The id is that of a dialogue
+    /// (`call-17`) or of an utterance (`call-17#1`).
+    pub fn similar(&self, id: &str, k: usize) -> Result<Response> {
+        let kind = if id.parse::<UtteranceId>().is_ok() { HitKind::Utterances } else { HitKind::Dialogues };
+        let request = SearchRequest { like: Some(id.to_owned()), k, of: kind, ..SearchRequest::default() };
+        self.search(&request)
+    }
+
+    /// Groups the dialogues by topic. The number of topics is chosen automatically if `k` is `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] if the index has no vectors.
+    pub fn topics(&self, k: Option<usize>) -> Result<Clusters> {
+        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| Error::Input {
+            message: format!("{} has no vectors", self.root.display()),
+            hint: Some("Index::encode creates them".to_owned()),
+        })?;
+        let options = ClusterOptions { k, ..ClusterOptions::default() };
+        clusters(&self.snapshot()?, &vectors, &options, &|| false)
     }
 
     /// A searcher over the index as of now. For queries by meaning, give it the encoder with [`Searcher::with_encoder`].

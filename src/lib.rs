@@ -3,22 +3,16 @@
 //! turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
 //! single turns by keywords and by meaning.
 //!
-//! The modules, from the lowest layer up:
+//! [`Index`] is the usual way in: it adds dialogues, encodes them, and searches. The other modules:
 //!
-//! - [`error`] and [`ids`]: errors, and ids of dialogues and utterances
-//! - [`corpus`]: the dialogue model, and readers and writers for all formats
-//! - [`store`]: the crash-safe store of records
-//! - [`text`]: text analysis for keyword search
+//! - [`corpus`]: dialogues, and reading and writing them in many formats
 //! - [`encoder`]: models that encode texts as vectors
-//! - [`index`]: the lexical and vector indexes
-//! - [`search`]: searching an index
-//! - [`eval`] and [`measures`]: benchmarks and evaluation measures
-//! - [`train`]: training encoders
-//! - `milvus` (feature `milvus`): Milvus as a remote engine
+//! - [`search`]: requests, hits, topics and near-duplicates
+//! - [`train`]: training of encoders without labels
+//! - [`evaluate`]: evaluation of rankings
 //! - `serve` (feature `serve`): the HTTP server
-//! - `cli` (feature `cli`): the command-line program
 //!
-//! [`Index`] combines them: it adds dialogues, encodes them, and opens searchers. `examples/` has small programs.
+//! `examples/` has small programs.
 //!
 //! ```
 //! use turnwise::{Index, search::SearchRequest};
@@ -40,7 +34,7 @@
 //! [`train::run()`] trains an encoder on dialogues without labels. It writes the model to the folder of the run:
 //!
 //! ```no_run
-//! use turnwise::train::{self, RunOptions, recipe::{ObjectiveName, Recipe}};
+//! use turnwise::train::{self, ObjectiveName, Recipe, RunOptions};
 //!
 //! # fn main() -> turnwise::Result<()> {
 //! let (model, corpus) = ("models/all-MiniLM-L6-v2".to_owned(), vec!["chats/".into()]);
@@ -59,20 +53,110 @@ mod facade;
 pub mod samples;
 
 pub use facade::{Added, Index};
-pub use turnwise_core::{Error, Result, error, ids};
-pub use turnwise_corpus as corpus;
-pub use turnwise_encoder as encoder;
-pub use turnwise_eval as eval;
-pub use turnwise_index as index;
-pub use turnwise_measures as measures;
-#[cfg(feature = "milvus")]
-pub use turnwise_milvus as milvus;
-pub use turnwise_search as search;
+pub use turnwise_core::{
+    Error, Result,
+    ids::{DialogueId, TurnNo, UtteranceId},
+};
+
+/// Dialogues, and reading and writing them in many formats.
+///
+/// ```
+/// use turnwise::corpus::Reader;
+///
+/// # fn main() -> turnwise::Result<()> {
+/// # let file = std::env::temp_dir().join(format!("turnwise-corpus-doc-{}.csv", std::process::id()));
+/// # std::fs::write(&file, "id,speaker,text\n1,ann,my card is gone\n1,bo,I am blocking it\n").ok();
+/// let mut turns = 0;
+/// let problems = Reader::default().each_dialogue(&[file.clone()], &mut |_| Ok(()), &mut |dialogue| {
+///     turns += dialogue.turns.len();
+///     Ok(())
+/// })?;
+/// assert_eq!((turns, problems.rejected), (2, 0));
+/// # std::fs::remove_file(&file).ok();
+/// # Ok(())
+/// # }
+/// ```
+pub mod corpus {
+    pub use turnwise_core::error::Reject;
+    pub use turnwise_corpus::{
+        Dialogue, Metadata, Role, Time, Turn,
+        filter::Filter,
+        formats::{Format, ReadOptions, all as formats, by_name as format},
+        reader::{Problems, ReadEvent, Reader},
+        writers::{ExportFormat, Writer},
+    };
+    pub use turnwise_store::ingest::{IngestOptions, Ingested, Tally};
+}
+
+/// Models that encode texts as vectors.
+///
+/// [`open`](encoder::open) opens a folder in the layout of sentence-transformers. [`fit_tfidf`](encoder::fit_tfidf) fits a
+/// small encoder on your own texts, without a model.
+pub mod encoder {
+    pub use turnwise_encoder::{
+        DeviceChoice, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder,
+        Fingerprint, Precision, TextOptions, TokenVectors, Vectors,
+        open::open,
+        statics::{TfidfSettings, TfidfSvd, fit_tfidf},
+        transformer::{Settings, Tokens},
+    };
+    pub use turnwise_index::{
+        dense::Built,
+        vectors::{EncodeProgress, Recipe},
+    };
+}
+
+/// Requests, hits, topics and near-duplicates.
+pub mod search {
+    pub use turnwise_search::{
+        Candidates, EffectiveQuery, Explanation, Facet, FacetValue, Facets, Fusion, FusionExplanation,
+        FusionMethod, Group, Hit, HitKind, Mode, RankedScore, Replies, Reply, ReplySource, Rerank,
+        RerankMethod, RespondRequest, Response, SearchRequest, Searcher, Timings, Tuning, WeightedText,
+        clusters::{Cluster, ClusterOptions, Clusters},
+        duplicates::{DuplicateOptions, Duplicates},
+    };
+}
+
+/// Training of encoders without labels.
+pub mod train {
+    pub use turnwise_train::{
+        Outcome, RunObserver, RunOptions,
+        recipe::{DevTask, ObjectiveName, Recipe},
+        run,
+        run::{FinishedRun, Gain, Progress, Stage},
+        sweep,
+    };
+}
+
+/// Evaluation of rankings with the measures of trec_eval.
+///
+/// ```
+/// use turnwise::evaluate::Ranking;
+///
+/// // Whether the document at each rank is relevant.
+/// let ranking = Ranking::of_flags([true, false, true]);
+/// assert_eq!(ranking.reciprocal_rank(), 1.0);
+/// ```
+pub mod evaluate {
+    pub use turnwise_eval::{
+        significance::{bootstrap, randomization_test},
+        trec::{
+            Evaluation, Measure, Options, Qrels, Run, evaluate, parse_measures, read_qrels, read_run,
+            write_qrels, write_run,
+        },
+    };
+    pub use turnwise_measures::{
+        correlation::{kendall, pearson, spearman},
+        ranking::Ranking,
+    };
+}
+
+/// The HTTP server.
 #[cfg(feature = "serve")]
-pub use turnwise_serve as serve;
-pub use turnwise_store as store;
-pub use turnwise_text as text;
-pub use turnwise_train as train;
+pub mod serve {
+    pub use turnwise_index::{embedded::Folder, location::Location};
+    pub use turnwise_serve::{App, BoundServer, Keys, Limits, Options, ServerHooks, Tls, bind};
+}
 
 /// The example of the README, compiled and run as a documentation test.
 #[cfg(doctest)]

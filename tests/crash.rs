@@ -14,16 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::{
-    corpus::{Dialogue, Role},
-    ids::DialogueId,
-    index::{
-        dense,
-        lexical::Lexical,
-        vectors::{self, Kind, VectorReader, utterance_key},
-    },
-    store::{Prepared, Snapshot, Store, verify},
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::{Dialogue, Role};
+use turnwise_index::{
+    dense,
+    lexical::Lexical,
+    vectors::{self, Kind, VectorReader, utterance_key},
 };
+use turnwise_store::{Prepared, Snapshot, Store, verify};
 
 const KILLS: usize = 200;
 const DIALOGUES: usize = 4000;
@@ -240,7 +238,7 @@ fn a_killed_delete_has_happened_or_not() {
         }
     }
     eprintln!("killed before the delete counted: {before}, after: {after}");
-    drop(turnwise::store::Store::open(&index, "test").unwrap());
+    drop(turnwise_store::Store::open(&index, "test").unwrap());
     assert!(verify::verify(&index, "test", &mut |_| {}).unwrap().damage.is_empty());
 }
 

@@ -12,13 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::{
-    index::{
-        dense::{DenseReader, SearchSettings, in_use, verify},
-        vectors::Kind,
-    },
-    store::Snapshot,
+use turnwise_index::{
+    dense::{DenseReader, SearchSettings, in_use, verify},
+    vectors::Kind,
 };
+use turnwise_store::Snapshot;
 
 const KILLS: usize = 25;
 const DIALOGUES: usize = 400;
@@ -64,7 +62,7 @@ fn searches_agree(index: &Path) {
         assert_eq!(found.len(), 5);
         // Which of equally near ones are given may hang on where they were looked for.
         let scores =
-            |hits: &[turnwise::index::dense::DenseHit]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
+            |hits: &[turnwise_index::dense::DenseHit]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
         assert_eq!(scores(&found), scores(&exact));
         assert!(
             found.iter().all(|hit| snapshot.seq_of(hit.dialogue) == Some(hit.seq)),

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::index::vectors::{Kind, VectorReader, check};
+use turnwise_index::vectors::{Kind, VectorReader, check};
 
 const KILLS: usize = 20;
 const DIALOGUES: usize = 3000;

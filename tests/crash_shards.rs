@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::index::vectors::{Kind, VectorReader};
+use turnwise_index::vectors::{Kind, VectorReader};
 
 const SHARDS: usize = 4;
 const KILLS: usize = 20;

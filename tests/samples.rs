@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnwise::corpus::{Dialogue, Role};
+use turnwise_corpus::{Dialogue, Role};
 
 fn all() -> Vec<Dialogue> {
     turnwise::samples::SUPPORT

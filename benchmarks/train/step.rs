@@ -9,18 +9,16 @@
 use std::{collections::BTreeMap, env, error::Error, fs, path::PathBuf, time::Instant};
 
 use candle_core::{DType, Device};
-use turnwise::{
-    corpus::{Dialogue, formats::ReadOptions, walk},
-    encoder::folder::ModelFolder,
-    train::{
-        data::TrainingSet,
-        model::{Freezing, Trainable},
-        objectives::{Group, HardNegatives, Objective, Setup, Sources},
-        optimizer,
-        order::Order,
-        recipe::{ObjectiveName, Recipe, StepSettings},
-        trainer::{Plan, Trainer},
-    },
+use turnwise_corpus::{Dialogue, formats::ReadOptions, walk};
+use turnwise_encoder::folder::ModelFolder;
+use turnwise_train::{
+    data::TrainingSet,
+    model::{Freezing, Trainable},
+    objectives::{Group, HardNegatives, Objective, Setup, Sources},
+    optimizer,
+    order::Order,
+    recipe::{ObjectiveName, Recipe, StepSettings},
+    trainer::{Plan, Trainer},
 };
 
 /// The allocator of the program. Training allocates and frees large tensors in every step.
@@ -70,12 +68,12 @@ fn main() -> Anyhow<()> {
 struct NoSources;
 
 impl Sources for NoSources {
-    fn teachers(&self) -> turnwise::Result<Vec<Group>> {
-        Err(turnwise::Error::input("this benchmark cannot fit teachers"))
+    fn teachers(&self) -> turnwise_core::Result<Vec<Group>> {
+        Err(turnwise_core::Error::input("this benchmark cannot fit teachers"))
     }
 
-    fn hard_negatives(&self, _: usize) -> turnwise::Result<HardNegatives> {
-        Err(turnwise::Error::input("this benchmark cannot mine hard negatives"))
+    fn hard_negatives(&self, _: usize) -> turnwise_core::Result<HardNegatives> {
+        Err(turnwise_core::Error::input("this benchmark cannot mine hard negatives"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What turnwise saves opens in sentence-transformers and gives the same vectors.
 
-use turnwise::encoder::folder::{ModelFolder, SavedModel, save};
+use turnwise_encoder::folder::{ModelFolder, SavedModel, save};
 
 use crate::{
     models::{Models, agree_where_there_are_tokens},

@@ -3,14 +3,12 @@
 use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
-use turnwise::{
-    ids::DialogueId,
-    index::{
-        dense::{DenseReader, SearchSettings},
-        vectors::{Kind, VectorReader},
-    },
-    store::Snapshot,
+use turnwise_core::ids::DialogueId;
+use turnwise_index::{
+    dense::{DenseReader, SearchSettings},
+    vectors::{Kind, VectorReader},
 };
+use turnwise_store::Snapshot;
 
 use crate::support::{SAMPLES, Turnwise, files, record, records};
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use turnwise::index::vectors::VectorReader;
+use turnwise_index::vectors::VectorReader;
 
 use crate::support::{Turnwise, files, record, records};
 
@@ -105,7 +105,7 @@ fn an_interrupted_run_is_gone_on_with() {
         &["error: interrupted\nhint: ", "vectors are saved; run the same command again to continue\n"],
     );
     let reader = VectorReader::open(&t.path("indexes/x")).unwrap().unwrap();
-    let kinds = turnwise::index::vectors::Kind::ALL;
+    let kinds = turnwise_index::vectors::Kind::ALL;
     let before: usize = kinds.iter().map(|kind| reader.rows(*kind)).sum();
     assert!((20..40_001).contains(&before), "{before}");
     let done = t.json("encode -i x");

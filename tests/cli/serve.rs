@@ -53,7 +53,7 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
         ),
         ("card", json!({"query": "card", "group": "dialogue", "offset": 2}), "--group dialogue --offset 2"),
     ];
-    let library = turnwise::search::Searcher::open(t.path("indexes/x")).unwrap();
+    let library = turnwise_search::Searcher::open(t.path("indexes/x")).unwrap();
     for (query, request, options) in &searches {
         let mut args = vec!["search", "-i", "x", query, "--format", "json"];
         args.extend(options.split(' '));
@@ -377,7 +377,7 @@ fn another_writer_is_told_of_and_no_path_of_the_disk() {
     t.ok(&format!("ingest -i x {SAMPLES} --no-encode"));
     let server = Server::start(&t, "-i x");
     let own =
-        turnwise::store::Store::open_or_create(&t.path("indexes/x"), "a command with --secrets").unwrap();
+        turnwise_store::Store::open_or_create(&t.path("indexes/x"), "a command with --secrets").unwrap();
     let line = json!({"id": "from-the-network", "turns": [{"text": "hello"}]}).to_string();
     let sent = || server.ask("POST", "/v1/ingest", &[], line.as_bytes());
     let refused = sent();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use turnwise::index::vectors::{Kind, VectorReader};
+use turnwise_index::vectors::{Kind, VectorReader};
 
 use crate::support::{Outcome, Turnwise, record, records};
 

@@ -441,7 +441,11 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
         (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "no evaluations to choose from"),
-        (format!("train simcse {on} --held-out 5 --evaluate-every 0"), 2, "held-out dialogues are never used"),
+        (
+            format!("train simcse {on} --held-out 5 --evaluate-every 0"),
+            2,
+            "held-out dialogues are never used",
+        ),
         (format!("train simcse {on} --held-out 20000"), 2, "held_out cannot be 20000"),
         (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
         (

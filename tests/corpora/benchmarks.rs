@@ -1,6 +1,6 @@
 //! The tasks on real data, against what an independent evaluator measured: what needs no model.
 
-use turnwise::eval::{
+use turnwise_eval::{
     rank::{Bm25, Lda, RandomBaseline, Ranker, Terms, Tfidf, TfidfThenSvd},
     tasks::{
         DialogueTask, LoadOptions, Outcome, Profile, Similarity, Task, TaskSettings, semantic_retrieval,

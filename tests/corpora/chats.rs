@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use turnwise::corpus::{Dialogue, formats::ReadOptions};
+use turnwise_corpus::{Dialogue, formats::ReadOptions};
 
 use crate::data;
 
@@ -24,7 +24,7 @@ fn ids(dialogues: &[Dialogue]) -> Vec<String> {
 }
 
 fn turns(dialogue: &Dialogue) -> Vec<String> {
-    let role = |t: &turnwise::corpus::Turn| t.role.as_ref().map(ToString::to_string).unwrap_or_default();
+    let role = |t: &turnwise_corpus::Turn| t.role.as_ref().map(ToString::to_string).unwrap_or_default();
     dialogue.turns.iter().map(|t| format!("{}/{}: {}", t.speaker, role(t), t.text)).collect()
 }
 

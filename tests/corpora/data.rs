@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-use turnwise::corpus::{
+use turnwise_corpus::{
     Dialogue,
     formats::{self, Problem, ReadOptions},
     walk,

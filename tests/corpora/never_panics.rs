@@ -8,7 +8,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use turnwise::corpus::{
+use turnwise_corpus::{
     formats::{self, Dialogues, ReadOptions},
     input::Input,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwise::corpus::{Dialogue, formats::ReadOptions};
+use turnwise_corpus::{Dialogue, formats::ReadOptions};
 
 use crate::data;
 

@@ -1,14 +1,12 @@
 //! The static encoders on real dialogues and utterances, against what an independent evaluator measured.
 
-use turnwise::{
-    encoder::{
-        DialogueMode, DialogueOptions, DialoguePooling, ahead,
-        statics::{self, TfidfSettings, TfidfSvd},
-    },
-    eval::{
-        rank::{Dense, Items, Ranker},
-        tasks::{DialogueTask, Profile, Task, semantic_retrieval},
-    },
+use turnwise_encoder::{
+    DialogueMode, DialogueOptions, DialoguePooling, ahead,
+    statics::{self, TfidfSettings, TfidfSvd},
+};
+use turnwise_eval::{
+    rank::{Dense, Items, Ranker},
+    tasks::{DialogueTask, Profile, Task, semantic_retrieval},
 };
 
 use crate::data;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwise::corpus::{Role, formats::ReadOptions, walk};
+use turnwise_corpus::{Role, formats::ReadOptions, walk};
 
 use crate::data::{self, Read};
 

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use turnwise::corpus::{
+use turnwise_corpus::{
     Dialogue, Role,
     formats::{self, Fit, ReadOptions},
     input::Input,

@@ -1,7 +1,7 @@
 //! Dialogues that differ in everything filters ask of, with words that come seldom and often, in two scripts.
 
 use serde_json::json;
-use turnwise::corpus::Dialogue;
+use turnwise_corpus::Dialogue;
 
 const WORDS: [&str; 24] = [
     "card",

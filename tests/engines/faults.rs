@@ -7,15 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::{
-    Error, Result,
-    corpus::Dialogue,
-    encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions},
-    error::Class,
-    milvus::{Milvus, MilvusWriter, Target},
-    search::{Mode, SearchRequest, Searcher},
-    store::{Prepared, PutOutcome, ingest::DialogueSink},
-};
+use turnwise_core::{Error, Result, error::Class};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions};
+use turnwise_milvus::{Milvus, MilvusWriter, Target};
+use turnwise_search::{Mode, SearchRequest, Searcher};
+use turnwise_store::{Prepared, PutOutcome, ingest::DialogueSink};
 
 use crate::{
     corpus::dialogue,
@@ -260,7 +257,7 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
     assert!(
         asked(&|r| {
             r.filter = Some("text~card".parse().unwrap());
-            r.of = turnwise::search::HitKind::Dialogues;
+            r.of = turnwise_search::HitKind::Dialogues;
         })
         .contains("text of whole dialogues")
     );

@@ -3,17 +3,15 @@
 use std::{path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
-use turnwise::{
-    corpus::{Dialogue, filter::Filter},
-    encoder::{Encoder, ahead::Options},
-    ids::DialogueId,
-    index::{
-        lexical::Lexical,
-        vectors::{EncodeTargets, Mode, VectorWriter, fill},
-    },
-    search::Searcher,
-    store::{Prepared, PutOutcome, Snapshot, Store},
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::{Dialogue, filter::Filter};
+use turnwise_encoder::{Encoder, ahead::Options};
+use turnwise_index::{
+    lexical::Lexical,
+    vectors::{EncodeTargets, Mode, VectorWriter, fill},
 };
+use turnwise_search::Searcher;
+use turnwise_store::{Prepared, PutOutcome, Snapshot, Store};
 
 use crate::words::Words;
 
@@ -92,14 +90,14 @@ pub fn encoder() -> Arc<dyn Encoder> {
 /// A name in a Milvus.
 #[cfg(feature = "milvus")]
 pub struct Far {
-    pub target: turnwise::milvus::Target,
+    pub target: turnwise_milvus::Target,
 }
 
 #[cfg(feature = "milvus")]
 impl Far {
-    pub fn home(&self) -> turnwise::milvus::MilvusWriter {
+    pub fn home(&self) -> turnwise_milvus::MilvusWriter {
         let recipe = Some(Words { salt: 0 }.recipe());
-        turnwise::milvus::MilvusWriter::open_or_create(
+        turnwise_milvus::MilvusWriter::open_or_create(
             &self.target,
             Default::default(),
             recipe,
@@ -116,7 +114,7 @@ impl Place for Far {
     }
 
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome> {
-        use turnwise::store::ingest::DialogueSink;
+        use turnwise_store::ingest::DialogueSink;
         let mut home = self.home();
         let puts = dialogues.iter().map(|d| home.put(&Prepared::new(d).unwrap()).unwrap()).collect();
         home.commit(None).unwrap();
@@ -132,7 +130,7 @@ impl Place for Far {
     }
 
     fn searcher(&self) -> Searcher {
-        let engine = turnwise::milvus::Milvus::open(&self.target).unwrap();
+        let engine = turnwise_milvus::Milvus::open(&self.target).unwrap();
         Searcher::of(Box::new(engine)).with_encoder(encoder()).unwrap()
     }
 }

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use turnwise::{
-    corpus::Dialogue,
-    ids::DialogueId,
-    search::{
-        Fusion, FusionMethod, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest, Searcher,
-    },
-    store::PutOutcome,
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::Dialogue;
+use turnwise_search::{
+    Fusion, FusionMethod, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest, Searcher,
 };
+use turnwise_store::PutOutcome;
 
 use crate::{
     corpus::{Numbers, dialogue, of_one_corpus},
@@ -341,7 +339,7 @@ fn an_index_on_this_machine_is_asked_by_many() {
 #[cfg(feature = "milvus")]
 mod in_milvus {
     use super::*;
-    use turnwise::milvus::Target;
+    use turnwise_milvus::Target;
 
     use crate::{places::Far, server::Server};
 

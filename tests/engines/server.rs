@@ -12,7 +12,8 @@ use std::{
 };
 
 use tempfile::TempDir;
-use turnwise::{error::Class, milvus::MilvusWriter};
+use turnwise_core::error::Class;
+use turnwise_milvus::MilvusWriter;
 
 /// How long a server may take to begin.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -77,7 +78,7 @@ impl Server {
         }
     }
 
-    pub fn target(&self, name: &str) -> turnwise::milvus::Target {
+    pub fn target(&self, name: &str) -> turnwise_milvus::Target {
         format!("milvus://127.0.0.1:{}/{name}", self.port).parse().unwrap()
     }
 }

@@ -1,14 +1,12 @@
 //! An encoder that needs no model: the words of a text, hashed into a few numbers.
 
-use turnwise::{
-    Result,
-    corpus::Dialogue,
-    encoder::{
-        DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
-        transformer::Tokens,
-    },
-    index::vectors::Recipe,
+use turnwise_core::Result;
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{
+    DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
+    transformer::Tokens,
 };
+use turnwise_index::vectors::Recipe;
 
 const DIM: usize = 48;
 

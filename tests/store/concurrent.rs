@@ -5,10 +5,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use turnwise::{
-    ids::DialogueId,
-    store::{Snapshot, Store, compact::compact},
-};
+use turnwise_core::ids::DialogueId;
+use turnwise_store::{Snapshot, Store, compact::compact};
 
 use crate::support::{assert_sound, dialogue, put};
 

@@ -6,15 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use turnwise::{
-    corpus::Dialogue,
-    error::Error,
-    ids::DialogueId,
-    store::{
-        Snapshot, Store, backup,
-        records::{Records, SyncState},
-        repair, verify,
-    },
+use turnwise_core::{error::Error, ids::DialogueId};
+use turnwise_corpus::Dialogue;
+use turnwise_store::{
+    Snapshot, Store, backup,
+    records::{Records, SyncState},
+    repair, verify,
 };
 
 use crate::support::{assert_sound, content, dialogue, put};
@@ -198,7 +195,7 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
     assert_eq!(content(&copy), all);
     // It can be written to, and the same again changes nothing.
     let mut store = Store::open(&copy, "test").unwrap();
-    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::PutOutcome::Unchanged);
+    assert_eq!(put(&mut store, &all["d1"]), turnwise_store::PutOutcome::Unchanged);
     drop(store);
 
     assert!(backup::backup(&root, &saved).is_err(), "a backup is never overwritten");

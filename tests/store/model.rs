@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use turnwise::{
-    ids::DialogueId,
-    store::{PutOutcome, Snapshot, Store, compact::compact},
-};
+use turnwise_core::ids::DialogueId;
+use turnwise_store::{PutOutcome, Snapshot, Store, compact::compact};
 
 use crate::support::{assert_sound, content, content_of, dialogue, put};
 

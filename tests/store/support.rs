@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use turnwise::{
-    corpus::{Dialogue, Role},
-    ids::DialogueId,
-    store::{Prepared, PutOutcome, Snapshot, Store},
-};
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::{Dialogue, Role};
+use turnwise_store::{Prepared, PutOutcome, Snapshot, Store};
 
 pub fn dialogue(id: &str, text: &str) -> Dialogue {
     let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
@@ -38,6 +36,6 @@ pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
 
 /// `verify` must be silent.
 pub fn assert_sound(root: &Path) {
-    let report = turnwise::store::verify::verify(root, "test", &mut |_| {}).unwrap();
+    let report = turnwise_store::verify::verify(root, "test", &mut |_| {}).unwrap();
     assert!(report.damage.is_empty(), "{:#?}", report.damage);
 }

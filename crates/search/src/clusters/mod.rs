@@ -46,6 +46,20 @@ pub struct ClusterOptions<'a> {
     pub filter: Option<&'a Filter>,
 }
 
+impl Default for ClusterOptions<'_> {
+    fn default() -> Self {
+        ClusterOptions {
+            k: None,
+            seed: 0,
+            terms: 8,
+            central: 3,
+            drawn: 0,
+            analyzer: Analyzer::default(),
+            filter: None,
+        }
+    }
+}
+
 /// A topic map: the clusters of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {

@@ -211,8 +211,11 @@ impl<'a> Trainer<'a> {
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
         let pooled_loss = prepared.pooled_loss().ok_or_else(|| {
-            Error::input(format!("{} does not support --micro-batches above 1", self.objective.definition().name))
-                .with_hint("omit --micro-batches")
+            Error::input(format!(
+                "{} does not support --micro-batches above 1",
+                self.objective.definition().name
+            ))
+            .with_hint("omit --micro-batches")
         })?;
         let share = prepared.count() as f64 / batch as f64;
         let sequences = &prepared.packed().sequences;
