@@ -1,7 +1,7 @@
 //! The error type of all turnwise crates.
 //!
-//! The message of an error says what is wrong and where. [`Error::hint`] says how to fix it; it is separate, and a
-//! program can show, log or ignore it. [`Error::class`] decides the exit code of the command line.
+//! An error's message describes the problem and its location. [`Error::hint`] suggests a fix; it is not part of the
+//! message. [`Error::class`] determines the exit code of the program.
 
 use std::{
     cell::Cell,
@@ -31,7 +31,7 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     outcome.ok()
 }
 
-/// Class of an error. It decides the exit code of the program.
+/// Error class. It determines the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A requested check failed.
@@ -42,7 +42,7 @@ pub enum Class {
     Data,
     /// A file of an index is damaged.
     Corrupt,
-    /// Another process holds the lock.
+    /// Another process holds the writer lock of the index.
     Busy,
     /// An external resource (disk space, permissions, a device, a server) is missing.
     Unavailable,
@@ -75,25 +75,25 @@ pub enum Error {
     /// The request is invalid.
     #[error("{message}")]
     Input {
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
-        /// How to fix it.
+        /// Suggested fix.
         hint: Option<String>,
     },
     /// The search engine does not support the request; another one does.
     #[error("{message}")]
     Unsupported {
-        /// What is not supported, and by which engine.
+        /// Description of the unsupported feature, with the name of the engine.
         message: String,
-        /// What to use instead.
+        /// Suggested alternative.
         hint: Option<String>,
     },
     /// A name is unknown.
     #[error("unknown {kind} `{name}`")]
     UnknownName {
-        /// The kind of thing, for example `format`.
+        /// Category of the name, for example `format`.
         kind: &'static str,
-        /// The name as given.
+        /// The unknown name.
         name: String,
         /// The most similar known name, or the list of known names.
         hint: Option<String>,
@@ -101,9 +101,9 @@ pub enum Error {
     /// A record or a file of a corpus is invalid.
     #[error("{message}")]
     Data {
-        /// What is wrong, with path and line.
+        /// Description of the problem, with path and line.
         message: String,
-        /// How to fix it.
+        /// Suggested fix.
         hint: Option<String>,
     },
     /// More records were rejected than `--max-errors` allows.
@@ -121,35 +121,35 @@ pub enum Error {
     NoIndex {
         /// The directory.
         path: PathBuf,
-        /// For example, which indexes exist.
+        /// Suggested fix, for example the names of the existing indexes.
         hint: Option<String>,
     },
     /// The index was written in a different format version.
     #[error("{} has format version {found}, and this turnwise reads version {supported}", path.display())]
     FormatVersion {
-        /// The manifest.
+        /// Path of the manifest.
         path: PathBuf,
-        /// The version of the index.
+        /// Format version of the index.
         found: u32,
-        /// The version this build reads.
+        /// Format version that this build reads.
         supported: u32,
     },
     /// A file of an index is damaged.
     #[error("{}: {what}", path.display())]
     Corrupt {
-        /// The damaged file.
+        /// Path of the damaged file.
         path: PathBuf,
-        /// The position and the kind of the damage.
+        /// Position and kind of the damage.
         what: String,
-        /// How to fix it.
+        /// Suggested fix.
         hint: String,
     },
     /// Another process writes to the index.
     #[error("{} is being written by {holder}", path.display())]
     Busy {
-        /// The index.
+        /// Folder of the index.
         path: PathBuf,
-        /// The process that holds the lock, as it described itself.
+        /// Description of the process that holds the lock, from the lock file.
         holder: String,
     },
     /// An operation of the operating system failed.
@@ -165,15 +165,15 @@ pub enum Error {
     /// An external resource is missing: a device, a server, a program.
     #[error("{message}")]
     Unavailable {
-        /// What is missing.
+        /// Description of the missing resource.
         message: String,
-        /// How to provide it, or how to work without it.
+        /// Suggested fix: a way to provide the resource or to work without it.
         hint: Option<String>,
     },
     /// A device is out of memory. Smaller batches may fit.
     #[error("{device} is out of memory")]
     DeviceMemory {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// A requested check failed.
@@ -182,7 +182,7 @@ pub enum Error {
     /// The user interrupted the command. Acknowledged records are kept.
     #[error("interrupted")]
     Interrupted {
-        /// How to continue.
+        /// Suggested way to continue.
         hint: Option<String>,
     },
     /// A bug in turnwise.
@@ -230,7 +230,7 @@ impl Error {
         }
     }
 
-    /// Sets the hint. Variants without a hint are unchanged.
+    /// Sets the hint. Has no effect on variants without a `hint` field.
     #[must_use]
     pub fn with_hint(mut self, new: impl Into<String>) -> Self {
         match &mut self {
@@ -279,7 +279,7 @@ impl Error {
         }
     }
 
-    /// Returns how to fix the error, if known.
+    /// Returns a suggested fix, or `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Input { hint, .. }
@@ -320,7 +320,7 @@ impl Error {
 
 /// Adds the action and the file to an [`io::Error`].
 pub trait IoContext<T> {
-    /// Converts the error. `action` is a verb that fits `cannot {action} {path}`.
+    /// Converts the error to [`Error::Io`]. `action` is a verb for the message `cannot {action} {path}`.
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T>;
 }
 
@@ -335,12 +335,12 @@ impl<T> IoContext<T> for io::Result<T> {
 pub struct Reject {
     /// The file, as given by the user (`-` for standard input).
     pub path: String,
-    /// The line where the record starts, counted from 1.
+    /// The line where the record starts, counted from 1. `None` if unknown.
     pub line: Option<u64>,
     /// The id of the record, if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Why it was rejected.
+    /// Reason for the rejection.
     pub reason: String,
 }
 

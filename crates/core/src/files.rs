@@ -19,22 +19,22 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_parent(path)
 }
 
-/// Replaces a file atomically by a value as indented JSON.
+/// Replaces a file atomically with a value as indented JSON.
 pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::Internal(e.to_string()))?;
     text.push(b'\n');
     replace(path, &text)
 }
 
-/// How to write to a path: by atomic replacement, or directly.
+/// Method of writing to a path: atomic replacement or direct writes.
 pub enum WriteTarget {
-    /// A regular file or a new one, with symbolic links resolved. It can be replaced atomically.
+    /// An existing regular file (with symbolic links resolved) or a new file. It can be replaced atomically.
     File(PathBuf),
     /// A device, a pipe or similar. It is written to directly and never replaced.
     Stream,
 }
 
-/// Returns how a path must be written.
+/// Returns the method of writing to a path.
 pub fn write_target(path: &Path) -> WriteTarget {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -52,7 +52,7 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Syncs the folder that contains `path`. This persists a created, renamed or removed entry.
+/// Syncs the folder that contains `path`, so that a created, renamed or removed file survives a crash.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
         // A bare file name is relative to the current folder.
@@ -62,7 +62,7 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs a folder to persist its entries.
+/// Syncs a folder, so that changes to its entries survive a crash. Does nothing on Windows.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     // Windows cannot sync a folder; it journals renames.
     if cfg!(windows) {

@@ -41,7 +41,7 @@ impl DialogueId {
         &self.0
     }
 
-    /// Returns the 128-bit key of this id in the store's tables.
+    /// Returns the 128-bit key that the store's tables use for this id.
     pub fn key(&self) -> IdKey {
         IdKey::of(&self.0)
     }
@@ -116,7 +116,7 @@ impl FromStr for UtteranceId {
     }
 }
 
-/// First 128 bits of a BLAKE3 hash. It represents a dialogue id or a content in tables with fixed-width keys.
+/// First 128 bits of a BLAKE3 hash. Tables use it as a fixed-width key for dialogue ids, texts and records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct IdKey(pub [u8; 16]);
 
@@ -131,7 +131,7 @@ impl IdKey {
         IdKey::from_hash(&blake3::hash(bytes))
     }
 
-    /// Returns the first half of a hash.
+    /// Returns the key for a 256-bit hash: its first half.
     pub fn from_hash(hash: &blake3::Hash) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&hash.as_bytes()[..16]);

@@ -43,12 +43,12 @@ impl Vectors {
         self.data.is_empty()
     }
 
-    /// Returns row `n`.
+    /// Returns row `n`. Panics if there are not enough rows.
     pub fn row(&self, n: usize) -> &[f32] {
         &self.data[n * self.dim..(n + 1) * self.dim]
     }
 
-    /// Returns row `n` for modification.
+    /// Returns row `n` as a mutable slice. Panics if there are not enough rows.
     pub fn row_mut(&mut self, n: usize) -> &mut [f32] {
         &mut self.data[n * self.dim..(n + 1) * self.dim]
     }
@@ -81,7 +81,7 @@ impl Vectors {
         }
     }
 
-    /// Keeps the first `dim` numbers of every row (Matryoshka truncation).
+    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Has no effect on shorter rows.
     #[must_use]
     pub fn truncate(self, dim: usize) -> Self {
         if dim >= self.dim {

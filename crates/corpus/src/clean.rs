@@ -27,7 +27,7 @@ pub struct Cleaning {
     pub normalize: Option<NormalForm>,
     /// Merge consecutive turns of a speaker.
     pub merge_turns: bool,
-    /// Drop dialogues with fewer turns. Turns are counted after merging.
+    /// Drop dialogues with fewer turns than this. Turns are counted after merging.
     pub min_turns: usize,
     /// Replace e-mail addresses, phone numbers and card numbers by placeholders.
     pub redact: bool,
@@ -54,7 +54,7 @@ pub struct Cleaned {
 impl Cleaning {
     /// Cleans a dialogue. Returns `false` if it is too short and must be dropped.
     ///
-    /// The caller must find duplicates.
+    /// Does not drop duplicates: `dedupe` is a request to the caller.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {
@@ -99,7 +99,7 @@ pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {
-        // Without names, each role is taken as one speaker.
+        // Without names, all turns of a role belong to one speaker.
         let same = later.speaker == earlier.speaker && later.role == earlier.role;
         if !same || (later.speaker.is_empty() && later.role.is_none()) {
             return false;

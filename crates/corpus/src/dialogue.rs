@@ -304,7 +304,7 @@ impl Time {
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
     }
 
-    /// Converts a date and time without a time zone, interpreted as UTC.
+    /// Converts a date and time without a time zone, interpreted as UTC. Returns `None` if it is out of range.
     pub fn from_civil(time: jiff::civil::DateTime) -> Option<Self> {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }

@@ -21,7 +21,8 @@ use turnwise_core::error::{Error, IoContext, Result};
 /// Number of bytes to read for format detection.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
-/// How long to wait for more of a stream that has started with a JSON line, before the format is detected.
+/// Maximum time to wait for more data from a stream that starts with a JSON line. After that, the format is detected
+/// from the data received so far.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// An open file or standard input, decompressed and positioned at its start.
@@ -37,7 +38,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file, or standard input for `-`.
+    /// Opens a file, or standard input for `-`. Returns an error for folders, tar and zip archives, and UTF-16 text.
     pub fn open(path: &Path) -> Result<Self> {
         Input::open_counted(path, &Arc::default())
     }
@@ -67,7 +68,7 @@ impl Input {
         Input::with_head(name, None, raw, Some(available))
     }
 
-    /// Reads the beginning: `available` bytes, or as many as for a file if it is `None`.
+    /// Reads the beginning: `available` bytes, or [`PROBE_BYTES`] if it is `None`.
     fn with_head(
         name: String,
         path: Option<PathBuf>,
@@ -168,7 +169,7 @@ impl Read for Counting {
     }
 }
 
-/// Standard input, read by a separate thread. Reading can then time out.
+/// Standard input, read by a separate thread so that a read can time out.
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,

@@ -32,14 +32,14 @@ pub enum ElementError {
     },
     /// The document is invalid JSON or ends early. No more items follow.
     Broken {
-        /// The line.
+        /// The line of the error, counted from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
     /// The stream failed. No more items follow.
     Stream {
-        /// The line.
+        /// The line of the error, counted from 1.
         line: u64,
         /// The error of the stream.
         source: io::Error,
@@ -48,7 +48,7 @@ pub enum ElementError {
 
 /// Iterator over the values at one nesting depth of a JSON document.
 ///
-/// Depth 1 is the members of the outermost array or object. Scalars at lower depths are skipped.
+/// The values at depth 1 are the members of the outermost array or object. Scalars closer to the root are skipped.
 pub struct Elements<R> {
     bytes: Bytes<R>,
     depth: usize,

@@ -13,7 +13,8 @@ use turnwise_core::{
 
 /// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
 ///
-/// A file gets its name only in [`Output::finish`]. If that is not called, nothing is left.
+/// Data is written to a temporary file, which [`Output::finish`] renames. If that is not called, the temporary file is
+/// removed.
 pub struct Output {
     name: PathBuf,
     stream: Stream,
@@ -56,7 +57,7 @@ impl Output {
         Ok(Output { name, stream, temporary })
     }
 
-    /// Writes with `f`. Errors name the output.
+    /// Calls `f` to write to the output. An error contains the name of the output.
     pub fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
         let stream: &mut dyn Write = match &mut self.stream {
             Stream::Plain(s) => s,

@@ -15,7 +15,7 @@ use turnwise_core::{
     numbers::counted,
 };
 
-/// How to read files and folders.
+/// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
     /// Format of the files. `None` detects the format of each file.
@@ -32,7 +32,7 @@ impl Default for Reader {
     }
 }
 
-/// Something that happens while files are read.
+/// Event reported while files are read.
 pub enum ReadEvent<'a> {
     /// The files were found. Reading them has not started.
     Found(&'a Plan),

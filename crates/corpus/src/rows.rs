@@ -80,7 +80,7 @@ pub enum RowError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The row has too many cells for a table. It was skipped, and reading continues.
+    /// The row has more than 65,536 cells. It was skipped, and reading continues.
     TooWide {
         /// The line of the row.
         line: u64,

@@ -38,7 +38,7 @@ pub struct Statistics {
     pub intents: BTreeMap<String, u64>,
     /// Number of turns with dialog acts.
     pub turns_with_acts: u64,
-    /// The earliest and the latest time.
+    /// The earliest and the latest time of a dialogue or turn. `None` if no times are given.
     pub times: Option<(Time, Time)>,
     #[serde(skip)]
     names: HashSet<IdKey>,

@@ -46,7 +46,7 @@ impl TextFormat {
         }
     }
 
-    /// Returns the format with the name.
+    /// Returns the format with the given name, or `None` if there is none.
     pub fn by_name(name: &str) -> Option<Self> {
         TextFormat::ALL.into_iter().find(|format| format.name() == name)
     }

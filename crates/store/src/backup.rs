@@ -38,7 +38,7 @@ pub struct Backup {
     pub batch: u64,
     /// Total counts at that batch.
     pub totals: Totals,
-    /// Files of the backup.
+    /// The copied log segments.
     pub files: Vec<BackupFile>,
 }
 
@@ -53,8 +53,9 @@ pub struct BackupFile {
     pub blake3: String,
 }
 
-/// Copies an index as of its last batch. The target folder must be new or empty. A writer may be active at the same
-/// time.
+/// Copies an index, as of its last batch, to the folder `target`. A writer may be active at the same time.
+///
+/// Returns an error if `target` is not empty.
 pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     let snapshot = Snapshot::open(root)?;
     check_empty(target)?;
@@ -81,7 +82,10 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     Ok(backup)
 }
 
-/// Creates an index from a backup. `root` must be new or empty. Checks all checksums first.
+/// Creates the index `root` from the backup in `source`. Checks all checksums first. `command` is stored in the lock
+/// file.
+///
+/// Returns an error if `root` is not empty, if `source` is not a backup, or if the backup is damaged.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     let path = source.join(NAME);
     let text = match fs::read(&path) {

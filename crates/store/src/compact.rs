@@ -1,7 +1,7 @@
 //! Compaction: removes deleted and replaced records from disk.
 //!
-//! Writes a new log with the live records, then builds new tables and a new sled database from it. sled must be new
-//! because it keeps old bytes in free pages.
+//! Writes a new log with the live records, then builds new tables and a new sled database from it. A new database is
+//! needed because sled keeps deleted bytes in free pages.
 //!
 //! ```text
 //! 1  log.compacting   the new log is written
@@ -42,7 +42,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Result of a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Number of frames removed: deleted records, replaced records and deletes. If 0, nothing was done.
+    /// Number of removed frames: deleted records, replaced records and delete frames. If 0, the index is unchanged.
     pub dropped: u64,
     /// Number of dialogues, unchanged by the compaction.
     pub dialogues: u64,
@@ -56,8 +56,9 @@ pub struct Compacted {
 
 /// Compacts an index.
 ///
-/// `segment_bytes` is the size at which a log segment is full. `progress` receives the number of steps done, two
-/// for each dialogue. The compaction stops with [`Error::Interrupted`] if `stop` returns true.
+/// `segment_bytes` is the size in bytes at which a log segment is full. `command` is stored in the lock file.
+/// `progress` receives the number of steps done, two for each dialogue. The compaction stops with
+/// [`Error::Interrupted`] if `stop` returns true.
 ///
 /// The operation is atomic: after an error, a stop or a crash, the index is either unchanged or fully compacted.
 pub fn compact(

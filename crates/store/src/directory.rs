@@ -1,5 +1,5 @@
-//! Directory: maps a dialogue id to its log position. A log-structured merge tree: immutable tables plus an
-//! in-memory map of newer entries.
+//! The directory, which maps dialogue ids to log positions. It is a log-structured merge tree: immutable tables plus
+//! an in-memory map of newer entries.
 
 use std::{
     collections::HashMap,

@@ -11,8 +11,8 @@
 //! ```
 //! All numbers are little-endian. Payloads by kind:
 //!
-//! * Put: id key, text key and content key (16 bytes each), number of turns (u32), the dialogue as canonical JSON. A
-//!   text viewer can therefore show the log.
+//! * Put: id key, text key and content key (16 bytes each), number of turns (u32), the dialogue as canonical JSON. The
+//!   JSON keeps the log readable in a text viewer.
 //! * Delete: the id key, then the id.
 //! * Commit: a [`Commit`] as JSON. Frames take effect only when a commit follows them.
 
@@ -50,7 +50,7 @@ pub enum Kind {
 pub struct Frame<'a> {
     /// Kind of the frame.
     pub kind: Kind,
-    /// Sequence number. A commit has the last assigned sequence number.
+    /// Sequence number. For a commit, the last assigned sequence number.
     pub seq: Seq,
     /// The bytes after the header.
     pub payload: &'a [u8],
@@ -143,7 +143,7 @@ pub(crate) fn key_at(bytes: &[u8], at: usize) -> IdKey {
     bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends a frame to a buffer.
+/// Appends a frame to a buffer. Returns a data error if the payload is larger than 4 GiB.
 pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> Result<()> {
     let length: usize = payload.iter().map(|part| part.len()).sum();
     let length = u32::try_from(length).map_err(|_| Error::data("a dialogue is larger than 4 GiB"))?;
@@ -216,13 +216,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts a dialogue with this number of turns.
+    /// Adds a dialogue with `turns` turns.
     pub(crate) fn add(&mut self, turns: u32) {
         self.dialogues += 1;
         self.turns += u64::from(turns);
     }
 
-    /// Removes a counted dialogue.
+    /// Subtracts a dialogue with `turns` turns.
     pub(crate) fn subtract(&mut self, turns: u32) {
         self.dialogues -= 1;
         self.turns -= u64::from(turns);
@@ -239,8 +239,8 @@ pub struct Commit {
     /// Progress of a running ingest. After a crash, the ingest resumes from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
-    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Has only counts that
-    /// this batch changes.
+    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Contains only the
+    /// counts that changed in this batch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<String, u64>,
 }

@@ -26,7 +26,7 @@ struct Holder {
 
 impl WriterLock {
     /// Acquires the main writer lock. If another process has it, returns [`Error::Busy`] with a description of the
-    /// holder.
+    /// holder. `command` is stored in the lock file as part of this description.
     pub fn acquire(index: &Path, command: &str) -> Result<Self> {
         WriterLock::acquire_named(index, "lock", command)
     }

@@ -69,7 +69,7 @@ fn header(segment: u32) -> [u8; SEGMENT_HEADER_BYTES as usize] {
 pub struct Segment {
     path: PathBuf,
     number: u32,
-    /// Offset of the first of `bytes` in the file.
+    /// File offset of the first byte in `bytes`.
     base: u64,
     bytes: Bytes,
 }
@@ -160,7 +160,7 @@ impl Segment {
         self.base + self.bytes().len() as u64
     }
 
-    /// Reads the frame at an offset.
+    /// Reads the frame at an offset. Returns [`Error::Corrupt`] if there is no valid frame.
     pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();

@@ -45,7 +45,7 @@ pub struct Manifest {
     /// Number of assigned sequence numbers that compactions have removed from the log.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbers_gone: u64,
-    /// The state that the tables contain. Opening the index reads the rest from the log.
+    /// State that the tables cover. Later batches are read from the log when the index is opened.
     pub checkpoint: Checkpoint,
     /// File names of the directory tables, oldest first.
     pub tables: Vec<String>,
@@ -156,7 +156,7 @@ impl Default for Manifest {
     }
 }
 
-/// Folders that have the number of the compaction as a suffix.
+/// Names of the folders that get the number of the compaction as a suffix.
 const PARTS: [&str; 3] = ["log", "tables", "records"];
 /// Folder of an incomplete log that a compaction is writing.
 const UNFINISHED: &str = "log.compacting";

@@ -19,12 +19,12 @@ use turnwise_core::{
 
 /// Size of sled's page cache in bytes. Appending in key order needs no more.
 const CACHE_BYTES: u64 = 64 << 20;
-/// How long to wait until a closed database in this process has released its file lock.
+/// Maximum time to wait until a closed database in this process releases its file lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the
 /// records.
 const STATE_KEY: &[u8] = b"";
-/// Value of that key during a rebuild.
+/// Value of [`STATE_KEY`] during a rebuild.
 const REBUILDING: u64 = u64::MAX;
 
 /// State of the copy.
@@ -109,7 +109,7 @@ impl Records {
         call_sled(&self.path, || self.db.apply_batch(change))
     }
 
-    /// Returns the JSON of a record.
+    /// Returns the JSON of a record, or `None` if the database does not contain it.
     pub fn get(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
         let value = call_sled(&self.path, || self.db.get(seq.0.to_be_bytes()))?;
         Ok(value.map(|v| v.to_vec()))

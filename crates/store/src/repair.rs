@@ -38,14 +38,15 @@ pub struct Repaired {
     pub damaged_places: Vec<String>,
     /// Number of records in the damaged parts that were restored from sled.
     pub recovered: u64,
-    /// Number of sequence numbers in the damaged parts that sled does not have either. These were deletes, records
-    /// replaced later, or lost records.
+    /// Number of sequence numbers that neither the log nor sled contains. They belonged to deletes, to records that
+    /// were replaced later, or to lost records.
     pub missing: u64,
-    /// Folder to which the damaged log was moved.
+    /// Folder to which the damaged log was moved. `None` if no log was moved.
     pub kept: Option<PathBuf>,
 }
 
-/// Repairs an index. If the log is intact, only rebuilds the data derived from it.
+/// Repairs an index. If the log is intact, only rebuilds the data derived from it. `command` is stored in the lock
+/// file.
 ///
 /// An interrupted repair can be started again. The new log gets its final name only when it is complete. Until
 /// then, the old log and sled are not changed.
@@ -81,8 +82,8 @@ fn repaired_log(root: &Path) -> PathBuf {
     root.join("log.repaired")
 }
 
-/// Returns an error if a repair is unfinished. Without this check, finishing it later would replace a log that has changed
-/// in the meantime.
+/// Returns an error if a repair is unfinished. Otherwise, a writer could change the log, and finishing the repair
+/// would then discard the changes.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
     if repaired_log(root).is_dir() {
         return Err(Error::corrupt(root, "a repair was started but not finished")

@@ -32,7 +32,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Opens an index for reading.
+    /// Opens an index for reading. Returns [`Error::NoIndex`] if there is none, and [`Error::Corrupt`] if it is
+    /// damaged.
     pub fn open(root: &Path) -> Result<Self> {
         const TRIES: usize = 20;
         for _ in 0..TRIES {
@@ -121,12 +122,12 @@ impl Snapshot {
         self.manifest.rejected.values().sum()
     }
 
-    /// Returns a dialogue by its id.
+    /// Returns a dialogue by its id, or `None` if it does not exist.
     pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue))
     }
 
-    /// Returns a dialogue by its id key, with its sequence number.
+    /// Returns a dialogue by its id key, with its sequence number. Returns `None` if it does not exist.
     pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
@@ -134,7 +135,7 @@ impl Snapshot {
         parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
     }
 
-    /// Returns the sequence number of a dialogue by its id key.
+    /// Returns the sequence number of the dialogue with this id key, or `None` if it does not exist.
     pub fn seq_of(&self, key: IdKey) -> Option<Seq> {
         self.directory.get(key).map(|entry| entry.seq)
     }
@@ -159,7 +160,8 @@ impl Snapshot {
         LiveRecords { walk: self.walk(Position::START) }
     }
 
-    /// Returns the live records from a position that [`LiveRecords::position`] or [`Snapshot::position_after`] returned.
+    /// Returns the live records from a position returned by [`LiveRecords::position`] or
+    /// [`Snapshot::position_after`].
     pub fn records_from(&self, from: Position) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(from) }
     }

@@ -35,13 +35,13 @@ pub struct Report {
     pub turns: u64,
     /// Number of directory tables.
     pub tables: usize,
-    /// Result of the comparison of sled with the log.
+    /// Result of comparing sled with the log.
     pub records: RecordsChecked,
     /// All damage found, at most 1000 entries. Empty if the index is intact.
     pub damage: Vec<Damage>,
 }
 
-/// Result of the comparison of sled with the log.
+/// Result of comparing sled with the log.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsChecked {
@@ -72,7 +72,7 @@ pub struct Damage {
     pub what: String,
 }
 
-/// Maximum number of reported findings.
+/// Maximum number of entries in [`Report::damage`].
 const MAX_DAMAGE: usize = 1000;
 
 impl Report {

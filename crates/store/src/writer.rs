@@ -56,6 +56,8 @@ struct PendingBatch {
 
 impl Store {
     /// Opens an index, or creates it if there is none. `command` is stored in the lock file to identify the holder.
+    ///
+    /// Returns [`Error::Busy`] if another process writes to the index.
     pub fn open_or_create(root: &Path, command: &str) -> Result<Self> {
         if !Manifest::exists(root) {
             check_no_foreign_files(root)?;
@@ -70,6 +72,8 @@ impl Store {
     }
 
     /// Opens an existing index. `command` is stored in the lock file to identify the holder.
+    ///
+    /// Returns [`Error::NoIndex`] if there is no index, and [`Error::Busy`] if another process writes to it.
     pub fn open(root: &Path, command: &str) -> Result<Self> {
         Manifest::read(root)?;
         let lock = WriterLock::acquire(root, command)?;
@@ -101,7 +105,7 @@ impl Store {
         })
     }
 
-    /// Returns messages about repairs that opening the index made.
+    /// Returns messages about repairs made when the index was opened.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -111,7 +115,7 @@ impl Store {
         &self.view
     }
 
-    /// Returns the progress of an ingest that the last writer did not finish.
+    /// Returns the progress of an ingest that the last writer did not finish, or `None` if it finished all.
     pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
         self.view.state.ingest.as_ref()
     }
@@ -202,6 +206,8 @@ impl Store {
 
     /// Commits the batch and flushes it to disk. `ingest` is the progress of a running ingest, or `None` if there is
     /// none. Writes nothing if the batch is empty, unless this call ends an unfinished ingest.
+    ///
+    /// After a write error, the store cannot be used any more. Open the index again.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
         let changed = self.pending.start.is_some() || !self.pending.rejected.is_empty();
         let ends_ingest = ingest.is_none() && self.view.state.ingest.is_some();
@@ -238,8 +244,8 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes the sled database and writes the tables and the manifest, so that they cover the whole log. The next opening
-    /// then does not have to replay the log.
+    /// Flushes the sled database and writes the tables and the manifest, so that they cover the whole log. The next
+    /// opening then does not have to replay the log.
     pub fn checkpoint(&mut self) -> Result<()> {
         if self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0 {
             return Ok(());
@@ -256,7 +262,7 @@ impl Store {
     }
 }
 
-/// Returns an error if the folder contains anything else, or an index without a manifest.
+/// Returns an error if the folder contains files that are not part of an index, or a log without a manifest.
 fn check_no_foreign_files(root: &Path) -> Result<()> {
     let first_segment = IndexPaths::newest(root).map(|paths| log::segment_path(&paths.log(), 1));
     if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {

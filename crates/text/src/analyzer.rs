@@ -1,4 +1,4 @@
-//! The analyzer: how to split text into terms, with a name that users can select and indexes can store.
+//! Text analyzers, which split text into terms. Users select an analyzer by name, and an index stores this name.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -13,14 +13,14 @@ const STEM: &str = "+stem-";
 
 /// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
 ///
-/// A name always gives the same terms. Any change of the terms requires a new name.
+/// The same name always produces the same terms. A change that affects the terms requires a new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Analyzer {
     segmentation: Segmentation,
     stem: Option<Language>,
 }
 
-/// How to split scripts without word spaces.
+/// Segmentation method for scripts without word spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Segmentation {
     /// Overlapping character bigrams.

@@ -6,15 +6,15 @@ use jieba_rs::Jieba;
 
 use super::{Token, bigrams, push};
 
-/// Splits a run of letters into dictionary words, and adds the shorter words within them. A short query can then find
-/// a long word. A run with letters other than Han is not Chinese, and is split into bigrams.
+/// Splits a run of Han letters into dictionary words. Also adds the shorter words within a long word, so that a short
+/// query matches it. A run that contains Kana or Hangul is split into bigrams instead.
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
     if !run.chars().all(is_han) {
         return bigrams(text, letters, end, tokens);
     }
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
-    // Jieba's offsets count letters, like the indexes of `letters`.
+    // Jieba returns offsets in letters, which are indexes into `letters`.
     let mut ranges: Vec<_> = dictionary()
         .cut_for_search(run, true)
         .into_iter()
@@ -33,7 +33,7 @@ fn dictionary() -> &'static Jieba {
 }
 
 fn is_han(c: char) -> bool {
-    // The other scripts without word spaces are Kana and Hangul.
+    // The caller passes only Han, Kana and Hangul, so excluding Kana and Hangul leaves Han.
     !matches!(c, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}')
 }
 

@@ -2,11 +2,11 @@
 //!
 //! The default analyzer, `mixed-1`, works as follows:
 //!
-//! * Terms are normalized to NFKC and lower case. Case, character width and the encoding of accents do not matter.
-//! * Text with spaces gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
-//! * Han, Kana and Hangul text has no spaces between words here. It gives overlapping character bigrams.
+//! * Terms are normalized to NFKC and lower case. Matching ignores case, character width and the encoding of accents.
+//! * Han, Kana and Hangul text is split into overlapping character bigrams.
+//! * Other text gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
 //!
-//! An [`Analyzer`] is this or a different analysis. An index stores its name.
+//! [`Analyzer`] selects this or a different analysis by name. An index stores the name of its analyzer.
 //!
 //! ```
 //! use turnwise_text::Analyzer;
@@ -29,7 +29,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Name of the default analyzer. An index stores it, because terms of a different analyzer would not match.
+/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same one.
 pub const ANALYZER: &str = "mixed-1";
 
 /// Maximum length of a word in characters. Longer runs of letters are split.

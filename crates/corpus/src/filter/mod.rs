@@ -4,8 +4,8 @@
 //! values, such as `domain`, matches if one of its values matches. `!=` is the negation of `=`.
 //!
 //! A filter is evaluated on a dialogue or on a single turn. For a turn, `role`, `speaker`, `text`, `time`, `length`,
-//! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. It also has the
-//! intents and metadata of its dialogue.
+//! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. The intents and
+//! metadata of a dialogue also apply to its turns.
 
 mod parse;
 mod pushdown;
@@ -101,7 +101,8 @@ impl Filter {
         &self.text
     }
 
-    /// Returns a filter for dialogues that match both filters. Fails if it gets too complex.
+    /// Returns a filter for dialogues that match both filters. Returns an error if it has too many conditions or is
+    /// nested too deeply.
     pub fn and(&self, other: &Filter) -> Result<Filter> {
         format!("({}) and ({})", self.text, other.text).parse()
     }
@@ -276,7 +277,7 @@ impl Field {
     }
 }
 
-/// Visits scalars and the scalars in lists.
+/// Visits a scalar, or the scalars in a list. Null values and objects are ignored.
 fn visit_json<'a>(value: &'a serde_json::Value, visit: Visit<'_, 'a>) {
     match value {
         serde_json::Value::Array(items) => items.iter().for_each(|item| visit_json(item, visit)),

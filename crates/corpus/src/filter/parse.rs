@@ -9,7 +9,7 @@ use super::{FIELDS, Field, Filter, Node, Op, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum number of conditions. Each one is a bit of a `u64`.
+/// Maximum number of conditions. [`Filter::decide`] stores one bit per condition in a `u64`.
 const MAX_TESTS: usize = 64;
 
 impl FromStr for Filter {

@@ -1,11 +1,12 @@
 //! Interface for engines that evaluate filters themselves: facts for an index, or the syntax tree for an engine with
 //! its own query language.
 //!
-//! Facts are field values, encoded as short terms that an index can store with its documents. A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates
-//! a filter without reading records: it finds the facts that match, and then the documents that have them.
+//! Facts are field values, encoded as short terms that an index can store with its documents. A fact consists of a
+//! field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates a filter
+//! without reading records: it finds the matching facts, and then the documents that have them.
 //!
-//! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read
-//! if the result depends on one of these.
+//! The texts of turns are not stored as facts. A very long value is stored only as a marker. If the result depends on
+//! a text or a marker, the engine must read the record.
 
 use super::{Field, Filter, Node, Op, Test, Value, parse};
 use crate::{Dialogue, Time, Turn};
@@ -76,7 +77,8 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
         .chain(keys.map(|key| Meta(key.clone())))
 }
 
-/// Returns whether a dialogue has facts for the values of its turns. Some fields have too many values.
+/// Returns whether a dialogue has facts for the turn values of a field. Texts and turn numbers would give too many
+/// facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
@@ -145,7 +147,7 @@ impl Filter {
             Some('t') => TypedValue::Text(value),
             Some('n') => TypedValue::Number(value.parse().ok()?),
             Some('i') => TypedValue::Time(Time::parse(value)?),
-            // The fact is of a different key that starts with this one.
+            // The fact belongs to a different metadata key that starts with this one.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
@@ -156,8 +158,8 @@ impl Filter {
         self.tests[test].fits(TypedValue::Text(id))
     }
 
-    /// Evaluates the filter. Bit N of `fit` is set if some value satisfies condition N, and bit N of `unknown` if
-    /// that is unknown.
+    /// Evaluates the filter. Bit N of `fit` is 1 if a value satisfies condition N. Bit N of `unknown` is 1 if this is
+    /// unknown.
     ///
     /// Returns `None` if the result depends on unknown conditions.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
@@ -271,7 +273,7 @@ fn full_name(field: &Field) -> String {
 
 /// Visits all field values that filters can match: those of a turn, or those of a dialogue if `turn` is `None`.
 ///
-/// For a dialogue, the texts and turn numbers of its turns are left out.
+/// For a dialogue, the texts and turn numbers of its turns are omitted.
 pub fn visit_values<'a>(
     dialogue: &'a Dialogue,
     turn: Option<&'a Turn>,

@@ -65,7 +65,7 @@ impl Format for BiTod {
         let split = split_of(&stem);
         Ok(support::from_elements(input, options, 1, move |element| {
             let read: Record = record(element, None)?;
-            // The keys start from the same number in every file.
+            // Keys are unique only within a file.
             let key = element.keys.last().map_or("", String::as_str);
             let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
             dialogue.domains = domains(&read.scenario);

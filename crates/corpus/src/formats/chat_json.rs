@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-/// One JSON object.
+/// A record of a JSON chat file.
 pub(super) type Record = Map<String, Value>;
 
 enum Shape {
@@ -46,8 +46,8 @@ pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
     }
 }
 
-/// Reads all records with `parse`. Its arguments are the record, the file name and the position for records without
-/// an id.
+/// Reads all records with `parse`. Its arguments are the record, the file name, and the position of the record in the
+/// file.
 pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
 where
     F: FnMut(Record, &str, u64) -> Result<Dialogue, RecordError> + Send + 'static,
@@ -140,7 +140,7 @@ pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     })
 }
 
-/// Removes and returns the time under one of its usual names: RFC 3339, or a Unix timestamp in seconds or
+/// Removes and returns the time from one of the usual fields. It is RFC 3339, or a Unix timestamp in seconds or
 /// milliseconds.
 ///
 /// A value that is not a time stays in the record.
@@ -150,7 +150,7 @@ pub(super) fn take_time(record: &mut Record) -> Option<Time> {
             Value::String(text) => Time::parse(text)?,
             Value::Number(n) => {
                 let n = n.as_f64()?;
-                // In seconds, this would be the year 5138.
+                // As seconds, 1e11 would be in the year 5138, so larger numbers are milliseconds.
                 Time::from_unix(if n.abs() >= 1e11 { n / 1000.0 } else { n })?
             }
             _ => return None,

@@ -13,7 +13,7 @@ pub(super) trait LineReader: Send {
     /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Called at the regular end of the file.
+    /// Called at the end of the file, but not after a read error.
     fn end(&mut self, out: &mut Out);
 }
 

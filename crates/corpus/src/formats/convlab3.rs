@@ -121,7 +121,7 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
-            // Here, the system is the agent and never a notice.
+            // In this format, `system` means the agent, not a notice.
             "system" => Role::Agent,
             other => tables::known_role(other).unwrap_or(Role::Participant),
         };

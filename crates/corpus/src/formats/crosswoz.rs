@@ -10,7 +10,7 @@ pub(super) struct CrossWoz;
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Lists of number, domain, slot, value and whether the goal is met.
+    /// Lists of number, domain, slot, value and a flag for a completed goal.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -65,7 +65,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     let metadata = &mut dialogue.metadata;
     metadata.insert("split".into(), split.into());
     metadata.extend(record.kind.map(|kind| ("type".to_owned(), kind.into())));
-    // Two numbers: the worker in the role of the system, and the one in the role of the user.
+    // Numbers of the two crowd workers: the system's and the user's.
     metadata.extend(record.workers.map(|workers| ("sys-usr".to_owned(), workers)));
     if !record.task.is_empty() {
         metadata.insert("goal".into(), record.task.concat().into());

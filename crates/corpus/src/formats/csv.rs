@@ -397,8 +397,8 @@ fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Returns whether quotes are ordinary characters in a TSV file: some cell starts with a quote but does not end with
-/// one.
+/// Returns whether quotes are ordinary characters in a TSV file. They are if a cell starts with a quote but does not
+/// end with one.
 ///
 /// Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(beginning: &str) -> bool {

@@ -2,12 +2,13 @@
 //!
 //! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
 //!   lines of a session are consecutive. Topics are separated by `|`.
-//! - `train.tsv`, generated from it: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`.
+//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`.
 //!   The first sample is the dialogue. In the other samples, the utterances of one speaker are random. Each dialogue
 //!   is repeated on ten consecutive lines with different random utterances. It is read once, and the random samples
 //!   are ignored.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and the topic number of the
-//!   dialogue. Topics are numbered from 1 in order of first appearance. The number becomes the domain.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: like `train.tsv`, but with ten equal samples, and with the topic
+//!   number of the dialogue instead of 0. Topics are numbered from 1 in order of first appearance. The number becomes
+//!   the domain.
 //!
 //! A role is a digit: 0 for the user and 1 for the agent.
 

@@ -1,10 +1,10 @@
 //! The files of DialogueCSE, in three layouts: `train_data`, `select` and `sts`.
 //!
 //! - `train_data.txt`: a response with its context,
-//!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. Roles are `0|1-0-1`: those of the turns
-//!   before, of the response, and of the turns after. 0 is the customer, 1 the agent. The candidate with label 1 is
-//!   the response; the others are random and are ignored. A line becomes a dialogue. Its metadata has the number of
-//!   the response turn.
+//!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. The roles, such as `0|1-0-1`, have
+//!   three parts: turns before, response, turns after. 0 is the customer, 1 the agent. The candidate with label 1 is
+//!   the response; the others are random and are ignored. A line becomes a dialogue. Its metadata `response` is the
+//!   turn number of the response.
 //! - `select.txt`: an utterance with lists of positive and negative utterances (with the same or a different
 //!   meaning), `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line
 //!   becomes a dialogue of one turn, with the lists as metadata.

@@ -100,7 +100,8 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
         })
 }
 
-/// Returns whether a file is an object that starts with the key. The value is longer than the probe.
+/// Returns whether a file is an object that starts with the key. Compares text instead of parsing the object, because
+/// the value is longer than the probe.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()

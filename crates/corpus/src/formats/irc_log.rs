@@ -1,4 +1,4 @@
-//! Parsers for IRC logs and their annotations: log lines, whose clock has only hours and minutes, and reply links.
+//! Parsers for IRC logs and their reply links. A log line has a clock time in hours and minutes, without a date.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -82,7 +82,7 @@ const HOUR: i64 = 60;
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
-    /// Minutes of the days or half days that have passed.
+    /// Minutes in the days or half days before the current one.
     passed: i64,
     /// Whether the log has a 24-hour clock: it has shown 13:00 or later.
     is_24_hour: bool,

@@ -108,7 +108,7 @@ pub struct ReadOptions {
     pub max_record: usize,
     /// Whether to remove the nicks of participants from the start of an utterance (IRC).
     pub strip_nicks: bool,
-    /// Counts the bytes read from the disk, for progress.
+    /// Counter of the bytes read from disk, for progress reports.
     pub bytes_read: Arc<AtomicU64>,
 }
 
@@ -183,13 +183,13 @@ pub fn all() -> &'static [&'static dyn Format] {
     ]
 }
 
-/// Returns the format with the given name.
+/// Returns the format with the given name. The error for an unknown name suggests a similar one.
 pub fn by_name(name: &str) -> Result<&'static dyn Format> {
     let found = all().iter().find(|f| f.name() == name);
     found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|f| f.name())))
 }
 
-/// Returns the best matching format for a file.
+/// Returns the best matching format for a file, or `None` if no format matches.
 pub fn sniff(probe: &Probe<'_>) -> Option<(&'static dyn Format, Fit)> {
     let mut best: Option<(&'static dyn Format, Fit)> = None;
     for &format in all() {

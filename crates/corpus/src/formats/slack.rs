@@ -11,8 +11,8 @@
 //!   topics, pins and similar notices are turns with the role `system`. A day with only notices gives no dialogue.
 //!   Bots have the role `agent`.
 //! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the
-//!   channel (about 20 bytes each). The files of a channel are read once to find the days of its threads, and then
-//!   once per day together with the later days of these threads.
+//!   channel (about 20 bytes each). All files of a channel are read once to find the days of each thread. Then the
+//!   days are read in order, each with the later days that continue its threads.
 //!
 //! A single day's file can be read too. Its threads then contain only the messages of that day.
 

@@ -132,8 +132,8 @@ pub(super) trait TurnRows: Send + 'static {
 /// If a row is invalid, its whole dialogue is rejected with one problem, because a partial dialogue would be
 /// misleading.
 ///
-/// The rows of a dialogue must be consecutive. To detect violations, the reader remembers up to a million ids. After
-/// that, the caller gets a second dialogue with the same id.
+/// The rows of a dialogue must be consecutive. To detect violations, the reader remembers the first million ids. For a
+/// later id, a violation gives a second dialogue with the same id.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -194,7 +194,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                 match &mut problem {
                     Problem::File(reject) => {
                         self.ended = true;
-                        // The lost part of the file may contain more rows of it.
+                        // Drop the open dialogue: the lost part of the file may contain more of its rows.
                         reject.id = self.open.take().map(|open| open.id);
                     }
                     Problem::Record(reject) => self.bad_line = reject.line,

@@ -2,7 +2,7 @@
 //!
 //! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next one.
 //! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
-//!   There, a dialogue ends only at a rule, or at a `#` line after a blank line.
+//!   In such a file, a dialogue ends only at a rule, or at a `#` line after a blank line.
 //! - A line may start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` is an offset
 //!   from an unknown start, and becomes the metadata `at` of the turn.
 //! - A line without a speaker, or an indented line, continues the previous turn.
@@ -311,8 +311,8 @@ fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'
 
 /// Splits a line into name and text at a colon.
 ///
-/// A full-width colon, or a colon before white space or the end, surely ends a name: the third value is `true`. If
-/// there is none, splits at the first colon: the third value is `false`.
+/// Prefers a full-width colon, or a colon before white space or the end of the line. The third value is then `true`.
+/// Otherwise splits at the first colon, and the third value is `false`.
 fn split_name(text: &str) -> Option<(&str, &str, bool)> {
     const LONGEST: usize = 120;
     let mut first = None;

@@ -9,7 +9,7 @@
 //! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
 //! - Times are local times of the phone without a time zone. They are interpreted as UTC.
-//! - Notices (`Ann added Bob`) are turns with the role `system`. A part with only notices gives no dialogue. An
+//! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An
 //!   iPhone exports notices as messages. They are recognized by English phrases; in other languages they are read as
 //!   messages.
 //! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,

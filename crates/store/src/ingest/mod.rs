@@ -1,5 +1,5 @@
-//! Ingest: reads files into a store. One thread reads; another cleans and stores. Every record is counted, and
-//! rejected records are reported.
+//! Ingest: reads files into a store. One thread reads the files; another cleans and stores the records. Every record
+//! is counted, and rejected records are reported.
 //!
 //! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues
 //! after the last acknowledged record.
@@ -33,16 +33,16 @@ pub struct IngestOptions {
     pub read: ReadOptions,
     /// Cleaning steps.
     pub cleaning: Cleaning,
-    /// Accepts only dialogues that match this filter. Also rejects a dialogue that would replace one that does not
-    /// match.
+    /// Rejects dialogues that do not match this filter. Also rejects a dialogue if the stored dialogue with the same
+    /// id does not match.
     pub only: Option<Filter>,
-    /// Prefix added to all ids.
+    /// Prefix added to all dialogue ids.
     pub id_prefix: String,
-    /// Overrides the source set by the reader.
+    /// Source name for all dialogues. `None` keeps the name set by the reader.
     pub source: Option<String>,
-    /// Language of dialogues that specify none.
+    /// Language tag for dialogues without a language.
     pub language: Option<String>,
-    /// File for rejected records, as JSON lines.
+    /// File for rejected records, as JSON lines. `None` writes no file.
     pub rejects: Option<PathBuf>,
     /// Maximum number of rejected records. The ingest stops when there are more.
     pub max_errors: u64,
@@ -86,17 +86,17 @@ pub struct Tally {
     pub records: u64,
     /// New dialogues.
     pub added: u64,
-    /// Replaced a dialogue with the same id and different content.
+    /// Dialogues that replaced one with the same id and different content.
     pub replaced: u64,
-    /// Already stored with the same content.
+    /// Dialogues already stored with the same content.
     pub unchanged: u64,
-    /// Already read in this ingest with the same content.
+    /// Dialogues already read in this ingest with the same content.
     pub repeated: u64,
-    /// Skipped: fewer turns than required.
+    /// Dialogues skipped because they have too few turns.
     pub too_short: u64,
-    /// Skipped: same turns as another dialogue.
+    /// Dialogues skipped because another dialogue has the same turns.
     pub duplicates: u64,
-    /// Rejected as unusable.
+    /// Rejected records.
     pub rejected: u64,
     /// Files that could not be read completely.
     pub damaged_files: u64,
@@ -126,6 +126,9 @@ pub struct Ingested {
 }
 
 /// Reads all sources of a plan into a store or another sink.
+///
+/// Returns [`turnwise_core::Error::TooManyRejects`] if more than `max_errors` records are rejected, and
+/// [`turnwise_core::Error::Interrupted`] if the stop flag is set. In both cases, the records before are committed.
 pub fn ingest(
     store: &mut dyn DialogueSink,
     plan: Plan,
@@ -163,8 +166,8 @@ pub fn ingest(
     run.finish(ended)
 }
 
-/// Returns a hash that identifies the ingest by its unchanged input files and its options. Returns `None` if an
-/// input has no stable identity, such as standard input.
+/// Returns a hash of the input files and the options. It identifies the ingest when it is started again. Returns
+/// `None` if an input has no stable identity, such as standard input.
 fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {
@@ -188,9 +191,9 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Destination of the dialogues of an ingest.
+/// Destination for the dialogues that an ingest reads.
 pub trait DialogueSink {
-    /// Returns a dialogue. Includes uncommitted puts.
+    /// Returns a dialogue, or `None` if it does not exist. Uncommitted puts are visible.
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
     /// Announces the ids of the next dialogues. A remote sink can look them up in one request.

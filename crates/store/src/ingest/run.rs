@@ -96,7 +96,7 @@ impl Run<'_, '_> {
     fn process_chunk(&mut self, chunk: Chunk) -> Result<()> {
         let options = self.options;
         let mut items = chunk.items;
-        // Of the records that an earlier run has processed, only the ids are needed.
+        // Records processed by an earlier run are not stored again. Only their ids are needed, to detect repeats.
         let done = usize::try_from(self.skip).unwrap_or(usize::MAX).min(items.len());
         let rest = items.split_off(done);
         self.skip -= done as u64;

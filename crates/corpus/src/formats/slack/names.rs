@@ -17,7 +17,7 @@ pub(super) const LISTS: [(&str, &str); 4] = [
     ("dms.json", "direct"),
     ("mpims.json", "group"),
 ];
-/// User lists. An Enterprise Grid export has the second one.
+/// File names of user lists. An Enterprise Grid export uses the second name.
 pub(super) const USERS: [&str; 2] = ["users.json", "org_users.json"];
 
 #[derive(Deserialize)]
