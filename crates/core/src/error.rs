@@ -119,7 +119,7 @@ pub enum Error {
     /// The directory contains no index.
     #[error("there is no index at {}", path.display())]
     NoIndex {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
         /// Suggested fix, for example the names of the existing indexes.
         hint: Option<String>,

@@ -1,9 +1,9 @@
 //! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
 //! vectors.
 //!
-//! There is one error type, [`Error`], for all crates. Its message states what is wrong and where, its hint states how
-//! to fix it, and its class determines the exit code of the program. A file is replaced as a whole or not at all.
-//! Random numbers depend only on the seed, on every machine.
+//! There is one error type, [`Error`], for all crates. Its message describes the problem, its hint suggests a fix,
+//! and its class determines the exit code of the program. Files are replaced atomically. Random numbers depend only on
+//! the seed and are the same on every machine.
 //!
 //! ```
 //! use turnwise_core::{error::Class, ids::UtteranceId};

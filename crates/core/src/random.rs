@@ -32,12 +32,12 @@ impl Random {
         hash64(self.seed, self.drawn)
     }
 
-    /// Returns a number in `[0, 1)`.
+    /// Returns a uniform random number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a number in `0..end`. `end` must not be 0.
+    /// Returns a uniform random number in `0..end`. `end` must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         // The upper half of the product. Its bias is at most end / 2^64.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize

@@ -12,7 +12,7 @@ pub struct Element {
     pub keys: Vec<String>,
     /// The line where the value starts, counted from 1.
     pub line: u64,
-    /// The bytes of the value.
+    /// JSON text of the value.
     pub json: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ pub enum ElementError {
     Stream {
         /// The line of the error, counted from 1.
         line: u64,
-        /// The error of the stream.
+        /// The I/O error of the stream.
         source: io::Error,
     },
 }

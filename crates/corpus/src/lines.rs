@@ -10,7 +10,7 @@ use std::io::{self, BufRead};
 pub struct Line<'a> {
     /// Line number, counted from 1.
     pub number: u64,
-    /// The text.
+    /// Text of the line, without the line ending.
     pub text: &'a str,
 }
 
@@ -33,11 +33,11 @@ pub enum LineError {
         /// Position of the first invalid byte in the line, counted from 1.
         column: usize,
     },
-    /// The stream failed, for example due to a truncated archive or a disk error.
+    /// The stream failed, for example because of a truncated archive or a disk error. No more lines follow.
     Broken {
-        /// The line where it failed.
+        /// Number of the line where reading failed.
         number: u64,
-        /// The error of the stream.
+        /// The I/O error of the stream.
         source: io::Error,
     },
 }

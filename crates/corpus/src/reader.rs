@@ -52,7 +52,7 @@ pub enum ReadEvent<'a> {
 /// Counts of the problems found while reading.
 #[derive(Debug, Default)]
 pub struct Problems {
-    /// Number of rejects.
+    /// Number of rejected records and files.
     pub rejected: u64,
     /// Number of files that could not be read to the end.
     pub damaged_files: u64,

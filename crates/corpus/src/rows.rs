@@ -73,7 +73,7 @@ impl<'a> Row<'a> {
 pub enum RowError {
     /// The row is on one line and longer than the limit. It was skipped, and reading continues.
     TooLong {
-        /// The line of the row.
+        /// Line number of the row, counted from 1.
         line: u64,
         /// Length of the row in bytes.
         bytes: u64,
@@ -82,7 +82,7 @@ pub enum RowError {
     },
     /// The row has more than 65,536 cells. It was skipped, and reading continues.
     TooWide {
-        /// The line of the row.
+        /// Line number of the row, counted from 1.
         line: u64,
     },
     /// A quote is not closed within the limit or before the end of the file. No more rows follow.
@@ -92,9 +92,9 @@ pub enum RowError {
     },
     /// The stream failed. No more rows follow.
     Broken {
-        /// The line where it failed.
+        /// Line number where reading failed, counted from 1.
         line: u64,
-        /// The error of the stream.
+        /// The I/O error of the stream.
         source: io::Error,
     },
 }

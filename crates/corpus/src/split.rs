@@ -10,7 +10,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Named parts with their shares.
+/// Named parts with their shares, which add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts(Vec<(String, f64)>);
 

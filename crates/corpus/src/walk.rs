@@ -57,7 +57,7 @@ impl Source {
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// Returns the size on disk, if known, for progress reports.
+    /// Returns the size on disk in bytes, for progress reports. `None` for folders and streams.
     pub fn bytes(&self) -> Option<u64> {
         match &self.location {
             Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),

@@ -178,7 +178,7 @@ pub struct Prepared {
     pub content: IdKey,
     /// Number of turns.
     pub turns: u32,
-    /// Canonical JSON.
+    /// The dialogue as canonical JSON.
     pub json: Vec<u8>,
 }
 

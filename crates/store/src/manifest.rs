@@ -80,7 +80,7 @@ impl Checkpoint {
         Checkpoint { at: Position::START, seq: Seq(0), batch: 0, totals: Totals::default(), ingest: None }
     }
 
-    /// Advances the state by a commit whose frame ends at `at`.
+    /// Updates the state to a commit. `seq` is its sequence number, and `at` is the end of its frame.
     pub fn advance(&mut self, commit: Commit, seq: Seq, at: Position) {
         self.at = at;
         self.seq = seq;

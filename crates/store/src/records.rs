@@ -1,5 +1,5 @@
-//! Second copy of the live records, in the embedded database sled. It can restore lost records of the log, and it
-//! can be rebuilt from the log.
+//! Second copy of the live records, in the embedded database sled. Repair uses it to restore records that are lost
+//! from the log. The copy can be rebuilt from the log.
 //!
 //! Keys are sequence numbers, so keys are inserted in ascending order. With random keys, sled needs several times the
 //! memory. Only the writer opens sled, because sled allows one process. Readers use the log.

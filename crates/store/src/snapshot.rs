@@ -57,7 +57,7 @@ impl Snapshot {
         Ok((Snapshot::assemble(root, read.manifest, read.directory, read.state)?, tail))
     }
 
-    /// Creates a snapshot from a state whose files all exist.
+    /// Creates a snapshot from a loaded state. Maps the segments of its log.
     pub(super) fn assemble(
         root: &Path,
         manifest: Manifest,

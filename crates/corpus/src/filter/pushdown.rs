@@ -123,7 +123,7 @@ impl Filter {
 
     /// Returns the prefixes of the facts that a condition tests.
     ///
-    /// With `whole`, the filter is evaluated on dialogues, and the facts from their turns are included.
+    /// `whole` means that the filter is evaluated on dialogues. The prefixes of the facts from turns are then included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
@@ -178,11 +178,11 @@ impl Filter {
 /// Syntax tree of a filter.
 #[derive(Debug)]
 pub enum Tree<'a> {
-    /// All children hold.
+    /// All children are true.
     And(Vec<Tree<'a>>),
-    /// At least one child holds.
+    /// At least one child is true.
     Or(Vec<Tree<'a>>),
-    /// The child does not hold.
+    /// The child is false.
     Not(Box<Tree<'a>>),
     /// A condition.
     Condition(Condition<'a>),

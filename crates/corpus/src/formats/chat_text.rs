@@ -54,7 +54,7 @@ pub(super) struct Draft {
 const TURN_BYTES: u64 = 64;
 
 impl Draft {
-    /// Starts a dialogue at a line of the file. It holds at most `limit` bytes.
+    /// Starts a dialogue at a line of the file. A dialogue over `limit` bytes is rejected by `finish`.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
         Draft { dialogue, line, bytes: 0, limit }
     }

@@ -72,7 +72,7 @@ mod prelude {
     };
 }
 
-/// How well a file matches a format, based on its beginning.
+/// Match level between a file and a format, based on the beginning of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// The file is not in this format.

@@ -112,7 +112,7 @@ struct Text {
     columns: Vec<String>,
     is_flat: bool,
     line: Vec<u8>,
-    /// Number of bytes of the line that were read.
+    /// Number of bytes of `line` already read.
     at: usize,
     bytes_per_row: u64,
     bytes_read: Arc<AtomicU64>,

@@ -3,12 +3,12 @@
 //!
 //! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
 //!   dialogue per day.
-//! - The dialogue id is the channel id with the time of the first message of the thread, or with the day. Ids do not
+//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. Ids do not
 //!   change in later exports. One exception: a message that gets its first reply after the first export moves from
 //!   the dialogue of its day to the dialogue of its thread.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
 //! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
-//!   topics, pins and similar notices are turns with the role `system`. A day with only notices gives no dialogue.
+//!   topics, pins and similar notices are turns with the role `system`. A day with only notices is skipped.
 //!   Bots have the role `agent`.
 //! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the
 //!   channel (about 20 bytes each). All files of a channel are read once to find the days of each thread. Then the

@@ -262,7 +262,7 @@ const SPLITS: [&str; 7] = ["train", "training", "dev", "valid", "validation", "v
 pub(super) struct PathInfo {
     /// Name of the nearest folder that is not a split.
     pub(super) corpus: Option<String>,
-    /// The split, if the file or one of its folders is named after one.
+    /// Name of the split, if the file or one of its folders has such a name.
     pub(super) split: Option<String>,
     stem: String,
 }
@@ -296,7 +296,7 @@ impl PathInfo {
         parts.join("-")
     }
 
-    /// Returns the name of the corpus: the name of its folder, or of the file.
+    /// Returns the corpus name: the folder name, or the file name if there is no folder.
     pub(super) fn source(&self) -> String {
         self.corpus.as_ref().unwrap_or(&self.stem).clone()
     }

@@ -42,7 +42,8 @@ fn list<'a>(raw: &'a Raw, key: &str) -> &'a [Value] {
     raw.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the timestamp of a message, and that of the first message of its thread if it is in one.
+/// Returns the timestamp of a message. If it is in a thread, also returns the timestamp of the first message in the
+/// thread. Returns `None` if the message has no valid timestamp.
 pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     let ts = Ts::parse(text(raw, "ts")?)?;
     let answered =
@@ -142,8 +143,8 @@ fn files(raw: &Raw) -> Vec<String> {
     list(raw, "files").iter().chain(file).filter_map(named).collect()
 }
 
-/// Returns the text with the attachments of its author, without link previews. If both are empty, returns the text of
-/// the blocks.
+/// Returns the text of a message and its attachments, without link previews. If there is none, returns the text of the
+/// blocks.
 fn message_text(raw: &Raw, names: &Names) -> String {
     let mut said = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {

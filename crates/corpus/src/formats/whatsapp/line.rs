@@ -105,7 +105,7 @@ impl<'a> Header<'a> {
             Order::YearMonthDay => (a, b, c),
         };
         let year = if year < 100 { year + 2000 } else { year };
-        // WhatsApp started in 2009. An earlier year is a day in the wrong position.
+        // WhatsApp started in 2009, so a smaller number is a day or month, not a year.
         if year < 2009 {
             return None;
         }
