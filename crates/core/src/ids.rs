@@ -90,9 +90,9 @@ impl fmt::Display for TurnNo {
 /// Identifier of an utterance, written `dialogue#turn`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtteranceId {
-    /// The dialogue.
+    /// Id of the dialogue.
     pub dialogue: DialogueId,
-    /// The turn in the dialogue.
+    /// Number of the turn in the dialogue.
     pub turn: TurnNo,
 }
 

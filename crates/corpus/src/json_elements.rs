@@ -23,7 +23,7 @@ pub enum ElementError {
     TooLong {
         /// The path of keys to the value.
         keys: Vec<String>,
-        /// The line where it starts.
+        /// The line where the value starts, counted from 1.
         line: u64,
         /// Its length in bytes.
         bytes: u64,

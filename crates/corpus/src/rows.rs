@@ -1,7 +1,7 @@
 //! Row reader for delimited text (CSV, TSV) with a maximum row length.
 //!
-//! A quote that is never closed would make the rest of a file one row. The reader reports it as an error with the
-//! start line of the row, when the row reaches the maximum length or the end of the file.
+//! A quote that is never closed would make the rest of a file one row. When such a row reaches the maximum length or
+//! the end of the file, the reader returns an error with its start line.
 
 use std::io::{self, BufRead};
 

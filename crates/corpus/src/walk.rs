@@ -16,7 +16,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 pub struct Source {
     /// Name as given by the user, or the path found in a folder.
     pub name: String,
-    /// The format to read it with.
+    /// Format in which the source is read.
     pub format: &'static dyn Format,
     location: Location,
 }

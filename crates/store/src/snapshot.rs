@@ -211,7 +211,7 @@ impl Snapshot {
     }
 }
 
-/// A record in the log.
+/// A live record in the log. Its JSON is not parsed yet.
 pub struct Record<'a> {
     /// Sequence number, which increases in the order of ingestion.
     pub seq: Seq,

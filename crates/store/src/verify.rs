@@ -29,7 +29,7 @@ pub struct Report {
     pub frames: u64,
     /// Number of log bytes read.
     pub bytes: u64,
-    /// Number of dialogues.
+    /// Number of live dialogues in the log.
     pub dialogues: u64,
     /// Number of turns in these dialogues.
     pub turns: u64,

@@ -22,7 +22,7 @@ use turnwise_core::{
 /// Result of putting a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// The id is new.
+    /// The dialogue was added: its id is new.
     Added,
     /// The id existed with different content, which is replaced.
     Replaced,

@@ -38,7 +38,7 @@ const MAX_WORD_CHARS: usize = 100;
 /// A term and its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The normalized term.
+    /// The term: a normalized word, stem, dictionary word or bigram.
     pub term: String,
     /// Byte range in the text.
     pub range: Range<usize>,
@@ -51,7 +51,7 @@ pub fn analyze(text: &str) -> Vec<Token> {
 
 /// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
 ///
-/// The arguments of `cut` are the text, the byte offset of each letter in the run, the end of the run, and the
+/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end offset of the run, and the
 /// output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();

@@ -26,7 +26,7 @@ pub const FIELDS: [&str; 15] = [
 /// Parsed filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// The source text.
+    /// The text from which the filter was parsed.
     text: String,
     node: Node,
     /// The conditions. Nodes refer to them by index.
@@ -96,7 +96,7 @@ impl Filter {
         self.node.holds(&|n| Some(self.tests[n].is_met(dialogue, Some(turn)))) == Some(true)
     }
 
-    /// Returns the filter as text.
+    /// Returns the text from which the filter was parsed.
     pub fn as_str(&self) -> &str {
         &self.text
     }

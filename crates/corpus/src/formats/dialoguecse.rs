@@ -5,7 +5,7 @@
 //!   three parts: turns before, response, turns after. 0 is the customer, 1 the agent. The candidate with label 1 is
 //!   the response; the others are random and are ignored. A line becomes a dialogue. Its metadata `response` is the
 //!   turn number of the response.
-//! - `select.txt`: an utterance with lists of positive and negative utterances (with the same or a different
+//! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative ones (different
 //!   meaning), `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line
 //!   becomes a dialogue of one turn, with the lists as metadata.
 //! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, with scores from 1 to 5. A line becomes a record of two unrelated

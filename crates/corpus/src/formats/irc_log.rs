@@ -18,7 +18,7 @@ pub(super) enum LogLine<'a> {
     Unknown,
 }
 
-/// A message.
+/// A message with its speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) nick: &'a str,

@@ -10,8 +10,8 @@
 //! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
 //!   topics, pins and similar notices are turns with the role `system`. A day with only notices is skipped.
 //!   Bots have the role `agent`.
-//! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the
-//!   channel (about 20 bytes each). All files of a channel are read once to find the days of each thread. Then the
+//! - Memory use: one day of a channel with the threads that started on it, and about 20 bytes for each thread of the
+//!   channel. All files of a channel are read once to find the days of each thread. Then the
 //!   days are read in order, each with the later days that continue its threads.
 //!
 //! A single day's file can be read too. Its threads then contain only the messages of that day.

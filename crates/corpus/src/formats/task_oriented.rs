@@ -84,8 +84,8 @@ pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
 
 /// Returns the dialog acts of a turn in any of the MultiWOZ notations.
 ///
-/// The annotation is an object with the acts as keys, a list of `[act, domain, slot, value]`, or a string, which is
-/// usually "No Annotation".
+/// The annotation is an object with the acts as keys, or a list of `[act, domain, slot, value]`. It can also be a
+/// string, usually "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {

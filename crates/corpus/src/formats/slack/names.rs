@@ -44,7 +44,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Returns the display name.
+    /// Returns the first name that is not blank: display name, real name, name.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }
