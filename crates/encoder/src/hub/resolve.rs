@@ -20,7 +20,7 @@ use crate::{
 pub struct Resolved {
     /// Folder of the model.
     pub path: PathBuf,
-    /// Name, for display and for indexes.
+    /// Name, for display and to store in indexes.
     pub name: String,
     /// Repository on the hub, if the model is in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,8 @@ pub enum Origin {
 }
 
 /// Finds the folder of a model. `spec` is a path (`.`, or a folder with a slash in its path), a built-in name
-/// or alias, `org/name`, `org/name@revision`, or the name of an imported model.
+/// or alias, `org/name`, `org/name@revision`, or the name of an imported model. Fails if the model is not on this
+/// machine or its download is incomplete.
 pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
     let path = Path::new(spec);
     if looks_like_a_path(spec) && path.is_dir() {

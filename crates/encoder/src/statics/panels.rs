@@ -11,8 +11,8 @@ pub(super) const WIDTH: usize = 8;
 /// One panel: eight elements per row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Threshold for linearly dependent columns, relative to the norm of the column. A smaller residual is rounding
-/// error.
+/// Threshold for linearly dependent columns: squared norm of the residual, relative to the squared norm of the column.
+/// A smaller residual is rounding error.
 const DEPENDENT: f64 = 1e-12;
 
 /// A tall matrix. The last panel is padded with zero columns.
