@@ -28,8 +28,8 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 
 /// Returns the row ranges to pool in one window of an input.
 ///
-/// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before` is
-/// the number of these in earlier windows.
+/// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before`
+/// is the number of these in earlier windows.
 ///
 /// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token,
 /// it is the mean over the windows, weighted by window size.
