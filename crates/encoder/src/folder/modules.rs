@@ -114,7 +114,7 @@ impl Modules {
                 width = dense.outputs;
                 steps.push(Step::Dense(dense));
             } else {
-                // Old versions wrote no folder for this module.
+                // The file may not exist, because old versions do not write a folder for this module.
                 if let Some(file) = Object::read(&path.join("config.json"))? {
                     only_sentences(&file)?;
                 }

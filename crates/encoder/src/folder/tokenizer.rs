@@ -1,7 +1,7 @@
 //! Tokenizer: converts text to token ids with the `tokenizers` library, configured as in training.
 //!
-//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds a
-//! separator token to such models.
+//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds
+//! a separator token to such models.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -34,7 +34,7 @@ pub struct Specials {
 pub struct Tokenizer {
     pub(super) inner: tokenizers::Tokenizer,
     pub(super) specials: Specials,
-    /// Special tokens before and after the tokens of a text.
+    /// Special tokens before the tokens of a text.
     before: Vec<u32>,
     after: Vec<u32>,
     max_tokens: usize,
@@ -346,7 +346,8 @@ pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Optio
     Ok(Some((tokenizer.token(id).unwrap_or_default(), is_new)))
 }
 
-/// Extends a table to at least `rows` rows. Returns true if rows were added. New rows are the mean of the existing rows.
+/// Extends a table to at least `rows` rows. Returns true if rows were added. Each new row is the mean of the existing
+/// rows.
 fn add_rows(table: &mut Table, width: usize, rows: usize) -> bool {
     if table.rows >= rows {
         return false;

@@ -54,7 +54,7 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 impl TokenizerFiles {
-    /// Reads the small files. Fails if the folder has no vocabulary.
+    /// Reads the small files. Fails if the folder has neither `tokenizer.json` nor a supported vocabulary file.
     pub fn open(
         folder: &Path,
         architecture: Architecture,
@@ -96,7 +96,7 @@ impl TokenizerFiles {
         Ok(files)
     }
 
-    /// Maximum number of tokens from the tokenizer's settings; `None` if there is no limit.
+    /// Maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
     pub fn max_tokens(&self) -> Result<Option<usize>> {
         // transformers writes a very large number, such as 1e30, if there is no limit.
         let limit = self.settings.number("model_max_length")?;
@@ -301,7 +301,7 @@ impl TokenizerFiles {
                 config.words
             )));
         }
-        // Models pad the embedding table to a round size. A table of twice the vocabulary is not explained by padding.
+        // Models pad the embedding table to a round size. Padding alone never doubles the size.
         if size * 2 < config.words {
             return Err(wrong(format!(
                 "the tokenizer has only {size} tokens, but the model has {} word embeddings",

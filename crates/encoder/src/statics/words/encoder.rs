@@ -70,7 +70,9 @@ impl WordEncoder {
     /// documents.
     ///
     /// The first singular vector of the document vectors is removed from every vector. It is computed once and stored,
-    /// so a vector does not depend on other inputs. Fails if `a` is not positive and finite.
+    /// so a vector does not depend on other inputs.
+    ///
+    /// Fails if `a` is not positive and finite, or if no word of the documents has a vector.
     pub fn fit_sif(table: WordTable, a: f64, documents: impl Iterator<Item = String>) -> Result<Self> {
         check(a)?;
         let known = Known::of(&table, documents);
