@@ -1,9 +1,13 @@
 //! Backends, which run a network on batches, and pooling, which reduces token states to one vector.
 //!
-//! Pooling is a weighted sum or a maximum over rows. These two operations cover every kind of pooling. Mean pooling is
-//! a sum in which each of the `n` tokens has the weight `1/n`. Pooling of the first token is a sum of one row. In
-//! interlocutor-level pooling, the weight of a token is one divided by the number of tokens of the same speaker. A
-//! dialogue in several windows is a sum over all windows. Therefore a [`Backend`] needs no knowledge of dialogues.
+//! Every pooling mode is a weighted sum of rows or a maximum over rows:
+//!
+//! * Mean pooling is a sum in which each of the `n` tokens has the weight `1/n`.
+//! * Pooling of the first token is a sum of one row.
+//! * In interlocutor-level pooling, the weight of a token is `1/n` for a speaker with `n` tokens.
+//! * The vector of a dialogue in several windows is the sum over its windows.
+//!
+//! Therefore a [`Backend`] needs no knowledge of dialogues.
 
 use std::ops::Range;
 
@@ -68,14 +72,14 @@ pub trait Backend: Send + Sync {
     /// Number of tokens per call that gives the highest throughput.
     fn best_batch(&self) -> usize;
 
-    /// Whether parallel calls from several threads are faster than sequential calls.
+    /// Returns true if parallel calls from several threads are faster than sequential calls.
     fn wants_threads(&self) -> bool;
 
     /// Device and precision, for display: `f32 on cpu (avx2)`.
     fn describe(&self) -> String;
 }
 
-/// Reduction of several rows to one row.
+/// Operation that reduces several rows to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
     /// Weighted sum.
@@ -105,7 +109,7 @@ pub struct PoolRequest<'a> {
 /// Pooling operation for all sequences of a batch.
 #[derive(Debug, Clone)]
 pub struct Pool<'a> {
-    /// Reduction of the rows to one row.
+    /// Operation that reduces the rows to one row.
     pub reduction: Reduction,
     /// For each sequence of the batch, the row ranges to pool.
     pub parts: Vec<&'a [Part]>,

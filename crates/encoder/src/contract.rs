@@ -9,8 +9,8 @@ use crate::{Fingerprint, Vectors};
 
 /// Encoder of texts and dialogues into vectors of a fixed width.
 ///
-/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on the other inputs,
-/// their order or the number of threads. Every vector is finite.
+/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on other inputs, the
+/// order of the inputs or the number of threads. Every vector is finite.
 pub trait Encoder: Send + Sync {
     /// Name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;

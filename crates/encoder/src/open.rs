@@ -14,8 +14,8 @@ use crate::{
 
 /// Opens the static encoder or transformer in `folder`. `name` is its display name.
 ///
-/// Fails if the folder is not a valid model, if the device is not available, or if `settings` has an option that a
-/// static encoder does not support.
+/// Fails if the folder is not a valid model or the device is not available. Also fails if the model does not support an
+/// option in `settings`; static encoders have no token options, for example.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {
     if statics::is_static(folder) {
         // Device and precision are preferences that a static encoder can ignore. The other settings would
@@ -71,7 +71,7 @@ const MEASURED_IN_INT8: [&str; 1] = [
     "715a30c8c97665b41d86323595c1f0ed",
 ];
 
-/// Whether a model runs in int8 by default.
+/// Returns true if the model runs in int8 by default on the CPU.
 fn int8_is_as_good(model: Fingerprint) -> bool {
     MEASURED_IN_INT8.contains(&model.to_string().as_str())
 }

@@ -49,7 +49,7 @@ pub struct CandleEngine {
 }
 
 struct Linear {
-    /// Transposed: one row per input.
+    /// Transposed weight matrix, with one row per input.
     weight: Tensor,
     bias: Tensor,
 }

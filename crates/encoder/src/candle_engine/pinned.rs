@@ -40,7 +40,7 @@ impl Pinned {
         Ok(Some(Pinned { device: device.clone(), main, copies, free: Mutex::default() }))
     }
 
-    /// Takes a free slot, or creates one.
+    /// Takes a free slot, or creates a new slot if none is free.
     pub(super) fn take(&self) -> Slot {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }

@@ -293,7 +293,7 @@ impl SentenceSettings {
     }
 }
 
-/// A file with one JSON object.
+/// JSON file that contains an object, such as `config.json`.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
     path: PathBuf,

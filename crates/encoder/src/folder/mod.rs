@@ -65,8 +65,8 @@ impl ModelFolder {
         };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
-        // The same rule as in sentence-transformers. But there, a limit above the number of positions causes an
-        // error during encoding.
+        // The limit is chosen as in sentence-transformers. There, a limit above the number of positions causes an
+        // error during encoding; here, it is reduced.
         let wanted = match sentence.max_tokens {
             Some(wanted) => wanted,
             None => tokenizer.max_tokens()?.unwrap_or(usize::MAX).min(config.positions),
@@ -100,7 +100,7 @@ impl ModelFolder {
         &self.pipeline
     }
 
-    /// Replaces the pipeline and keeps the network.
+    /// Returns the folder with a different pipeline and the same network.
     pub fn with_pipeline(self, pipeline: Pipeline) -> Self {
         ModelFolder { pipeline, ..self }
     }

@@ -139,7 +139,7 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
 }
 
 fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
-    // transformers refuses files without the name of the library that wrote them.
+    // transformers rejects a file if the metadata does not contain a `format`.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     // safetensors creates the file with private permissions, so the permissions of a normal new file are restored.
     let temporary = files::temporary_path(path);

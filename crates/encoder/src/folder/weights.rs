@@ -18,7 +18,7 @@ use crate::folder::config;
 
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
-/// Tensors by name, in one or more files.
+/// Weights of a model: named tensors in one or more memory-mapped files.
 #[derive(Debug)]
 pub struct Weights {
     files: Vec<(PathBuf, Mmap)>,
@@ -45,7 +45,7 @@ pub struct Tensor<'a> {
 
 impl Weights {
     /// Opens the weights in a folder: `model.safetensors`, or the shards listed in
-    /// `model.safetensors.index.json`.
+    /// `model.safetensors.index.json`. Fails if a file is missing or damaged.
     pub fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         if single.exists() {
@@ -277,7 +277,7 @@ fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     })
 }
 
-/// Error for a folder without safetensors weights. In most cases it has pickled weights.
+/// Creates the error for a folder without safetensors weights. Names the pickle file, if the folder has one.
 fn no_weights(folder: &Path) -> Error {
     let pickle = |name: &str| {
         [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))

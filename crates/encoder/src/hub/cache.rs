@@ -69,7 +69,7 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     snapshot(&repository, &revision)
 }
 
-/// Checks one snapshot of a repository.
+/// Determines whether a snapshot of a repository exists and is complete.
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {

@@ -32,7 +32,8 @@ pub struct Imported {
     pub left_out: Vec<String>,
 }
 
-/// Whether a model can be imported under this name. It must be a plain file name.
+/// Returns true if a model can be imported with this name: a file name of at most 100 bytes without spaces, slashes,
+/// colons or `@`.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100

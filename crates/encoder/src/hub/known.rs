@@ -127,7 +127,7 @@ pub const MAIN: &str = "main";
 pub struct Spec {
     /// `org/name`.
     pub repository: String,
-    /// Branch, tag or commit, if one was given.
+    /// Branch, tag or commit; `None` means [`MAIN`].
     pub revision: Option<String>,
     /// Entry in the built-in list; `None` for other models.
     pub known: Option<&'static Known>,
@@ -160,7 +160,7 @@ impl Spec {
         Ok(Spec { revision: Some(revision.to_owned()), ..self })
     }
 
-    /// The given revision, or the default one.
+    /// Branch, tag or commit; [`MAIN`] by default.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
     }

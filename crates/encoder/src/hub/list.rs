@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// An entry of the list.
+/// A model in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Name that users can pass to `--model`.
@@ -35,7 +35,7 @@ pub struct Entry {
     /// Short description of a built-in model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<&'static str>,
-    /// Whether the SHA-256 of its weights is built into turnwise.
+    /// True if the SHA-256 of the weights is built into turnwise.
     pub pinned: bool,
     /// Location on this machine; `None` if the model is not downloaded.
     #[serde(flatten)]
@@ -49,7 +49,7 @@ pub struct Here {
     pub origin: Origin,
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit, if it is in the cache.
+    /// Commit hash; `None` if the model is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Total size of the files in bytes.

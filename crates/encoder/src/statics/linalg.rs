@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(found.values.len(), 10);
         for k in 0..10 {
             assert!((found.values[k] / exact.values[k].sqrt() - 1.0).abs() < 1e-6, "value {k}");
-            // Projection of the exact vector on the space of the computed ones.
+            // Projection of the exact vector on the space of the computed vectors.
             let along = |f: usize| {
                 (0..60).map(|r| f64::from(found.components[r * 10 + f]) * exact.vectors[k][r]).sum::<f64>()
             };

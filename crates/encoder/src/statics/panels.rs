@@ -57,7 +57,7 @@ impl Panels {
         self.panels[col / WIDTH][row][col % WIDTH]
     }
 
-    /// Returns the product of the transpose with another matrix of the same shape. The result is a square matrix in
+    /// Multiplies the transpose of this matrix by another matrix of the same shape. Returns a square matrix in
     /// row-major order.
     pub fn transposed_times(&self, other: &Panels) -> Vec<f64> {
         let n = self.panels.len();
@@ -78,8 +78,8 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// Returns the product with a small matrix, which is given as a list of columns. Each column has one element per
-    /// column of `self`.
+    /// Multiplies by a small matrix, given as a list of columns. The length of each column is the number of columns of
+    /// `self`.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)

@@ -28,7 +28,7 @@ use crate::{
 /// Name of this kind in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
-/// Minimum norm of a projection. A smaller norm is a rounding error.
+/// Projections with a smaller norm are rounding errors and are treated as zero.
 const MIN_LENGTH: f64 = 1e-6;
 
 /// Settings for fitting an encoder.
@@ -86,7 +86,7 @@ pub struct TfidfSvd {
     terms: Vec<Box<str>>,
     columns: HashMap<Box<str>, u32>,
     idf: Vec<f32>,
-    /// One row per term.
+    /// Projection matrix, with one row per term.
     components: Vec<f32>,
     mean: Vec<f32>,
     fingerprint: Fingerprint,
@@ -215,7 +215,7 @@ impl TfidfSvd {
         f.finish()
     }
 
-    /// Projects a weighted row, and L2-normalizes the projection if centering is enabled. Returns `None` if the
+    /// Projects a row of TF-IDF weights. L2-normalizes the projection if centering is enabled. Returns `None` if the
     /// projection is zero.
     fn project(&self, indices: &[u32], values: &[f32]) -> Option<Vec<f64>> {
         let mut out = vec![0.0; self.dim];

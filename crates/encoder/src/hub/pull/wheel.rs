@@ -41,7 +41,7 @@ pub(super) fn pull(
     let pip = find_pip(wheel)?;
     let repository = places.repository(known.repository);
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
-    // Another process may have installed it while this one waited for the lock.
+    // Another process may have installed the model while this process waited for the lock.
     if let Some(spec) = Spec::parse(known.repository)?
         && let Found::Whole(found) = cache::find(&spec, places)?
         && let Some(record) = found.record

@@ -232,11 +232,11 @@ impl Encoder for WordEncoder {
     }
 }
 
-/// Number of documents looked up at a time.
+/// Number of documents processed at a time.
 const CHUNK: usize = 4096;
 /// Maximum number of documents used to compute the common component. They are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;
-/// Maximum number of power iterations. A few are enough if one component dominates.
+/// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;
 
 /// Returns the weight of each word.
