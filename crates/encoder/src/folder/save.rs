@@ -42,7 +42,8 @@ pub struct SavedModel<'a> {
 }
 
 /// Writes the model to a new folder. A temporary folder is written and then renamed, so `path` is never incomplete.
-/// Fails if `path` exists and is not an empty folder, or if a value is not finite.
+/// Fails if `path` exists and is not an empty folder, if the network does not match the architecture, or if a value is
+/// not finite.
 pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     let not_empty = |entries: fs::ReadDir| entries.count() > 0;
     if path.exists() && !fs::read_dir(path).is_ok_and(|entries| !not_empty(entries)) {
@@ -177,7 +178,8 @@ impl View for Numbers<'_> {
     }
 }
 
-/// Returns all text files with their paths in the folder.
+/// Returns the paths and contents of all text files of a saved model. Fails if the network does not match the
+/// architecture, or if a value is not finite.
 pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     check(model.network, model.architecture)?;
     let mut files = Vec::new();
@@ -209,7 +211,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// Folders of the steps after pooling.
+/// Returns the relative folder of each step after pooling, such as `2_Dense`.
 pub fn step_folders(pipeline: &Pipeline) -> impl Iterator<Item = (PathBuf, &Step)> {
     (2..).zip(&pipeline.steps).map(|(n, step)| (PathBuf::from(format!("{n}_{}", kind(step))), step))
 }

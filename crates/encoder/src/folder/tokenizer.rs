@@ -109,7 +109,8 @@ impl Tokenizer {
         }
     }
 
-    /// Tokenizes a text and adds special tokens. Truncates the text to a total of [`Tokenizer::max_tokens`] tokens.
+    /// Tokenizes a text and adds special tokens. Truncates the text so that the total is at most
+    /// [`Tokenizer::max_tokens`]. Fails if the model has no embedding for a token.
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
         let pieces = self.pieces(text)?;
         let kept = self.kept(pieces.len());
@@ -326,7 +327,7 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of a model, named `name`, whose tokenizer adds a separator after every text.
+/// Saves a copy of a model whose tokenizer adds a separator after every text. `name` is the name of the original model.
 ///
 /// Returns the separator, and true if the network got a new embedding for it. Returns `None` and writes nothing if the
 /// tokenizer already adds tokens after texts.
