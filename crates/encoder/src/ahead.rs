@@ -14,14 +14,14 @@ use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
 /// Inputs that are encoded together.
 #[derive(Debug)]
 pub enum Inputs {
-    /// Texts, as utterances.
+    /// Texts, such as single utterances.
     Texts(Vec<String>),
     /// Whole dialogues.
     Dialogues(Vec<Dialogue>),
 }
 
 impl Inputs {
-    /// Number of vectors they are encoded to.
+    /// Number of inputs, which is also the number of vectors.
     pub fn len(&self) -> usize {
         match self {
             Inputs::Texts(texts) => texts.len(),
@@ -48,12 +48,12 @@ impl Inputs {
     }
 }
 
-/// Inputs, and a tag that is returned with their vectors.
+/// Inputs to encode in one call, and a tag that identifies them.
 #[derive(Debug)]
 pub struct Chunk<T> {
     /// Inputs to encode.
     pub inputs: Inputs,
-    /// Returned with the vectors.
+    /// Passed to [`Stream::done`] with the vectors.
     pub tag: T,
 }
 
@@ -72,28 +72,29 @@ pub trait Stream {
     /// See [`Chunk::tag`].
     type Tag: Send;
 
-    /// Returns the next chunk, or `None` at the end. It is called before the vectors of earlier chunks are
-    /// ready.
+    /// Returns the next chunk, or `None` at the end. It may be called before earlier chunks are encoded.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
-    /// Takes the vectors of a chunk. Called in the order of the chunks.
+    /// Receives the vectors of a chunk. Chunks arrive in the order in which `next` returned them.
     fn done(&mut self, tag: Self::Tag, encoded: Encoded) -> Result<()>;
 }
 
-/// Encodes a stream to its end, or until `stop` returns true. When stopped, it finishes the chunks that are
-/// being encoded, passes on their vectors and returns `false`.
+/// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
+///
+/// When stopped, it finishes the chunks that are being encoded and passes their vectors to [`Stream::done`]. Fails
+/// on the first error of the encoder or stream, and on vectors that are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
-    // The chunks being encoded, and one that waits.
+    // The chunks that are being encoded, and one in the queue.
     let ahead = encoder.chunks_at_once() + 1;
     let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
     let waiting = Mutex::new(waiting);
     std::thread::scope(|scope| {
-        // Moved in here, because the threads end when these channel ends are dropped.
+        // The closure owns these channel ends. When it returns, they are dropped and the threads end.
         let (work, (finished, results)) = (work, mpsc::sync_channel(ahead));
         for _ in 0..encoder.chunks_at_once() {
             let (finished, waiting) = (finished.clone(), &waiting);
@@ -116,7 +117,7 @@ pub fn encode<S: Stream>(
                 match stream.next()? {
                     Some(chunk) => match work.send((given, chunk)) {
                         Ok(()) => given += 1,
-                        // An encoder thread ends early only after an error, which is among the results.
+                        // All encoder threads have ended. If one failed, its error is in `results`.
                         Err(_) => break,
                     },
                     None => more = false,
@@ -135,7 +136,7 @@ pub fn encode<S: Stream>(
     })
 }
 
-/// Checks an encoder's output once, because stored vectors are not checked again.
+/// Checks the number, width and values of the vectors. Nothing checks them again after they are stored.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;

@@ -1,9 +1,13 @@
 //! Backends, which run a network on batches, and pooling, which reduces token states to one vector.
 //!
-//! Pooling is a weighted sum or a maximum over rows. These two operations cover every kind of pooling. Mean pooling is
-//! a sum in which each of the `n` tokens has the weight `1/n`. Pooling of the first token is a sum of one row. In
-//! interlocutor-level pooling, the weight of a token is one divided by the number of tokens of the same speaker. A
-//! dialogue in several windows is a sum over all windows. Therefore a [`Backend`] needs no knowledge of dialogues.
+//! Every pooling mode is a weighted sum of rows or a maximum over rows:
+//!
+//! * Mean pooling is a sum in which each of the `n` tokens has the weight `1/n`.
+//! * Pooling of the first token is a sum of one row.
+//! * In interlocutor-level pooling, the weight of a token is `1/n` for a speaker with `n` tokens.
+//! * The vector of a dialogue in several windows is the sum over its windows.
+//!
+//! Therefore a [`Backend`] needs no knowledge of dialogues.
 
 use std::ops::Range;
 
@@ -13,14 +17,16 @@ use crate::{Batch, Vectors, cpu::CpuEngine};
 
 /// Runs a network on batches: on the CPU with turnwise's own kernels, or with candle.
 ///
-/// The result for a sequence does not depend on the other sequences of the batch (within 1e-5 in f32).
+/// The result for a sequence does not depend on the other sequences in the batch (within 1e-5 in f32).
 pub trait Backend: Send + Sync {
-    /// Computes the hidden states after each of the `layers`, in ascending order. Layer 0 is the embeddings,
-    /// layer `n` the last of `n` layers. Calls `take(layer, states)`; `states` has one row per token, and
-    /// sequences follow each other without padding.
+    /// Computes the hidden states after each of the given layers and passes them to `take(layer, states)`.
+    ///
+    /// `layers` is in ascending order: 0 is the embeddings, and `n` is the last layer of a network with `n` layers.
+    /// `states` has one row per token; sequences follow each other without padding.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
-    /// Computes the weighted sum of the hidden states after several layers; rows as in [`Backend::run`].
+    /// Computes the weighted sum of the hidden states after several layers and passes it to `take`. The rows are laid
+    /// out as in [`Backend::run`].
     fn mixed(&self, batch: &Batch, layers: &[(usize, f32)], take: &mut dyn FnMut(&[f32])) -> Result<()> {
         let numbers: Vec<usize> = layers.iter().map(|(layer, _)| *layer).collect();
         let last = numbers.last().copied();
@@ -38,8 +44,8 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// Returns one vector per sequence for each pool. A GPU backend pools on the device and transfers only the
-    /// vectors.
+    /// Pools the hidden states of a batch. Returns one set of vectors per pool, with one vector per sequence. A GPU
+    /// backend pools on the device, so only the vectors are copied to the host.
     fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
         let width = self.hidden();
         let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
@@ -57,23 +63,23 @@ pub trait Backend: Send + Sync {
         Ok(pooled)
     }
 
-    /// Width of a hidden state.
+    /// Width of the hidden states.
     fn hidden(&self) -> usize;
 
     /// Number of layers, not counting the embeddings.
     fn layers(&self) -> usize;
 
-    /// Best number of tokens per call.
+    /// Number of tokens per call that gives the highest throughput.
     fn best_batch(&self) -> usize;
 
-    /// Whether parallel calls from several threads are faster than sequential calls.
+    /// Returns true if parallel calls from several threads are faster than sequential calls.
     fn wants_threads(&self) -> bool;
 
     /// Device and precision, for display: `f32 on cpu (avx2)`.
     fn describe(&self) -> String;
 }
 
-/// Reduction of several rows to one row.
+/// Operation that reduces several rows to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
     /// Weighted sum.
@@ -91,19 +97,19 @@ pub struct Part {
     pub weight: f32,
 }
 
-/// Layers and pools to compute from the states of a batch.
+/// Which layers to mix, and which pools to compute from the result.
 #[derive(Debug, Clone)]
 pub struct PoolRequest<'a> {
     /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
     pub layers: &'a [(usize, f32)],
-    /// Pools to compute. Each pool gives one vector per sequence.
+    /// Pools to compute. Each of them gives one vector per sequence.
     pub pools: &'a [Pool<'a>],
 }
 
 /// Pooling operation for all sequences of a batch.
 #[derive(Debug, Clone)]
 pub struct Pool<'a> {
-    /// Reduction of the rows to one row.
+    /// Operation that reduces the rows to one row.
     pub reduction: Reduction,
     /// For each sequence of the batch, the row ranges to pool.
     pub parts: Vec<&'a [Part]>,

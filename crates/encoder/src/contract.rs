@@ -9,8 +9,8 @@ use crate::{Fingerprint, Vectors};
 
 /// Encoder of texts and dialogues into vectors of a fixed width.
 ///
-/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on the other inputs,
-/// their order or the number of threads. Every vector is finite.
+/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on other inputs, the
+/// order of the inputs or the number of threads. Every vector is finite.
 pub trait Encoder: Send + Sync {
     /// Name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;
@@ -34,37 +34,39 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
-    /// Number of chunks of a stream to encode at the same time. The number is 2 if the CPU can prepare one chunk
-    /// while a GPU computes another chunk.
+    /// Number of chunks to encode in parallel when a stream is encoded; see [`crate::ahead`]. It is 2 on a GPU: the
+    /// CPU tokenizes one chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
 
-    /// Returns true if all vectors are L2-normalized. The vectors of inputs without known words are always zero.
+    /// Returns true if all vectors are L2-normalized, except the zero vectors of inputs without known words.
     fn normalizes(&self) -> bool {
         false
     }
 
-    /// Recommended amount of text per call, in bytes. On the CPU, such a call takes a few seconds. Cancellation takes
-    /// effect after the call.
+    /// Recommended amount of text per call, in bytes. A call of this size takes a few seconds on the CPU. A call
+    /// cannot be cancelled, so a user who cancels waits for it to finish.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
 
-    /// Encodes each text to one vector, in the order of the texts. An empty text has a vector too.
+    /// Encodes each text to one vector, in the order of the texts. Empty texts get a vector too. Fails if the model
+    /// does not have the prompt in `options`.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 
-    /// Encodes each dialogue to one vector, in the order of the dialogues.
+    /// Encodes each dialogue to one vector, in the order of the dialogues. Fails if the model does not have the
+    /// prompt in `options`.
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
 
     /// Encodes texts that are already tokenized with this encoder's tokenizer, with or without special tokens.
-    /// Only transformers support this.
+    /// Fails unless the encoder is a transformer.
     fn encode_ids(&self, _texts: &[&[u32]], _options: &TextOptions) -> Result<Encoded> {
         Err(Error::input(format!("{} does not support token ids", self.name())).with_hint("send texts"))
     }
 
-    /// Returns the token vectors of each text, in token order. These are the token states before pooling and before
-    /// all later steps of the model. Only encoders with contextual token vectors support this.
+    /// Returns one vector per token for each text, in token order. These are the hidden states of the model before
+    /// pooling and all later steps. Fails if the encoder has no contextual token vectors.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
         Err(Error::input(format!("{} has no token vectors", self.name()))
             .with_hint("use a transformer, such as the default model"))
@@ -82,25 +84,25 @@ pub struct TokenVectors {
     pub cut: usize,
 }
 
-/// Vectors, and statistics of the encoding.
+/// Result of an encoding: the vectors and statistics.
 #[derive(Debug, Clone, Default)]
 pub struct Encoded {
     /// One row per input.
     pub vectors: Vectors,
-    /// Statistics of the encoding.
+    /// Token counts and counts of truncated inputs.
     pub spent: EncodeStats,
 }
 
-/// Statistics of an encoding: number of processed tokens, and all truncated inputs.
+/// Statistics of an encoding: counts of tokens, and of inputs that were truncated, split or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct EncodeStats {
-    /// Number of tokens processed (for static encoders: known words).
+    /// Number of tokens processed. A static encoder counts the known words.
     pub tokens: u64,
     /// Number of texts that were truncated to the maximum length.
     pub cut_texts: u64,
     /// Number of tokens cut off.
     pub cut_tokens: u64,
-    /// Number of dialogues that were encoded in more than one window.
+    /// Number of dialogues longer than the maximum length, which were encoded in several windows.
     pub windowed: u64,
     /// Number of inputs without any known word or token. Such an input has a zero vector.
     pub unknown: u64,
@@ -119,19 +121,19 @@ impl std::ops::AddAssign for EncodeStats {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). If `None`, the default prompt of the model is
-    /// used, if the model has one.
+    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the model's default prompt, if it
+    /// has one.
     pub prompt: Option<String>,
 }
 
 /// Options for encoding dialogues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DialogueOptions {
-    /// Form in which a dialogue is encoded: as one sequence, or as the mean of utterance vectors.
+    /// Encode a dialogue as one sequence, or as the mean of its utterance vectors.
     pub mode: DialogueMode,
-    /// Pooling of the vectors of tokens or utterances into one vector.
+    /// How token or utterance vectors are pooled into one vector.
     pub pooling: DialoguePooling,
-    /// As in [`TextOptions`].
+    /// Name of the prompt; see [`TextOptions::prompt`].
     pub prompt: Option<String>,
 }
 

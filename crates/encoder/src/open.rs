@@ -13,6 +13,9 @@ use crate::{
 };
 
 /// Opens the static encoder or transformer in `folder`. `name` is its display name.
+///
+/// Fails if the folder is not a valid model or the device is not available. Also fails if the model does not support an
+/// option in `settings`; static encoders have no token options, for example.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {
     if statics::is_static(folder) {
         // Device and precision are preferences that a static encoder can ignore. The other settings would
@@ -34,8 +37,9 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
     Ok(Box::new(transformer))
 }
 
-/// Opens a folder's model with a different network, for example during training. It computes in 16 bits. The
-/// int8 measurements apply only to the weights in the folder.
+/// Opens the model in a folder, but with the weights of `network`. Training uses this to evaluate a checkpoint.
+///
+/// The precision is 16 bits, never int8, because the loss of int8 was measured only for published weights.
 pub fn open_with(
     name: &str,
     folder: &ModelFolder,
@@ -52,7 +56,7 @@ pub fn open_with(
     })
 }
 
-/// Precisions that a device supports, the most exact first.
+/// Returns the precisions that a device supports, the most exact first. Fails if the device is not available.
 pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     Ok(match Device::open(device)?.is_cpu() {
         true => &[Precision::F32, Precision::Int16, Precision::Bf16, Precision::Int8],
@@ -60,14 +64,14 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// Models for which int8 costs less than 0.1 points of MAP on BANKING77 and SGD dev. The section "What a
-/// precision costs" in `benchmarks/README.md` has the results and the command to measure another model.
+/// Fingerprints of the models that lose less than 0.1 points of MAP with int8, on BANKING77 and SGD dev. For the
+/// results and the command to measure another model, see "What a precision costs" in `benchmarks/README.md`.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",
 ];
 
-/// Whether a model runs in int8 by default.
+/// Returns true if the model runs in int8 by default on the CPU.
 fn int8_is_as_good(model: Fingerprint) -> bool {
     MEASURED_IN_INT8.contains(&model.to_string().as_str())
 }

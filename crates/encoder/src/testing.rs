@@ -29,17 +29,17 @@ pub const DIM: usize = 16;
 /// Encoder that hashes words. It counts its calls, so a test can check that nothing is encoded twice.
 #[derive(Debug, Default)]
 pub struct HashEncoder {
-    /// Different salts give different encoders.
+    /// Value hashed with each word; encoders with different salts give different vectors.
     pub salt: u8,
-    /// Fails on texts that contain this.
+    /// Returns an error for texts that contain this string.
     pub fail_on: Option<&'static str>,
-    /// Returns a vector that is not finite for texts that contain this.
+    /// Returns a vector with a NaN for texts that contain this string.
     pub not_finite_on: Option<&'static str>,
     /// Number of texts and dialogues encoded so far.
     pub encoded: AtomicUsize,
-    /// Number of chunks it takes at the same time; 0 means 1.
+    /// Value of [`Encoder::chunks_at_once`]; 0 means 1.
     pub chunks_at_once: usize,
-    /// Time that encoding a chunk takes.
+    /// Time to sleep for each chunk, to simulate a slow encoder.
     pub waits: Option<std::time::Duration>,
     /// Number of chunks being encoded now.
     pub now: AtomicUsize,

@@ -15,7 +15,7 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU, by its number.
+    /// The NVIDIA GPU with this number, starting at 0.
     Cuda(usize),
     /// An Apple GPU.
     Metal,
@@ -58,7 +58,7 @@ impl Device {
         Device(candle_core::Device::Cpu)
     }
 
-    /// Opens a device. `Auto` falls back to the CPU; a device chosen by name must be available.
+    /// Opens a device. `Auto` falls back to the CPU. Fails if a GPU is chosen explicitly and is not available.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Cpu => Ok(Device::cpu()),
@@ -74,7 +74,7 @@ impl Device {
         }
     }
 
-    /// Whether it is the CPU.
+    /// Returns true if this is the CPU.
     pub fn is_cpu(&self) -> bool {
         self.0.is_cpu()
     }

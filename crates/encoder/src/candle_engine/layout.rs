@@ -1,5 +1,5 @@
-//! Layouts of the tokens of a batch. Linear layers process all tokens without padding. Attention needs padded
-//! rows, or no padding with FlashAttention.
+//! Layouts of a batch for attention. Linear layers process all tokens without padding. Attention pads the sequences to
+//! rows of equal length, unless it uses FlashAttention.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     candle_engine::staging::{Indices, Numbers, Sent, Tables},
 };
 
-/// Added to the attention scores of padding. It is finite and in the range of f16, and its exponential is zero.
+/// Value added to the attention scores of padding. It is within the range of f16, and its exponential is zero.
 const MASKED: f32 = -30_000.0;
 
 /// Layout of a batch for attention.
@@ -29,9 +29,9 @@ pub(super) struct Rows {
 }
 
 struct Ragged {
-    /// Token index for each position of each row; arbitrary for padding.
+    /// For each position of the padded rows, the index of the token in the batch; 0 for padding.
     padded: Indices,
-    /// Position in the rows for each token of the batch.
+    /// For each token of the batch, its position in the padded rows.
     unpadded: Indices,
     mask: Numbers,
 }
@@ -89,7 +89,7 @@ impl Rows {
 #[cfg(feature = "flash-attn")]
 pub(super) struct Packed {
     pub(super) longest: usize,
-    /// Start of each sequence, and end of the last one.
+    /// Start of each sequence, followed by the end of the last sequence.
     pub(super) bounds: Indices,
 }
 
@@ -105,7 +105,7 @@ impl Packed {
     }
 }
 
-/// Rows to pool, padded to a table of equal length.
+/// Indices and weights of the rows to pool. Each group is padded to the length of the longest group.
 pub(super) struct Picked {
     pub(super) groups: usize,
     pub(super) longest: usize,
@@ -127,7 +127,7 @@ impl Picked {
                 rows.extend(part.rows.clone().map(|row| (start + row) as u32));
                 weights.resize(rows.len(), part.weight);
             }
-            // Padding repeats a row of the group with weight zero. So it changes neither a maximum nor a sum.
+            // Padding repeats the group's first row with weight zero, so it changes neither a maximum nor a sum.
             let filler = rows.get(n * longest).copied().unwrap_or(start as u32);
             rows.resize((n + 1) * longest, filler);
             weights.resize((n + 1) * longest, 0.0);
@@ -140,7 +140,7 @@ impl Picked {
         sent.indices(&self.rows)
     }
 
-    /// (groups, 1, longest)
+    /// Returns the weights with the shape (groups, 1, longest).
     pub(super) fn weights(&self, sent: &Sent) -> Result<Tensor> {
         sent.numbers(&self.weights, (self.groups, 1, self.longest))
     }

@@ -1,10 +1,12 @@
 //! Backend that runs a network with candle, on a GPU or on the CPU. The CPU version is the reference for the
 //! tests of turnwise's own kernels.
 //!
-//! The layers are implemented here, because candle's own BERT pads every sequence and returns NaN in 16 bits:
-//! its mask multiplies infinity by zero. Here the mask is finite. Linear layers and norms process the tokens of
-//! all sequences without padding. Only attention needs rows of equal length, so a batch should contain
-//! sequences of similar length. With the feature `flash-attn` in 16 bits, attention needs no padding either.
+//! candle's own BERT is not used, because it pads every sequence and returns NaN in 16 bits: its mask multiplies
+//! infinity by zero. The mask here is finite.
+//!
+//! Linear layers and norms process the tokens of all sequences without padding. Attention pads the sequences to equal
+//! length, so a batch should contain sequences of similar length. With the feature `flash-attn` and 16 bits,
+//! attention needs no padding either.
 
 mod device;
 #[cfg(feature = "flash-attn")]
@@ -28,7 +30,7 @@ use crate::{
 
 pub use device::{Device, DeviceChoice};
 
-/// A network on a candle device.
+/// [`Backend`] with the network on a candle device.
 pub struct CandleEngine {
     device: Device,
     stage: Stage,
@@ -42,12 +44,12 @@ pub struct CandleEngine {
     roles: Option<Tensor>,
     norm: Norm,
     layers: Vec<Layer>,
-    /// Lock held while a batch is computed, because the device memory suffices for one batch.
+    /// Locked while a batch is computed, because the device may not have enough memory for two batches.
     turn: Mutex<()>,
 }
 
 struct Linear {
-    /// Transposed: one row per input.
+    /// Transposed weight matrix, with one row per input.
     weight: Tensor,
     bias: Tensor,
 }
@@ -59,7 +61,7 @@ struct Norm {
 }
 
 struct Layer {
-    /// Query, key and value, concatenated; the query is scaled by `1/√d` in advance.
+    /// Query, key and value, concatenated. The query weights are already multiplied by `1/√d`.
     qkv: Linear,
     attention_output: Linear,
     attention_norm: Norm,
@@ -68,7 +70,7 @@ struct Layer {
     output_norm: Norm,
 }
 
-/// Where the tables of a batch are in the transferred data.
+/// Positions of a batch's tables in the transferred data.
 struct Plan {
     inputs: Inputs,
     layout: Layout,
@@ -78,12 +80,12 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Types, turns and roles, where the network has tables for them.
+    /// Segment types, turns and roles; `None` if the network has no embeddings for them.
     columns: [Option<Indices>; 3],
 }
 
 impl CandleEngine {
-    /// Transfers a network to a device.
+    /// Transfers a network to a device. Fails if the device does not support the precision or has too little memory.
     pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
         let dtype = device.dtype(precision)?;
         let factory = TensorFactory { device: &device, dtype, epsilon: network.shape.norm_epsilon };
@@ -119,7 +121,7 @@ impl CandleEngine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Collects the data that a batch needs on the device.
+    /// Collects the tables that a batch needs on the device.
     fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
         let mut tables = Tables::default();
         let plan = Plan {
@@ -239,7 +241,7 @@ impl CandleEngine {
         let width = self.shape.hidden;
         let head = width / heads;
         let qkv = layout.pad(qkv, sent)?.reshape((rows, length, 3, heads, head))?;
-        // (rows, heads, length, head) each.
+        // Each part has the shape (rows, heads, length, head).
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let mut scores = q.matmul(&k.transpose(2, 3)?)?;
@@ -271,7 +273,7 @@ impl Backend for CandleEngine {
         self.check(batch, &layers)?;
         let (plan, tables) = self.plan(batch, wanted.pools);
         let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
-            // The transfer runs while another batch is computed. The lock is taken after it.
+            // Send before locking, so that the transfer can run while another batch is computed.
             let sent = self.stage.send(tables)?;
             let _turn = self.turn();
             let states = self.states(&plan, &sent, &layers)?;

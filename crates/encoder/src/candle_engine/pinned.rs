@@ -1,8 +1,7 @@
-//! Page-locked memory and a copy stream: data of a batch is copied to an NVIDIA GPU while another batch is
-//! computed.
+//! Page-locked memory and a copy stream. They allow copying a batch to an NVIDIA GPU while another batch is computed.
 //!
-//! A slot is a block of page-locked memory and a block on the device; both are reused. A batch holds a slot
-//! from its preparation until its vectors are read. Two batches run at a time, so two slots are created.
+//! A slot consists of page-locked memory on the host and memory on the device, and is reused. A batch uses a slot from
+//! its preparation until its vectors are read. Two batches run at a time, so two slots are created.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +13,7 @@ use candle_core::{
     },
 };
 
-/// Minimum size of a block, in numbers.
+/// Minimum length of a block, in elements of four bytes.
 const MIN_LENGTH: usize = 64 << 10;
 
 /// Element types of a block.
@@ -41,7 +40,7 @@ impl Pinned {
         Ok(Some(Pinned { device: device.clone(), main, copies, free: Mutex::default() }))
     }
 
-    /// Takes a free slot, or creates one.
+    /// Takes a free slot, or creates a new slot if none is free.
     pub(super) fn take(&self) -> Slot {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
@@ -58,7 +57,7 @@ pub(super) struct Slot {
     pub(super) numbers: Lane<f32>,
 }
 
-/// Memory for numbers of one type.
+/// Memory for elements of one type; allocated at the first use.
 pub(super) struct Lane<T>(Option<Blocks<T>>);
 
 impl<T> Default for Lane<T> {
@@ -70,12 +69,13 @@ impl<T> Default for Lane<T> {
 struct Blocks<T> {
     host: PinnedHostSlice<T>,
     device: Tensor,
-    /// Event after the last copy from `host`.
+    /// Event that signals the end of the last copy from `host`.
     copied: Option<CudaEvent>,
 }
 
 impl<T: Element> Lane<T> {
-    /// Copies values to the device. Later computations wait for the copy on the device; the host does not wait.
+    /// Starts a copy of values to the device and returns without waiting. Later computations on the device wait for
+    /// the copy.
     pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
         let blocks = match &mut self.0 {
             Some(blocks) if blocks.host.len() >= values.len() => blocks,
@@ -88,7 +88,7 @@ impl<T: Element> Lane<T> {
 
 impl<T: Element> Blocks<T> {
     fn new(length: usize, pinned: &Pinned) -> Result<Self> {
-        // SAFETY: the memory holds numbers, for which any bits are valid, and it is written before it is read.
+        // SAFETY: every bit pattern is a valid element, and the memory is written before it is read.
         let host = unsafe { pinned.main.context().alloc_pinned(length) }.map_err(driver)?;
         let device = Tensor::zeros(length, <T as WithDType>::DTYPE, &pinned.device)?;
         Ok(Blocks { host, device, copied: None })
@@ -124,7 +124,7 @@ impl<T: Element> InplaceOp1 for CopyIn<'_, T> {
     fn cuda_fwd(&self, storage: &mut CudaStorage, _: &Layout) -> Result<()> {
         let slice = storage.as_cuda_slice_mut::<T>()?;
         let mut beginning = slice.slice_mut(..self.from.len());
-        // This memory can still be in use by the last batch; cudarc makes the copy stream wait for it.
+        // The previous batch may still read this memory. cudarc makes the copy stream wait for it.
         self.copies.memcpy_htod(self.from, &mut beginning).map_err(driver)
     }
 }

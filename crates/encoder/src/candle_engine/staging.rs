@@ -1,8 +1,7 @@
 //! Transfer of the small tables of a batch (token ids, positions, masks, weights) to the device.
 //!
-//! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy.
-//! On an NVIDIA GPU they are copied from page-locked memory on a separate stream, while another batch is
-//! computed.
+//! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy. On an
+//! NVIDIA GPU, the copy reads page-locked memory and runs on a separate stream, in parallel with the computation.
 
 use std::ops::Range;
 
@@ -42,7 +41,7 @@ impl Tables {
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
-    /// Memory of the tables, returned when the batch is done.
+    /// Memory of the tables. It is returned to the pool on drop.
     #[cfg(feature = "cuda")]
     slot: Option<(Slot, &'a Pinned)>,
     #[cfg(not(feature = "cuda"))]
@@ -84,7 +83,7 @@ impl Stage {
         })
     }
 
-    /// Sends tables. It does not take the lock of a running batch.
+    /// Sends tables to the device. Can run while another batch is computed.
     pub(super) fn send(&self, tables: Tables) -> Result<Sent<'_>> {
         #[cfg(feature = "cuda")]
         if let Some(pinned) = &self.pinned {

@@ -14,7 +14,7 @@ fn sequences() -> Vec<Sequence> {
 /// Function that stores a tensor: name, numbers and shape.
 type Put<'a> = &'a mut dyn FnMut(String, &[f32], &[usize]);
 
-/// The BERT of candle-transformers, with the same numbers.
+/// BERT from candle-transformers, with the same parameters.
 fn theirs(network: &Network) -> bert::BertModel {
     let mut tensors = std::collections::HashMap::new();
     let mut put = |name: String, data: &[f32], shape: &[usize]| {
@@ -153,7 +153,7 @@ fn turn_embeddings_are_added_if_present() {
     let mut sequence = Sequence::new(vec![3, 4, 5]);
     let without = all_states(&plain, &[&sequence], 1);
     sequence.turns = Some(vec![0, 1, 1]);
-    // Layer normalization removes a constant. So the second row of the table must not be constant.
+    // The second row of the table must not be constant, because layer normalization removes a constant.
     network.embeddings.turns.as_mut().unwrap().data[30] = 2.0;
     let with = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     assert_near(&all_states(&engine, &[&sequence], 1), &without, 1e-4);

@@ -1,6 +1,6 @@
 //! Configuration of a model: `config.json` with the architecture and sizes of the network, and
-//! `sentence_bert_config.json` with the settings of sentence-transformers. Error messages about a JSON file contain the
-//! file, the line and the key.
+//! `sentence_bert_config.json` with the settings of sentence-transformers. Error messages name the file, the line and
+//! the key.
 
 use std::{
     fs, io,
@@ -49,7 +49,7 @@ impl Architecture {
         }
     }
 
-    /// Class name of the network without a head in the library transformers.
+    /// Class of the network without a head in the `transformers` library.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",
@@ -60,7 +60,7 @@ impl Architecture {
         }
     }
 
-    /// Returns true if position ids start at the padding id + 1.
+    /// Returns true if position ids start at the id of the padding token plus 1.
     pub const fn counts_from_padding(self) -> bool {
         matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)
     }
@@ -81,18 +81,18 @@ pub struct Config {
     pub positions: usize,
     /// Number of segment embeddings; 0 if there are none.
     pub types: usize,
-    /// Id of the padding token, if given.
+    /// Id of the padding token; `None` if the file does not give it.
     pub padding: Option<u32>,
 }
 
 impl Config {
-    /// Reads the configuration. Returns an error for unsupported settings that would change the vectors.
+    /// Reads the configuration. Fails if a setting would change the vectors and is not supported.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
         refuse_variants(file)?;
         let distil = architecture == Architecture::DistilBert;
-        // DistilBERT has its own keys, and newer files can have both.
+        // DistilBERT has its own keys. Newer files can also have the common keys.
         let size = |own: &str, common: &str| match distil && file.get(own).is_some() {
             true => file.size(own),
             false => file.size(common),
@@ -161,7 +161,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
             file.wrong(format!("the architecture `{name}` is not supported")).with_hint(supported())
         });
     }
-    // Old files give only the class name.
+    // Old files have no `model_type`, only the name of the class.
     let classes = file.get("architectures").and_then(Value::as_array);
     let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
     let Some(class) = class else {
@@ -179,7 +179,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
 fn activation(file: &Object, key: &str) -> Result<Activation> {
     match file.text(key)?.unwrap_or("gelu") {
         "gelu" | "gelu_python" => Ok(Activation::Gelu),
-        // Different names of one formula, with different rounding.
+        // These names mean the same formula; the implementations differ only in rounding.
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_fast" | "gelu_accurate" => {
             Ok(Activation::GeluTanh)
         }
@@ -190,7 +190,7 @@ fn activation(file: &Object, key: &str) -> Result<Activation> {
     }
 }
 
-/// Returns an error if the model contains custom code, because this code can change the network.
+/// Returns an error if the model contains custom code, because such code can change the network.
 fn refuse_code(file: &Object) -> Result<()> {
     let map = file.get("auto_map").and_then(Value::as_object);
     match map.and_then(|m| m.get("AutoModel")) {
@@ -249,17 +249,17 @@ const NAMES: [&str; 7] = [
     "sentence_xlnet_config.json",
 ];
 
-/// Contents of the file.
+/// Contents of `sentence_bert_config.json`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SentenceSettings {
-    /// Maximum number of tokens per text.
+    /// Maximum number of tokens per text; `None` if the file does not set it.
     pub max_tokens: Option<usize>,
     /// True if texts are converted to lower case before tokenization.
     pub lowercase: bool,
 }
 
 impl SentenceSettings {
-    /// Reads the file from the folder of the network. Without a file, nothing is set.
+    /// Reads the file from the folder of the network. Returns the default settings if there is no file.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {
@@ -293,7 +293,7 @@ impl SentenceSettings {
     }
 }
 
-/// A file with one JSON object.
+/// JSON file that contains an object, such as `config.json`.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
     path: PathBuf,
@@ -326,12 +326,12 @@ impl Object {
         self.values.get(key).filter(|v| !v.is_null())
     }
 
-    /// Returns a non-negative integer.
+    /// Returns a non-negative integer; `None` if the key is missing. Fails if the value has a different type.
     pub fn count(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// Returns a positive integer; fails if the key is missing.
+    /// Returns a positive integer. Fails if the key is missing or the value is not a positive integer.
     pub fn size(&self, key: &str) -> Result<usize> {
         match self.count(key)? {
             Some(n) if n > 0 => Ok(n),
@@ -340,17 +340,17 @@ impl Object {
         }
     }
 
-    /// Returns a number.
+    /// Returns a number; `None` if the key is missing. Fails if the value has a different type.
     pub fn number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a number", Value::as_f64)
     }
 
-    /// Returns a Boolean.
+    /// Returns a Boolean; `None` if the key is missing. Fails if the value has a different type.
     pub fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", Value::as_bool)
     }
 
-    /// Returns a string.
+    /// Returns a string; `None` if the key is missing. Fails if the value has a different type.
     pub fn text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a text", Value::as_str)
     }

@@ -1,8 +1,7 @@
 //! Model folders in the layout of Hugging Face and sentence-transformers.
 //!
-//! [`ModelFolder::open`] reads the small files and the headers of the weights. It returns an error for unsupported
-//! settings that would change the vectors. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large
-//! files.
+//! [`ModelFolder::open`] reads the small files and the headers of the weights. It fails if a setting would change the
+//! vectors and is not supported. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large files.
 
 mod config;
 mod modules;
@@ -40,7 +39,8 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Opens a folder. Fast for models of any size.
+    /// Opens a folder without reading the weights. Fails if a file is missing or damaged, or if a setting is not
+    /// supported.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             let what = if path.exists() { "is a file, not the folder of a model" } else { "does not exist" };
@@ -65,8 +65,8 @@ impl ModelFolder {
         };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
-        // The same rule as in sentence-transformers, which however fails later if the limit exceeds the
-        // positions.
+        // The limit is chosen as in sentence-transformers. There, a limit above the number of positions causes an
+        // error during encoding; here, it is reduced.
         let wanted = match sentence.max_tokens {
             Some(wanted) => wanted,
             None => tokenizer.max_tokens()?.unwrap_or(usize::MAX).min(config.positions),
@@ -85,12 +85,12 @@ impl ModelFolder {
         Ok(ModelFolder { path: path.to_owned(), config, weights, layout, pipeline, tokenizer, notices })
     }
 
-    /// Reads the parameters. Returns an error if a value is not finite.
+    /// Reads the weights into a network. Fails if a value is not finite.
     pub fn network(&self) -> Result<Network> {
         self.layout.read(&self.config, &self.weights)
     }
 
-    /// Reads the tokenizer and checks that it fits the network.
+    /// Reads the tokenizer. Fails if it does not match the network, for example because of too many tokens.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
@@ -100,7 +100,7 @@ impl ModelFolder {
         &self.pipeline
     }
 
-    /// Replaces the pipeline and keeps the network.
+    /// Returns the folder with a different pipeline and the same network.
     pub fn with_pipeline(self, pipeline: Pipeline) -> Self {
         ModelFolder { pipeline, ..self }
     }
@@ -115,7 +115,7 @@ impl ModelFolder {
         self.config.architecture
     }
 
-    /// Maximum number of tokens per text, with special tokens.
+    /// Maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
         self.pipeline.max_tokens
     }
@@ -141,8 +141,8 @@ impl ModelFolder {
     }
 }
 
-/// Name of a model folder: the name of the folder. For the output of a training run, the name of the run is added as
-/// a prefix.
+/// Returns the display name of a model folder: the folder's name. For a model from a training run, the name starts
+/// with the folder of the run: `run/model`.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();

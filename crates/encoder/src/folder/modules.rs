@@ -58,8 +58,8 @@ struct Module {
 }
 
 impl Modules {
-    /// Reads `modules.json`. Without it, the model is the network with mean pooling, as in
-    /// sentence-transformers.
+    /// Reads `modules.json`. If the file does not exist, the model is the network with mean pooling, as in
+    /// sentence-transformers. Fails if a module is not supported.
     pub fn read(folder: &Path) -> Result<Self> {
         let file = folder.join("modules.json");
         let Some(modules) = config::parse::<Vec<Module>>(&file)? else {
@@ -100,7 +100,7 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
-    /// Reads the modules that follow the network.
+    /// Reads the settings of pooling and all later modules. Fails if a setting is invalid or not supported.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
         let pooling = match &self.pooling {
             Some(path) => pooling(path, hidden)?,
@@ -114,7 +114,7 @@ impl Modules {
                 width = dense.outputs;
                 steps.push(Step::Dense(dense));
             } else {
-                // Old versions wrote no folder for this module.
+                // The file may not exist, because old versions do not write a folder for this module.
                 if let Some(file) = Object::read(&path.join("config.json"))? {
                     only_sentences(&file)?;
                 }
@@ -142,7 +142,7 @@ impl Modules {
     }
 }
 
-/// Folder of a module; `None` if the path is outside the model's folder.
+/// Returns the folder of a module; `None` if the path is outside the model's folder.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let plain = path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
@@ -189,7 +189,7 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
     Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
 }
 
-/// Pooling modes enabled by flags in old files; mean pooling if none is enabled.
+/// Returns the pooling modes that an old file enables with flags; mean pooling if none is enabled.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {
@@ -247,7 +247,7 @@ fn dense(folder: &Path, width: usize) -> Result<Dense> {
 }
 
 fn activation(file: &Object) -> Result<DenseActivation> {
-    // The default of the class, for files older than the key.
+    // Old files do not have this key. Tanh is the default of the class `Dense`.
     let Some(class) = file.text("activation_function")? else { return Ok(DenseActivation::Tanh) };
     let last = |class: &'static str| class.rsplit('.').next().unwrap_or(class);
     let known = DenseActivation::ALL.into_iter().find(|a| {

@@ -1,4 +1,5 @@
-//! Reads the tensors of a folder into a [`Network`]. The parameters of a network have a fixed order and BERT's names.
+//! Reads the tensors of a folder into a [`Network`]. Parameters have a fixed order ([`list`]) and the names that BERT
+//! uses. Names of other architectures are translated.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +25,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Finds every parameter required by the configuration.
+    /// Finds every parameter required by the configuration. Fails if one is missing or has the wrong shape, or if the
+    /// weights contain an unknown tensor that would change the vectors.
     pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
         let names = Names::new(config.architecture, weights)?;
         let rows = |name: &str| {
@@ -73,11 +75,11 @@ impl Layout {
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Maps the canonical name (new names of norms, no prefix) to the name in the file.
+    /// Maps each name without prefix, and with the current names of norm parameters, to the name in the file.
     names_in_file: BTreeMap<String, &'a str>,
 }
 
-/// Possible prefixes of parameter names, from classes that add a head to the network.
+/// Possible prefixes of parameter names. Classes that wrap the network, for example to add a head, add a prefix.
 const WRAPPERS: [&str; 10] = [
     "bert",
     "roberta",
@@ -101,7 +103,7 @@ impl<'a> Names<'a> {
             weights.names().filter_map(|n| n.strip_suffix(WORDS)).filter(|prefix| known(prefix)).collect();
         let prefix = match found[..] {
             [prefix] => prefix.to_owned(),
-            // Reported later as a missing tensor, with the most similar name.
+            // The tensor is missing. `Weights::expect` reports this later, with the most similar name.
             [] => String::new(),
             [first, second, ..] => {
                 return Err(Error::data(format!(
@@ -181,11 +183,11 @@ pub struct Counts {
     pub words: usize,
     /// Number of position embeddings.
     pub positions: usize,
-    /// Number of segment embeddings.
+    /// Number of segment embeddings; `None` if there are none.
     pub types: Option<usize>,
-    /// Number of turn embeddings.
+    /// Number of turn embeddings; `None` if there are none.
     pub turns: Option<usize>,
-    /// Number of role embeddings.
+    /// Number of role embeddings; `None` if there are none.
     pub roles: Option<usize>,
     /// Number of layers.
     pub layers: usize,
@@ -221,7 +223,7 @@ const DISTIL: [(&str, &str); 8] = [
     (OUTPUT_NORM, "output_layer_norm"),
 ];
 
-/// Name of a parameter in files of an architecture, without a prefix.
+/// Translates BERT's name of a parameter to the name that an architecture uses, without prefix.
 pub fn name_in(architecture: Architecture, name: &str) -> String {
     let distil = || {
         let (number, part) = name.strip_prefix("encoder.layer.")?.split_once('.')?;
@@ -289,7 +291,7 @@ fn part(layer: usize, name: &str) -> String {
 
 type Take<'a> = dyn FnMut(&str) -> Result<Vec<f32>> + 'a;
 
-/// Builds a network from parameters; `take` returns a parameter by name.
+/// Builds a network. `take` returns the values of the parameter with the given name.
 pub fn assemble(shape: &Shape, counts: &Counts, take: &mut Take) -> Result<Network> {
     let (h, i) = (shape.hidden, shape.intermediate);
     let layers = (0..counts.layers).map(|layer| {

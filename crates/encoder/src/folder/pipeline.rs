@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use turnwise_core::error::{Error, Result};
 
-/// Settings of a model before and after the network.
+/// Settings of a model other than its network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
     /// Pooling of token vectors into one vector.
@@ -14,11 +14,11 @@ pub struct Pipeline {
     pub steps: Vec<Step>,
     /// Prompts that are added before a text.
     pub prompts: Prompts,
-    /// Maximum number of tokens per text, with special tokens.
+    /// Maximum number of tokens per text, including special tokens.
     pub max_tokens: usize,
     /// Similarity function recommended by the model (`cosine`, `dot`, …), if given.
     pub similarity: Option<String>,
-    /// Number of dimensions to truncate vectors to, if given.
+    /// Number of dimensions to keep; `None` if vectors are not truncated.
     pub truncate_dim: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Pipeline {
 pub struct Pooling {
     /// Pooling modes; their results are concatenated in this order.
     pub modes: Vec<PoolingMode>,
-    /// True if the tokens of a prompt, and the special tokens before the prompt, are pooled.
+    /// True if pooling includes the tokens of the prompt and the special tokens before it.
     pub include_prompt: bool,
 }
 
@@ -91,7 +91,7 @@ impl PoolingMode {
         }
     }
 
-    /// Key that enables the mode in files of old versions.
+    /// Key that enables the mode in files that old versions of sentence-transformers wrote.
     pub const fn flag(self) -> &'static str {
         match self {
             PoolingMode::Cls => "pooling_mode_cls_token",
@@ -122,7 +122,7 @@ pub struct Dense {
     pub outputs: usize,
     /// Weight matrix: `outputs` rows of `inputs` elements.
     pub weight: Vec<f32>,
-    /// Bias: one element per output.
+    /// Bias, with one element per output; `None` if the layer has no bias.
     pub bias: Option<Vec<f32>>,
     /// Activation function `f`.
     pub activation: DenseActivation,
@@ -131,7 +131,7 @@ pub struct Dense {
 /// Activation function of a dense layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseActivation {
-    /// None.
+    /// `x`.
     Identity,
     /// `tanh x`.
     Tanh,
@@ -179,7 +179,8 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// Returns the prompt with a name; without a name, the default prompt; empty if there is none.
+    /// Returns the text of the prompt with this name. `None` selects the default prompt; the text is empty if there is
+    /// no default. Fails if the name is unknown.
     pub fn text(&self, name: Option<&str>) -> Result<&str> {
         match name {
             Some(name) => match self.texts.get(name) {

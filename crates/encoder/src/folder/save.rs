@@ -1,5 +1,5 @@
-//! Saving of a model. turnwise and sentence-transformers can open it and compute the same vectors. Where versions of
-//! sentence-transformers differ, the older format is written, which new versions also read.
+//! Saves a model in a folder. turnwise and sentence-transformers can open it and compute the same vectors. The files
+//! have the format of older versions of sentence-transformers, which newer versions also read.
 
 use std::{
     borrow::Cow,
@@ -37,12 +37,13 @@ pub struct SavedModel<'a> {
     pub pipeline: &'a Pipeline,
     /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// Name of the model that this model was trained from, for information.
+    /// Name of the base model of the training, for information; `None` if there is none.
     pub base: Option<&'a str>,
 }
 
-/// Writes the model to a new folder. It is written to a temporary folder and then renamed, so the folder is
-/// never incomplete.
+/// Writes the model to a new folder. A temporary folder is written and then renamed, so `path` is never incomplete.
+/// Fails if `path` exists and is not an empty folder, if the network does not match the architecture, or if a value is
+/// not finite.
 pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     let not_empty = |entries: fs::ReadDir| entries.count() > 0;
     if path.exists() && !fs::read_dir(path).is_ok_and(|entries| !not_empty(entries)) {
@@ -82,7 +83,7 @@ struct TemporaryFolder(PathBuf);
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // After the rename nothing is left. After an error, that error is reported, not one from this cleanup.
+        // After the rename, there is nothing to remove. After an error, that error matters, not a failed cleanup.
         files::remove_folder(&self.0).ok();
     }
 }
@@ -139,10 +140,9 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
 }
 
 fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
-    // transformers refuses files without the name of the library that wrote them.
+    // transformers rejects a file if the metadata does not contain a `format`.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    // safetensors writes to a private file and renames it. The permissions are changed to those of a normal new
-    // file.
+    // safetensors creates the file with private permissions, so the permissions of a normal new file are restored.
     let temporary = files::temporary_path(path);
     serialize_to_file(tensors, Some(metadata), &temporary).map_err(|e| match e {
         SafeTensorError::IoError(source) => Error::Io { action: "write", path: path.to_owned(), source },
@@ -154,7 +154,7 @@ fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers
     flush(path)
 }
 
-/// Tensor to write. It is converted to bytes when it is written, one tensor at a time.
+/// Tensor to write. Tensors are converted to bytes one at a time, to save memory.
 struct Numbers<'a> {
     dims: &'a [usize],
     numbers: &'a [f32],
@@ -178,7 +178,8 @@ impl View for Numbers<'_> {
     }
 }
 
-/// Returns all text files with their paths in the folder.
+/// Returns the paths and contents of all text files of a saved model. Fails if the network does not match the
+/// architecture, or if a value is not finite.
 pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     check(model.network, model.architecture)?;
     let mut files = Vec::new();
@@ -210,7 +211,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// Folders of the steps after pooling.
+/// Returns the relative folder of each step after pooling, such as `2_Dense`.
 pub fn step_folders(pipeline: &Pipeline) -> impl Iterator<Item = (PathBuf, &Step)> {
     (2..).zip(&pipeline.steps).map(|(n, step)| (PathBuf::from(format!("{n}_{}", kind(step))), step))
 }
@@ -292,7 +293,7 @@ fn pooling(pooling: &Pooling, hidden: usize) -> Value {
         "word_embedding_dimension": hidden,
         "include_prompt": pooling.include_prompt,
     });
-    // Flags cannot give an order. Only new versions support a list.
+    // Flags cannot express an order. A list can, but only new versions support lists.
     let in_order: Vec<_> = PoolingMode::ALL.into_iter().filter(|m| pooling.modes.contains(m)).collect();
     let modes = match in_order == pooling.modes {
         true => {
@@ -326,8 +327,8 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// Returns the tokenizer configuration. Its class only reads `tokenizer.json`, which already includes the effects of
-/// older settings and classes.
+/// Returns `tokenizer_config.json`. It selects a class that only reads `tokenizer.json`, because that file already
+/// contains the effects of older settings and classes.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = model.tokenizer;
     let mut settings = tokenizer.settings.clone();

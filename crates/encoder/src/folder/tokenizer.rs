@@ -1,5 +1,7 @@
-//! Tokenizer: converts text to token ids with the library `tokenizers`, configured as in training. For models whose
-//! tokenizer adds nothing after a text, [`save_divided`] adds a separator token between the turns of a dialogue.
+//! Tokenizer: converts text to token ids with the `tokenizers` library, configured as in training.
+//!
+//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds
+//! a separator token to such models.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -12,7 +14,7 @@ use crate::{
     network::Table,
 };
 
-/// Ids of the special tokens.
+/// Ids of the special tokens; `None` if the tokenizer does not have the token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Specials {
     /// Starts a sequence.
@@ -32,7 +34,7 @@ pub struct Specials {
 pub struct Tokenizer {
     pub(super) inner: tokenizers::Tokenizer,
     pub(super) specials: Specials,
-    /// Special tokens before and after the tokens of a text.
+    /// Special tokens before the tokens of a text.
     before: Vec<u32>,
     after: Vec<u32>,
     max_tokens: usize,
@@ -49,7 +51,7 @@ pub struct Tokenizer {
 /// Tokens of one text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TokenizedText {
-    /// Token ids, with special tokens.
+    /// Token ids, including special tokens.
     pub ids: Vec<u32>,
     /// Number of tokens cut off because the text was too long.
     pub cut: usize,
@@ -98,7 +100,8 @@ impl Tokenizer {
         })
     }
 
-    /// Returns the tokenizer with a different maximum length.
+    /// Returns the tokenizer with a different maximum number of tokens per text. Fails if the special tokens leave no
+    /// room for text.
     pub fn with_max_tokens(self, max_tokens: usize) -> Result<Self> {
         match max_tokens > self.before.len() + self.after.len() {
             true => Ok(Tokenizer { max_tokens, ..self }),
@@ -106,7 +109,8 @@ impl Tokenizer {
         }
     }
 
-    /// Tokenizes a text and adds special tokens. Truncates the text to a total of [`Tokenizer::max_tokens`] tokens.
+    /// Tokenizes a text and adds special tokens. Truncates the text so that the total is at most
+    /// [`Tokenizer::max_tokens`]. Fails if the model has no embedding for a token.
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
         let pieces = self.pieces(text)?;
         let kept = self.kept(pieces.len());
@@ -123,7 +127,7 @@ impl Tokenizer {
         let kept = self.kept(pieces.len());
         let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
         let mut ranges = vec![0..0; self.before.len()];
-        // Tokens can be single bytes. Their range is extended to the whole character.
+        // A token can be a part of a character. Its range is extended to the whole character.
         ranges.extend(
             encoding.get_offsets()[kept.clone()]
                 .iter()
@@ -178,7 +182,7 @@ impl Tokenizer {
         &self.after
     }
 
-    /// Maximum number of tokens per text, with special tokens.
+    /// Maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
     }
@@ -188,7 +192,7 @@ impl Tokenizer {
         self.words
     }
 
-    /// Size of the vocabulary, with added tokens.
+    /// Number of tokens in the vocabulary, including added tokens.
     pub fn vocabulary(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
@@ -323,8 +327,10 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of a model with a separator. Returns the separator, and true if its embedding was added. Returns
-/// `None` and writes nothing if the model already has a separator.
+/// Saves a copy of a model whose tokenizer adds a separator after every text. `name` is the name of the original model.
+///
+/// Returns the separator, and true if the network got a new embedding for it. Returns `None` and writes nothing if the
+/// tokenizer already adds tokens after texts.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
     let mut network = base.network()?;
@@ -341,7 +347,8 @@ pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Optio
     Ok(Some((tokenizer.token(id).unwrap_or_default(), is_new)))
 }
 
-/// Extends a table to at least `rows` rows. New rows are the mean of the existing rows, which is a neutral value.
+/// Extends a table to at least `rows` rows. Returns true if rows were added. Each new row is the mean of the existing
+/// rows.
 fn add_rows(table: &mut Table, width: usize, rows: usize) -> bool {
     if table.rows >= rows {
         return false;

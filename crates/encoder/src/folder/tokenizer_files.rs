@@ -20,7 +20,7 @@ use crate::folder::{
     vocabulary,
 };
 
-/// Contents of the small files of a tokenizer, and the folder that holds its vocabulary, which is read later.
+/// Contents of the small files of a tokenizer. The vocabulary is read later, by [`TokenizerFiles::load`].
 #[derive(Debug)]
 pub struct TokenizerFiles {
     folder: PathBuf,
@@ -54,7 +54,7 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 impl TokenizerFiles {
-    /// Reads the small files. Returns an error if the large file does not exist.
+    /// Reads the small files. Fails if the folder has neither `tokenizer.json` nor a supported vocabulary file.
     pub fn open(
         folder: &Path,
         architecture: Architecture,
@@ -96,9 +96,9 @@ impl TokenizerFiles {
         Ok(files)
     }
 
-    /// Maximum number of tokens from the tokenizer's settings; `None` if there is no limit.
+    /// Maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
     pub fn max_tokens(&self) -> Result<Option<usize>> {
-        // transformers writes a very large number such as 1e30 for no limit.
+        // transformers writes a very large number, such as 1e30, if there is no limit.
         let limit = self.settings.number("model_max_length")?;
         Ok(limit.filter(|n| *n >= 1.0 && *n < 1e9).map(|n| n as usize))
     }
@@ -128,7 +128,7 @@ impl TokenizerFiles {
         })
     }
 
-    /// Builds the tokenizer and checks that it fits the network.
+    /// Builds the tokenizer. Fails if it does not match the network.
     pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
         let path = self.source()?;
         let mut notices = Vec::new();
@@ -258,7 +258,7 @@ impl TokenizerFiles {
         normalize(path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
-    /// Adds the class's special tokens to tokenizers that were saved without a rule for them.
+    /// Makes the tokenizer add the special tokens of its class, if its file has no rule for special tokens.
     fn frame(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
@@ -279,7 +279,7 @@ impl TokenizerFiles {
         Ok(())
     }
 
-    /// Checks that the tokenizer fits the network, as far as possible.
+    /// Returns an error if the tokenizer does not match the network. Not every mismatch can be detected.
     fn check(
         &self,
         path: &Path,
@@ -301,7 +301,7 @@ impl TokenizerFiles {
                 config.words
             )));
         }
-        // Tables are padded to round sizes, but never to twice the vocabulary.
+        // Models pad the embedding table to a round size. Padding alone never doubles the size.
         if size * 2 < config.words {
             return Err(wrong(format!(
                 "the tokenizer has only {size} tokens, but the model has {} word embeddings",
@@ -325,7 +325,7 @@ impl TokenizerFiles {
         }
     }
 
-    /// Returns the settings without keys that depend on file locations or on earlier calls.
+    /// Returns the settings, without keys that depend on file locations or on earlier calls.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const PLACE: [&str; 12] = [
             "name_or_path",

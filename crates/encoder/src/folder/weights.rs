@@ -1,4 +1,4 @@
-//! Safetensors files of a model: memory-mapped, with checked headers, read as f32.
+//! Safetensors files of a model. Files are memory-mapped, their headers are checked, and values are read as f32.
 
 use std::{
     borrow::Cow,
@@ -18,7 +18,7 @@ use crate::folder::config;
 
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
-/// Tensors by name, in one or more files.
+/// Weights of a model: named tensors in one or more memory-mapped files.
 #[derive(Debug)]
 pub struct Weights {
     files: Vec<(PathBuf, Mmap)>,
@@ -45,7 +45,7 @@ pub struct Tensor<'a> {
 
 impl Weights {
     /// Opens the weights in a folder: `model.safetensors`, or the shards listed in
-    /// `model.safetensors.index.json`.
+    /// `model.safetensors.index.json`. Fails if a file is missing or damaged.
     pub fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         if single.exists() {
@@ -58,7 +58,7 @@ impl Weights {
         }
     }
 
-    /// Opens one file.
+    /// Opens the weights in a single file.
     pub fn open_file(path: &Path) -> Result<Self> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         let tensors = weights.add(path)?;
@@ -101,8 +101,8 @@ impl Weights {
 
     fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: the map is only read. If another program truncates the file meanwhile, the process ends with
-        // a signal. This holds for every program that maps its weights.
+        // SAFETY: the map is only read. If another program truncates the file, the process is killed by a signal, as
+        // in every program that maps its weights.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         let header = Header::read(path, &map)?;
         let tensors = header.metadata.tensors();
@@ -130,7 +130,7 @@ impl Weights {
         Some(Tensor { name, path, dtype: entry.dtype, dims: &entry.dims, bytes })
     }
 
-    /// Returns a tensor with a given name and shape, or an error.
+    /// Returns the tensor with this name. Fails if it is missing or has a different shape.
     pub fn expect(&self, name: &str, dims: &[usize]) -> Result<Tensor<'_>> {
         let tensor = self.get(name).ok_or_else(|| self.missing(name))?;
         if tensor.dims != dims {
@@ -277,7 +277,7 @@ fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     })
 }
 
-/// Error for a folder without safetensors weights. In most cases it has pickled weights.
+/// Creates the error for a folder without safetensors weights. Names the pickle file, if the folder has one.
 fn no_weights(folder: &Path) -> Error {
     let pickle = |name: &str| {
         [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))

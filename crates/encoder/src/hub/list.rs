@@ -17,17 +17,17 @@ use crate::{
     },
 };
 
-/// An entry of the list.
+/// A model in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Name to use.
+    /// Name that users can pass to `--model`.
     pub name: String,
     /// Aliases.
     pub aliases: Vec<&'static str>,
     /// Repository on the hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Width of its vectors, if it is known without opening the model.
+    /// Width of the vectors; `None` if it is unknown without opening the model.
     pub dim: Option<u64>,
     /// Languages of a built-in model.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,9 +35,9 @@ pub struct Entry {
     /// Short description of a built-in model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<&'static str>,
-    /// Whether the SHA-256 of its weights is built into turnwise.
+    /// True if the SHA-256 of the weights is built into turnwise.
     pub pinned: bool,
-    /// Location on this machine, if the model is here.
+    /// Location on this machine; `None` if the model is not downloaded.
     #[serde(flatten)]
     pub here: Option<Here>,
 }
@@ -45,20 +45,21 @@ pub struct Entry {
 /// Location of a model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Here {
-    /// Whether it is in the cache or among the imports.
+    /// Where the model was found: in the cache or among the imported models.
     pub origin: Origin,
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit, if it is in the cache.
+    /// Commit hash; `None` if the model is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Total size of its files.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// How its weights were checked at download, if turnwise downloaded them.
+    /// How the weights were verified during the download; `None` if turnwise did not download them.
     pub checked: Option<Checked>,
 }
 
-/// Lists all models: first the built-in ones, then other cached ones, then the imported ones.
+/// Lists all models: first the built-in ones, then others in the cache, then the imported ones. Incomplete models in
+/// the cache are skipped.
 pub fn list(places: &Places) -> Result<Vec<Entry>> {
     let mut in_cache = cached(&places.cache)?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -66,7 +67,7 @@ pub fn list(places: &Places) -> Result<Vec<Entry>> {
         let (mut same, rest): (Vec<_>, Vec<_>) =
             in_cache.into_iter().partition(|(repository, _, _)| repository == known.repository);
         in_cache = rest;
-        // The revision of `main` comes first.
+        // `cached` lists the revision of `main` first.
         let here = if same.is_empty() { None } else { Some(same.remove(0).2) };
         in_cache.extend(same);
         entries.push(listed(known, here));
@@ -112,7 +113,7 @@ fn plain(name: String, repository: Option<String>, here: Here) -> Entry {
     }
 }
 
-/// Complete encoders in the cache: repository, name with revision, and location.
+/// Lists the complete encoders in the cache: repository, name with revision, and location.
 fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

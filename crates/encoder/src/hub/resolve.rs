@@ -20,12 +20,12 @@ use crate::{
 pub struct Resolved {
     /// Folder of the model.
     pub path: PathBuf,
-    /// Name, for display and for indexes.
+    /// Name, for display and to store in indexes.
     pub name: String,
-    /// Repository on the hub, if the model is in the Hugging Face cache.
+    /// `org/name` on the hub, if the model is in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Commit, if the model is in the Hugging Face cache.
+    /// Commit hash, if the model is in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Where the model was found.
@@ -44,8 +44,13 @@ pub enum Origin {
     Imported,
 }
 
-/// Finds the folder of a model. `spec` is a path (`.`, or a folder with a slash in its path), a built-in name
-/// or alias, `org/name`, `org/name@revision`, or the name of an imported model.
+/// Finds the folder of a model. `spec` is one of:
+///
+/// * a path of a folder: `.`, `..` or a path with a slash;
+/// * a built-in name or alias, or `org/name`, optionally followed by `@revision`;
+/// * the name of an imported model.
+///
+/// Fails if the model is not on this machine or if its download is incomplete.
 pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
     let path = Path::new(spec);
     if looks_like_a_path(spec) && path.is_dir() {

@@ -1,4 +1,4 @@
-//! Code shared by static encoders: building vectors of texts and dialogues from words, and counting the terms of a corpus.
+//! Code shared by static encoders. It builds vectors of texts and dialogues from words, and counts terms in a corpus.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use turnwise_text as text;
 
 use crate::{DialogueMode, DialogueOptions, EncodeStats, Encoded, Vectors, statics::linalg::Sparse};
 
-/// A vector, and the number of known words that it was computed from. Without known words the vector is zero.
+/// A vector and the number of known words that it was computed from. The vector is zero if there are none.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
@@ -78,7 +78,7 @@ fn gather(of: &impl Compose, parts: impl IndexedParallelIterator<Item = Composed
     encoded
 }
 
-/// Converts a value to `f32`. Values outside the range of `f32` are limited, because a vector must be finite.
+/// Converts a value to `f32`. Values outside the range of `f32` are clamped, because vectors must be finite.
 fn narrow(value: f64) -> f32 {
     value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
@@ -105,7 +105,7 @@ fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> C
     sum
 }
 
-/// Mean over the utterances with known words.
+/// Returns the mean of the utterance vectors, without utterances that have no known words.
 fn mean_of_utterances(of: &impl Compose, texts: &[&str]) -> Composed {
     let mut mean = Composed { vector: vec![0.0; of.width()], words: 0 };
     let mut known = 0.0;
@@ -233,12 +233,12 @@ pub(super) struct Kept {
     new: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `least`. If there are more than `most` terms, keeps those
-/// with the highest document frequency.
+/// Keeps the terms with a document frequency of at least `least`. If more than `most` terms remain, keeps those with
+/// the highest document frequency.
 pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= least).collect();
-    // The columns must not depend on the order of the documents or of the hash map.
+    // Ties are broken by the term, so that columns do not depend on the order of the documents or the hash map.
     order.sort_unstable_by(|a, b| {
         let known = |c: &usize| counted.documents_with[*c];
         known(b).cmp(&known(a)).then_with(|| counted.terms[*a].cmp(&counted.terms[*b]))

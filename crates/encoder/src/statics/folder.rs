@@ -34,10 +34,10 @@ pub(super) const FIT_AGAIN: &str = "fit the encoder again, or restore its folder
 /// Description of an encoder.
 pub(super) struct Description {
     pub kind: String,
-    /// Text analyzer that was used to fit the encoder.
+    /// Name of the text analyzer with which the encoder was fitted.
     pub analysis: String,
     pub settings: Value,
-    /// Data that the encoder was fitted on.
+    /// Information about the data that the encoder was fitted on.
     pub about: Value,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Contents {
     tensors: Mapped,
 }
 
-/// Returns the encoder kind from the folder's description, if there is a description.
+/// Returns the kind of encoder in a folder; `None` if the folder has no valid description.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Kind {
@@ -80,7 +80,8 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<Value> {
     serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be serialized: {e}")))
 }
 
-/// Writes an encoder to a new folder, then replaces `folder` with it. The folder is therefore never incomplete.
+/// Saves an encoder. Writes it to a new folder and then replaces `folder`, so `folder` is never incomplete. Fails if
+/// `folder` contains anything other than a static encoder.
 pub(super) fn save<'a>(
     folder: &Path,
     description: Description,
@@ -142,7 +143,8 @@ fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<
     Ok(hasher.finalize())
 }
 
-/// Reads a folder and checks the digests of its files.
+/// Reads a folder and checks the digests of its files. Fails if a file is damaged, or if the folder format or the text
+/// analyzer has a different version.
 pub(super) fn open(folder: &Path) -> Result<Contents> {
     let path = folder.join(DESCRIPTION);
     if !path.exists() {
@@ -207,7 +209,7 @@ impl Contents {
         self.read(&self.settings)
     }
 
-    /// Data that the encoder was fitted on.
+    /// Information about the data that the encoder was fitted on.
     pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.about)
     }
@@ -272,7 +274,7 @@ pub(super) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// Writes tensors to a file and returns its digest.
+/// Writes tensors to a safetensors file and returns its BLAKE3 digest.
 pub(super) fn write(path: &Path, tensors: &[Tensor]) -> Result<blake3::Hash> {
     let mut header = serde_json::Map::new();
     let mut at = 0;
@@ -310,7 +312,7 @@ pub(super) struct Mapped {
 impl Mapped {
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: the folder of an encoder is written under another name and never changed after that.
+        // SAFETY: `save` writes a new folder and replaces the old one. It never changes an existing file.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         Ok(Mapped { map })
     }

@@ -1,14 +1,13 @@
 //! Linear algebra of static encoders: truncated singular value decomposition (SVD) of a sparse matrix,
 //! eigendecomposition of a small symmetric matrix, and reproducible random numbers.
 //!
-//! The SVD is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the columns.
-//! A random basis is repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The
-//! basis converges to the space of the largest singular vectors. An exact decomposition in this small space then
-//! gives the singular vectors.
+//! The SVD uses the randomized range finder with power iterations of Halko, Martinsson and Tropp. A random basis is
+//! repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The basis converges to the
+//! space of the largest right singular vectors. An exact decomposition in this small space gives the singular vectors.
 //!
-//! No dense matrix with as many rows as the input is stored. Memory use therefore depends only on the number of
-//! nonzero entries. For a given seed, the result is bitwise the same on any number of threads. If the matrix has no
-//! more rows or columns than the basis has vectors, no iterations are needed.
+//! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
+//! result is bitwise the same on any number of threads. If the matrix has no more rows or columns than the basis has
+//! vectors, no iterations are needed.
 //!
 //! The eigendecomposition uses Jacobi rotations: slow for large matrices, but exact and always convergent.
 
@@ -20,10 +19,11 @@ use crate::statics::panels::{Panel, Panels, WIDTH};
 /// Accuracy of the decomposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Number of extra basis vectors. With more extra vectors, the last components converge faster.
+    /// Number of basis vectors in addition to the requested components. More of them make the last components
+    /// converge faster.
     pub oversampling: usize,
-    /// Number of multiplications with the matrix and its transpose, including the multiplication for the small
-    /// decomposition.
+    /// Number of multiplications with the matrix and its transpose. The last of them belongs to the decomposition in
+    /// the small space.
     pub iterations: usize,
 }
 
@@ -54,7 +54,7 @@ impl Sparse {
         Sparse { cols, ..Sparse::default() }
     }
 
-    /// Adds a row. Its column indices must be less than the number of columns.
+    /// Adds a row of column indices and values. All indices must be less than the number of columns.
     pub fn push(&mut self, row: impl IntoIterator<Item = (u32, f32)>) {
         for (index, value) in row {
             assert!((index as usize) < self.cols, "column index out of range");
@@ -118,12 +118,13 @@ pub struct Svd {
     pub components: Vec<f32>,
 }
 
-/// Computes the `dim` largest singular values. The largest element of every component is positive.
+/// Computes the `dim` largest singular values and their right singular vectors. Each vector has the sign that makes its
+/// element with the largest absolute value positive.
 pub fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
     truncated_svd_with(matrix, dim, Effort::THOROUGH, seed)
 }
 
-/// Like [`truncated`], with a given accuracy.
+/// Like [`truncated_svd`], with a given accuracy.
 pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank is at most the number of rows or columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols());
@@ -143,8 +144,8 @@ pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `most` columns. It approximates the space of the largest right singular
-/// vectors.
+/// Returns an orthonormal basis with at most `most` columns. The basis approximates the space of the largest right
+/// singular vectors.
 fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     if matrix.rows() <= most.min(matrix.cols()) {
         return matrix.transposed().orthonormal();
@@ -160,8 +161,8 @@ fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     q
 }
 
-/// Returns the sign of the element with the largest absolute value in a column. It makes the sign of a component
-/// independent of rounding.
+/// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by it makes
+/// the sign of the component unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows())
         .map(|r| matrix.at(r, col))
@@ -182,7 +183,7 @@ pub struct Eigen {
 
 /// Decomposes a symmetric matrix with `n` rows, in row-major order.
 pub fn symmetric_eigen(mut a: Vec<f64>, n: usize) -> Eigen {
-    // Row k of `v` becomes eigenvector k. So a rotation changes two contiguous rows.
+    // Row k of `v` becomes eigenvector k, so that a rotation changes two contiguous rows.
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);
     let total: f64 = a.iter().map(|x| x * x).sum();
@@ -233,7 +234,7 @@ fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
 
 /// Returns the standard normal random number at an index (Box–Muller transform).
 pub(super) fn normal(seed: u64, place: u64) -> f64 {
-    // 53 bits, and never 0, whose logarithm is infinite.
+    // Uniform with 53 bits. It is never 0, because the logarithm of 0 is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (a, b) = (unit(hash64(seed, 2 * place)), unit(hash64(seed, 2 * place + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(found.values.len(), 10);
         for k in 0..10 {
             assert!((found.values[k] / exact.values[k].sqrt() - 1.0).abs() < 1e-6, "value {k}");
-            // Projection of the exact vector on the space of the computed ones.
+            // Projection of the exact vector on the space of the computed vectors.
             let along = |f: usize| {
                 (0..60).map(|r| f64::from(found.components[r * 10 + f]) * exact.vectors[k][r]).sum::<f64>()
             };

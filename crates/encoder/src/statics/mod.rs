@@ -25,7 +25,7 @@ mod tests;
 mod tfidf;
 pub mod words;
 
-/// Kinds of static encoders.
+/// Values of `kind` in `turnwise.json`.
 const KINDS: [&str; 2] = [tfidf::KIND, words::KIND];
 
 /// Returns true if a folder contains a static encoder.
@@ -33,7 +33,8 @@ pub fn is_static(folder: &Path) -> bool {
     folder::kind(folder).is_some_and(|kind| KINDS.contains(&kind.as_str()))
 }
 
-/// Opens a saved encoder of either kind.
+/// Opens a saved encoder of either kind. Fails if a file is damaged, or if the folder was written by an incompatible
+/// version.
 pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     let contents = folder::open(folder)?;
     match contents.kind.as_str() {
@@ -43,7 +44,7 @@ pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     }
 }
 
-/// Joins the turns of a dialogue to one document, for fitting on dialogues.
+/// Joins the turns of a dialogue into one text. Use it to fit an encoder on whole dialogues.
 pub fn document(dialogue: &Dialogue) -> String {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
     texts.join("\n")

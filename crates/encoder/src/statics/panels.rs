@@ -11,8 +11,8 @@ pub(super) const WIDTH: usize = 8;
 /// One panel: eight elements per row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Threshold for linearly dependent columns, relative to the norm of the column. A smaller residual is rounding
-/// error.
+/// Threshold for linearly dependent columns: squared norm of the residual, relative to the squared norm of the column.
+/// A smaller residual is rounding error.
 const DEPENDENT: f64 = 1e-12;
 
 /// A tall matrix. The last panel is padded with zero columns.
@@ -57,7 +57,7 @@ impl Panels {
         self.panels[col / WIDTH][row][col % WIDTH]
     }
 
-    /// Returns the product of the transpose with another matrix of the same shape. The result is a square matrix in
+    /// Multiplies the transpose of this matrix by another matrix of the same shape. Returns a square matrix in
     /// row-major order.
     pub fn transposed_times(&self, other: &Panels) -> Vec<f64> {
         let n = self.panels.len();
@@ -78,8 +78,8 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// Returns the product with a small matrix, which is given as a list of columns. Each column has one element per
-    /// column of `self`.
+    /// Multiplies by a small matrix, given as a list of columns. The length of each column is the number of columns of
+    /// `self`.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn dependent_columns_are_dropped_and_the_rest_is_orthonormal() {
-        // Columns of very different lengths: one nearly parallel to another, one a sum, one zero.
+        // Columns with very different norms. One is nearly parallel to another, one is a sum, and one is zero.
         let number = |r: usize, c: usize| normal(3, (r * 20 + c) as u64);
         let a = Panels::from_fn(50, 12, |r, c| match c {
             4 => 1e6 * number(r, 0) + 1e2 * number(r, 4),

@@ -31,7 +31,7 @@ fn tfidf(settings: &TfidfSettings) -> TfidfSvd {
     fit_tfidf(corpus(), settings).unwrap()
 }
 
-/// Word vectors with a common component of this size.
+/// Random word vectors. `common` is added to all elements, so that the vectors have a common component.
 fn table_with(common: f32) -> WordTable {
     let mut table = WordTable::new(6);
     let words = [
@@ -318,7 +318,7 @@ fn only_encoders_are_replaced() {
     assert!(!is_static(&temporary.path().join("nowhere")));
 }
 
-/// A reader sees the old or the new encoder at any time.
+/// While an encoder is replaced, readers see either the old or the new one.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_encoder_is_there_while_it_is_replaced() {

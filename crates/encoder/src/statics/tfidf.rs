@@ -1,7 +1,7 @@
 //! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
-//! The defaults (single words, sublinear counts, centered projections) were the best of a few trials on SGD dev
-//! and BANKING77. To see the results, run `cargo test --test corpora static_encoders -- --nocapture`. Dialogues
+//! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on SGD
+//! dev and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders -- --nocapture`. Dialogues
 //! need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};
@@ -28,22 +28,22 @@ use crate::{
 /// Name of this kind in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
-/// Minimum norm of a projection. A smaller norm is a rounding error.
+/// Projections with a smaller norm are rounding errors and are treated as zero.
 const MIN_LENGTH: f64 = 1e-6;
 
 /// Settings for fitting an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TfidfSettings {
-    /// Width of the vectors. A small corpus gives fewer dimensions.
+    /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
     /// Minimum document frequency of a term. If no term reaches the minimum, all terms are kept.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
-    /// If true, a term count is replaced with 1 + ln(count).
+    /// If true, term counts are replaced with 1 + ln(count).
     pub sublinear: bool,
-    /// If true, projections are L2-normalized and centered on the mean of the corpus.
+    /// If true, projections are L2-normalized, and then their mean over the corpus is subtracted.
     pub centre: bool,
     /// If true, vectors are L2-normalized.
     pub normalize: bool,
@@ -86,14 +86,16 @@ pub struct TfidfSvd {
     terms: Vec<Box<str>>,
     columns: HashMap<Box<str>, u32>,
     idf: Vec<f32>,
-    /// One row per term.
+    /// Projection matrix, with one row per term.
     components: Vec<f32>,
     mean: Vec<f32>,
     fingerprint: Fingerprint,
 }
 
-/// Fits an encoder on documents. Use whole dialogues (see [`super::document`]) or utterances, depending on the inputs
-/// that the encoder will encode. The documents are read once; only a few bytes per term occurrence stay in memory.
+/// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues
+/// (see [`super::document`]). They are read once; only a few bytes per term occurrence stay in memory.
+///
+/// Fails if the documents contain no words, or if `dim` or `max_terms` is 0.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
     if settings.dim == 0 || settings.max_terms == 0 {
         return Err(Error::input("at least one dimension and one term are required"));
@@ -111,7 +113,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     if kept.terms.is_empty() {
         kept = compose::keep(&counted, 1, settings.max_terms);
     }
-    // Smoothed, as if one more document contained every term.
+    // Smoothed IDF: computed as if one more document contained every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
     let idf: Vec<f32> = kept.documents_with.iter().map(idf).collect();
     let terms_seen = counted.terms.len();
@@ -156,7 +158,7 @@ impl TfidfSvd {
         &self.fit
     }
 
-    /// Notes about the fit for the user.
+    /// Returns notes for the user about a reduced number of dimensions and documents without kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim < self.settings.dim {
@@ -174,7 +176,8 @@ impl TfidfSvd {
         notes
     }
 
-    /// Saves the encoder to a folder. An existing static encoder in the folder is replaced.
+    /// Saves the encoder to a folder. A static encoder in the folder is replaced. Fails if the folder contains anything
+    /// else.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let description = folder::Description {
             kind: KIND.to_owned(),
@@ -212,7 +215,7 @@ impl TfidfSvd {
         f.finish()
     }
 
-    /// Projects a weighted row, and L2-normalizes the projection if centering is enabled. Returns `None` if the
+    /// Projects a row of TF-IDF weights. L2-normalizes the projection if centering is enabled. Returns `None` if the
     /// projection is zero.
     fn project(&self, indices: &[u32], values: &[f32]) -> Option<Vec<f64>> {
         let mut out = vec![0.0; self.dim];

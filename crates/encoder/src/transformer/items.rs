@@ -1,5 +1,5 @@
-//! Items: sequences for the network, with the rows of their states to pool. A dialogue is one sequence of turns joined by
-//! separators, or is split into windows of whole turns if it is too long.
+//! Items: sequences for the network, each with the rows to pool. A dialogue is one sequence of turns, joined with
+//! separators. A dialogue that is too long is split into windows of whole turns.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -26,8 +26,10 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     }
 }
 
-/// Returns the row ranges to pool in one window of an input. `rows` are the pooled tokens of this window. All windows
-/// together have `total` pooled tokens; `before` of these are in earlier windows.
+/// Returns the row ranges to pool in one window of an input.
+///
+/// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before`
+/// is the number of these in earlier windows.
 ///
 /// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token,
 /// it is the mean over the windows, weighted by window size.
@@ -52,9 +54,10 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
     }
 }
 
-/// Groups items into packs of similar length and at most `budget` tokens; a longer item gets its own pack. The
-/// longest items come first, because a long pack at the end would keep one thread busy alone. Items without
-/// tokens are left out: some tokenizers encode an empty text to no tokens.
+/// Groups items of similar length into packs of at most `budget` tokens. An item with more tokens gets its own pack.
+///
+/// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are left
+/// out; some tokenizers encode an empty text to no tokens.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));
@@ -96,9 +99,10 @@ pub(super) struct Framing<'a> {
     pub(super) after: &'a [u32],
     /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Number of turn embeddings, if the model has them. With them, positions restart in every turn.
+    /// Number of turn embeddings; `None` if the model has none. In a model with turn embeddings, positions restart in
+    /// every turn.
     pub(super) turns: Option<usize>,
-    /// Number of role embeddings, if the model has them.
+    /// Number of role embeddings; `None` if the model has none.
     pub(super) roles: Option<usize>,
 }
 
@@ -121,15 +125,15 @@ fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
 }
 
 impl Framing<'_> {
-    /// Splits a dialogue into windows, at least one. `pieces` tokenizes a text; `prompt` is added before the
-    /// first turn.
+    /// Splits a dialogue into one or more windows. `prompt` is added before the first turn. `pieces` tokenizes a text
+    /// without special tokens.
     pub(super) fn windows(
         &self,
         dialogue: &Dialogue,
         prompt: &str,
         pieces: &dyn Fn(&str) -> Result<Vec<u32>>,
     ) -> Result<Vec<Window>> {
-        // Space for the tokens of a turn, without its separator; at least one token.
+        // Maximum number of tokens of a turn, without its separator.
         let room = self.max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let mut windows = Vec::new();
         let mut window = self.open();
@@ -138,7 +142,7 @@ impl Framing<'_> {
                 0 if !prompt.is_empty() => pieces(&format!("{prompt}{}", turn.text))?,
                 _ => pieces(&turn.text)?,
             };
-            // A turn that is longer than a window is split, and no token is lost.
+            // A turn that does not fit into one window is split.
             while tokens.len() > room {
                 let rest = tokens.split_off(room);
                 self.add(&mut window, &mut windows, &tokens, n, speaker);
@@ -185,8 +189,8 @@ impl Framing<'_> {
     }
 }
 
-/// Returns the weighted row ranges to pool for each window. The result is the mean of the tokens of each speaker
-/// group, summed over the groups.
+/// Returns the weighted row ranges to pool for each window. Their weighted sum is the sum of the means of all speaker
+/// groups; see [`DialoguePooling::group`].
 pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for span in windows.iter().flat_map(|w| &w.spans) {

@@ -25,7 +25,7 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// Pooling modes of tokens; their results are concatenated.
+    /// Pooling modes; their results are concatenated.
     modes: Vec<PoolingMode>,
     layers: Vec<(usize, f32)>,
     normalize: bool,
@@ -33,7 +33,7 @@ pub struct Transformer {
     /// Width of the vectors before truncation.
     full: usize,
     max_tokens: usize,
-    /// Number of turn embeddings, if the network has them.
+    /// Number of turn embeddings; `None` if the network has none.
     turns: Option<usize>,
     roles: Option<usize>,
     fingerprint: Fingerprint,
@@ -44,12 +44,14 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Loads a model. `name` is its display name; `engine` creates the backend for its network.
+    /// Loads a model. `name` is its display name; `engine` creates the backend for its network. Fails if the model
+    /// does not support a setting, or if a file is damaged.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], with a different network of the same shape.
+    /// Like [`Transformer::load`], but uses `network` instead of the weights in the folder. It must have the same
+    /// shape.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -166,8 +168,8 @@ impl Transformer {
         let text = self.pipeline.prompts.text(name)?.to_owned();
         let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
             true => 0,
-            // Number of tokens of the prompt alone and of the special tokens before it, as
-            // sentence-transformers counts.
+            // Like sentence-transformers, tokenizes the prompt alone and counts its tokens and the special tokens
+            // before it.
             false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
         };
         Ok(Prompt { text, pooled_from })
@@ -219,7 +221,7 @@ impl Transformer {
         let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
         let reduction = match options.pooling {
             DialoguePooling::Mean => self.reductions(),
-            // A sum over speakers, independent of the model's pooling of texts.
+            // Speaker pooling is a weighted sum, whatever pooling mode the model uses for texts.
             _ => vec![crate::Reduction::Sum; self.modes.len()],
         };
         let pooled =
@@ -344,7 +346,7 @@ impl Encoder for Transformer {
         match self.backend.wants_threads() {
             // Two or three seconds of work for every thread.
             true => (32 << 10) * rayon::current_num_threads().max(2),
-            // Several batches, so each can have sequences of similar length.
+            // Enough for several batches, so that each batch can have sequences of similar length.
             false => 512 << 10,
         }
     }
@@ -352,7 +354,7 @@ impl Encoder for Transformer {
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
-        // Using other threads does not pay off for a few texts.
+        // For up to three texts, starting parallel work costs more than it saves.
         let made: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
             _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,

@@ -1,6 +1,7 @@
-//! Runs items through the network in packs, and computes vectors from the states: the model's dense layers,
-//! normalization and truncation, or token vectors before pooling. Packs run in parallel on the CPU. A pack is split if a
-//! device runs out of memory.
+//! Runs items through the network and computes the final vectors with the model's dense layers, normalization and
+//! truncation. Also returns token vectors, which are not pooled.
+//!
+//! Items are grouped into packs. On the CPU, packs run in parallel. If a device runs out of memory, the pack is split.
 
 use std::{
     ops::Range,
@@ -47,7 +48,7 @@ pub(super) fn run(
             (0..inputs).for_each(|n| vectors.row_mut(n)[columns.clone()].fill(f32::NEG_INFINITY));
         }
     }
-    // In the order of the items: sums over windows must not depend on which pack finished first.
+    // Add windows in the order of the items, so that sums do not depend on which pack finished first.
     let mut place = vec![(0, 0); items.len()];
     for (r, (pack, _)) in results.iter().enumerate() {
         pack.iter().enumerate().for_each(|(row, n)| place[*n] = (r, row));
@@ -286,7 +287,7 @@ fn activate(activation: DenseActivation, x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Backend that returns each token's id as its state, with memory for `tokens` tokens.
+    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens.
     struct Small {
         tokens: usize,
         threads: bool,

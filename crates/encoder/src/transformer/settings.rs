@@ -4,22 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceChoice, Precision, folder::PoolingMode};
 
-/// Settings of a transformer. The defaults are the model's own.
+/// Settings of a transformer. By default, the model's own settings are used.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     /// Device to run on.
     pub device: DeviceChoice,
-    /// Numeric precision. The default is the fastest precision without loss of quality on the device.
+    /// Numeric precision. `None` selects the fastest precision of the device that does not reduce quality.
     pub precision: Option<Precision>,
     /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,
     /// L2-normalize the vectors, even if the model does not.
     pub normalize: bool,
-    /// Number of dimensions to truncate vectors to. Useful for models that are trained with truncation (Matryoshka).
+    /// Number of dimensions to keep; `None` uses the model's setting. Useful for models that were trained for
+    /// truncation (Matryoshka).
     pub dim: Option<usize>,
 }
 
-/// Settings for pooling the tokens of a text. The defaults are the model's own.
+/// Settings for pooling the tokens of a text. `None` uses the model's own setting.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tokens {
@@ -35,7 +36,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns these settings, with missing ones taken from `others`.
+    /// Returns these settings. Settings that are `None` are taken from `others`.
     pub fn or(self, others: &Tokens) -> Self {
         Tokens {
             pooling: self.pooling.or(others.pooling),
@@ -46,7 +47,7 @@ impl Tokens {
 }
 
 impl std::fmt::Display for Tokens {
-    /// Formats the given settings for display; empty if none is given.
+    /// Formats the settings that are not `None`; empty if all are `None`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let given = [
             self.pooling.map(|mode| format!("{} pooling", mode.name())),
@@ -64,9 +65,9 @@ pub enum Layers {
     /// The last layer.
     #[default]
     Last,
-    /// One layer; 0 is the embedding layer.
+    /// The layer with this number; 0 is the embeddings.
     One(usize),
-    /// The first layer (not the embeddings) and the last one, with weights.
+    /// Weighted sum of the first layer (not the embeddings) and the last layer.
     FirstLast(f32, f32),
 }
 
@@ -101,7 +102,7 @@ impl std::str::FromStr for Layers {
             let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
             let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
-            // Two zero weights would give a zero vector.
+            // If both weights were zero, every vector would be zero.
             return if (first, last) == (0.0, 0.0) {
                 Err(wrong())
             } else {

@@ -1,5 +1,5 @@
-//! Tests with small model folders, valid and invalid. The builder of the folders repeats the tensor names of transformers,
-//! so a wrong name in the reader is detected.
+//! Tests with small model folders, valid and invalid. The builder of the folders has its own list of the tensor names
+//! in the `transformers` library, so a wrong name in the reader is detected.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

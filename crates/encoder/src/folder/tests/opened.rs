@@ -1,4 +1,4 @@
-//! Models that are opened: architectures, tensor names and data types; pooling modes in old and new files, dense layers,
+//! Tests of valid models: architectures, tensor names, data types, pooling modes in old and new files, dense layers,
 //! prompts and lengths.
 
 use std::fs;
@@ -207,7 +207,7 @@ fn without_modules_mean_pooling_is_used_with_a_notice() {
 #[test]
 fn poolings() {
     use PoolingMode::*;
-    // Flags of old files, in the order of sentence-transformers, not in that of the keys.
+    // For the flags of old files, the order is that of sentence-transformers, not the order of the keys.
     assert_eq!(modes(json!({ "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false })), [Cls]);
     assert_eq!(
         modes(json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true })),
@@ -219,7 +219,7 @@ fn poolings() {
         [Max, MeanSqrtLen, WeightedMean, LastToken]
     );
     assert_eq!(modes(json!({ "pooling_mode_mean_tokens": false })), [Mean]);
-    // The key of new files has precedence, and can give an order.
+    // The key of new files takes precedence and determines the order.
     assert_eq!(modes(json!({ "pooling_mode": "lasttoken", "pooling_mode_cls_token": true })), [LastToken]);
     assert_eq!(modes(json!({ "pooling_mode": ["mean", "cls"], "embedding_dimension": 8 })), [Mean, Cls]);
     let folder = pooled(json!({ "pooling_mode": ["mean", "cls"], "include_prompt": false })).open().unwrap();
@@ -243,7 +243,7 @@ fn the_module_paths_of_all_versions() {
     builder.json("1_Pooling/config.json", &json!({ "embedding_dimension": 8, "pooling_mode": "cls" }));
     let folder = builder.open().unwrap();
     assert_eq!(folder.pipeline().pooling.modes, [PoolingMode::Cls]);
-    // No folder 2_Normalize was written.
+    // The model opens although the folder 2_Normalize does not exist.
     assert!(folder.pipeline().normalizes());
 }
 
@@ -365,7 +365,7 @@ fn the_maximum_length_is_that_of_sentence_transformers() {
     assert_eq!(length(none(), json!({ "model_max_length": 1e30 })), (POSITIONS, false));
     assert_eq!(length(json!({ "max_seq_length": 12 }), json!({ "model_max_length": 9 })), (12, false));
     assert_eq!(length(json!({ "max_seq_length": null }), json!({ "model_max_length": 9 })), (9, false));
-    // More tokens than positions: sentence-transformers would fail on a long text.
+    // The limit exceeds the number of positions. sentence-transformers would fail on a long text.
     assert_eq!(length(json!({ "max_seq_length": 99 }), none()), (POSITIONS, true));
     let folder = Builder::roberta().open().unwrap();
     assert_eq!(folder.max_tokens(), POSITIONS - 2);

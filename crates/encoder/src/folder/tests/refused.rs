@@ -1,5 +1,5 @@
-//! Models that are refused: settings that would change the vectors, invalid files, and weights that are missing, damaged
-//! or mismatched.
+//! Tests of invalid models: unsupported settings that would change the vectors, invalid files, and weights that are
+//! missing, damaged or mismatched.
 
 use std::fs;
 
@@ -220,7 +220,7 @@ fn a_damaged_header_never_panics() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x15;
         fs::write(&path, &bytes).unwrap();
-        // It can still open (for example with a changed name of an unused tensor), but must not panic.
+        // The model may still open, for example if only the name of an unused tensor has changed. It must not panic.
         let _ = builder.open().and_then(|f| f.network());
     }
 }

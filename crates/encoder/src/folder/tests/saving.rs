@@ -1,4 +1,4 @@
-//! Saving: a saved model is opened unchanged.
+//! Tests of saving: a saved model is the same when it is opened again.
 
 use std::fs;
 

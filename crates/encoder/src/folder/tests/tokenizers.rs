@@ -1,4 +1,4 @@
-//! Tokenizers: both kinds of files, truncation, and tokenizers that do not fit the model.
+//! Tests of tokenizers: both kinds of files, truncation, and tokenizers that do not match the model.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn settings_override_the_file_with_a_notice() {
     let tokenizer = open(&mut builder);
     assert_eq!(tokenizer.pieces("Hello").unwrap(), ids(&["Hello"]));
     assert!(tokenizer.notices()[0].contains("differ in lower-casing"), "{:?}", tokenizer.notices());
-    // A class that only reads the file.
+    // This class only reads `tokenizer.json`.
     builder.json(
         "tokenizer_config.json",
         &json!({ "do_lower_case": false, "tokenizer_class": "PreTrainedTokenizerFast" }),
@@ -145,7 +145,7 @@ fn pieces_of_sentences() {
         }),
     );
     let tokenizer = open(&mut builder);
-    // The file has no rule for special tokens, so the class's rule is used.
+    // The file has no rule for special tokens, so the rule of the class applies.
     assert_eq!(tokenizer.encode("hello a").unwrap().ids, [0, 9, 10, 2]);
     assert!(tokenizer.notices()[0].contains("transformers 5 ignores it"), "{:?}", tokenizer.notices());
     builder.json("tokenizer_config.json", &json!({ "tokenizer_class": "PreTrainedTokenizerFast" }));
@@ -171,7 +171,7 @@ fn tokenizers_of_other_models() {
     let mut builder = Builder::roberta();
     builder.set("pad_token_id", json!(3));
     builder.refused(&["padding id of the tokenizer is 1", "`pad_token_id` in config.json is 3"]);
-    // An id without an embedding, although the number of tokens fits.
+    // One id has no embedding, although the vocabulary is not larger than the table.
     let mut builder = Builder::bert();
     let mut file = as_json(&mut builder);
     file["model"]["vocab"]["world"] = json!(24);

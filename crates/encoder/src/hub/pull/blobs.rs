@@ -1,5 +1,5 @@
-//! Downloads files into the cache as blobs, and creates a snapshot from them. Incomplete files are continued, and only
-//! checked files get their final name.
+//! Downloads files into the cache as blobs, and creates a snapshot from them. Interrupted downloads are resumed. A file
+//! gets its final name only after its size and digest are checked.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -23,7 +23,7 @@ use crate::hub::{
 
 /// A file to download, with the expected size and digest.
 pub(super) struct Expected<'a> {
-    /// Name for messages.
+    /// Name of the file for messages.
     pub(super) what: &'a str,
     pub(super) url: String,
     pub(super) etag: &'a str,
@@ -39,14 +39,14 @@ pub(super) struct Expected<'a> {
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
-    /// Bytes present, over all files.
+    /// Number of bytes of all files that are present, including those from earlier downloads.
     pub(super) done: u64,
     pub(super) total: u64,
-    /// Bytes downloaded.
+    /// Number of bytes downloaded.
     pub(super) fetched: u64,
 }
 
-/// A partly downloaded file, with the digest of its content.
+/// A partially downloaded file, and the digest of its content so far.
 struct PartialFile {
     path: PathBuf,
     file: File,
@@ -55,7 +55,7 @@ struct PartialFile {
 }
 
 impl Transfer<'_, '_> {
-    /// Downloads a file into the cache unless it is there. Returns its SHA-256.
+    /// Downloads a file into the cache, unless the cache already has it. Returns its SHA-256.
     pub(super) fn ensure(&mut self, expected: &Expected<'_>) -> Result<String, FetchError> {
         let blobs = expected.places.repository(expected.repository).join("blobs");
         fs::create_dir_all(&blobs).at("create", &blobs)?;
@@ -73,7 +73,7 @@ impl Transfer<'_, '_> {
         Ok(digest)
     }
 
-    /// SHA-256 of a file that is already in the cache with the expected size and digest.
+    /// Returns the SHA-256 of a file in the cache; `None` if the file is missing or has a different size or digest.
     fn existing_digest(&self, target: &Path, expected: &Expected<'_>) -> Result<Option<String>> {
         if !fs::metadata(target).is_ok_and(|m| m.len() == expected.bytes) {
             return Ok(None);
@@ -249,8 +249,7 @@ pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     }
 }
 
-/// Links the files of a record to their blobs, writes the record, and finally writes the reference to the
-/// revision.
+/// Creates a snapshot: links its files to their blobs, then writes the record, and last the reference in `refs`.
 pub(super) fn install(
     repository: &Path,
     locks: &Path,
@@ -262,7 +261,7 @@ pub(super) fn install(
     let _lock = lock(&locks.join("turnwise.lock"), watch)?;
     let folder = repository.join("snapshots").join(&record.revision);
     let mut parts: Vec<_> = record.files.iter().zip(blobs).collect();
-    // Another process may take a folder with weights as complete, so weights are linked last.
+    // Another process may assume that a folder with weights is complete, so weights are linked last.
     parts.sort_by_key(|(file, _)| file.path.ends_with(".safetensors"));
     for (file, blob) in parts {
         link(&folder, &file.path, &repository.join("blobs").join(blob))?;
@@ -275,7 +274,7 @@ pub(super) fn install(
         });
     }
     record.write(repository)?;
-    // A revision given as a commit needs no reference.
+    // A commit is found by the name of its snapshot and needs no reference.
     if revision != record.revision {
         let reference = repository.join("refs").join(revision);
         create_parent(&reference)?;
@@ -302,7 +301,7 @@ fn link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).at("replace", &place),
         _ => {}
     }
-    // Some file systems have no symbolic links, and Windows may require a privilege for them.
+    // Creating a link fails on some file systems, and on Windows without a certain privilege.
     match symlink(&target, &place) {
         Ok(()) => Ok(()),
         Err(_) => fs::copy(blob, &place).map(drop).at("create", &place),

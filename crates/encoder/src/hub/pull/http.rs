@@ -1,5 +1,5 @@
-//! HTTP requests to the hub. Redirects are followed here, because the token must stay with its host. Waiting
-//! can be stopped.
+//! HTTP requests to the hub, with retries. A request can be stopped at any time. Redirects are followed here and not in
+//! the HTTP library, so that the token is never sent to a different host.
 
 use std::{
     fs,
@@ -19,11 +19,11 @@ use ureq::{
 use crate::hub::pull::{Hub, Progress, stopped};
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// Timeout while no data arrives.
+/// Maximum time to wait for data.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Interval at which [`Progress::stopped`] is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of attempts.
+/// Maximum number of attempts without progress.
 const TRIES: u32 = 3;
 const MAX_REDIRECTS: usize = 10;
 /// Maximum size of a text response, in bytes.
@@ -31,9 +31,9 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid; another source may work.
+    /// The hub is unreachable or its response is invalid. A retry or another source may succeed.
     Unreachable(String),
-    /// No other source can help.
+    /// Neither a retry nor another source can help.
     Fatal(Error),
 }
 
@@ -50,10 +50,10 @@ pub(super) struct Client {
     token: Option<String>,
 }
 
-/// Response head; the body arrives in pieces.
+/// Head of a response. The body is read in pieces with [`HubResponse::next`].
 pub(super) struct HubResponse {
     pub(super) status: u16,
-    /// Length of the body in bytes, if it is known.
+    /// Length of the body in bytes; `None` if the hub does not send it.
     pub(super) length: Option<u64>,
     /// Offset of the body in the file.
     pub(super) from: u64,
@@ -99,7 +99,8 @@ impl Client {
         self.token.is_some()
     }
 
-    /// Requests a text, with retries. The status can be any that retrying cannot change.
+    /// Requests a text, with retries. Can return a response with an error status such as 404, because retrying does not
+    /// help.
     pub(super) fn text(
         &self,
         url: &str,
@@ -124,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Requests a file once, from byte `from` on. A status that a retry can change is returned as
+    /// Requests a file once, starting at byte `from`. A temporary error status is returned as
     /// [`FetchError::Unreachable`].
     pub(super) fn get(
         &self,
@@ -189,7 +190,7 @@ fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, Fet
     }
 }
 
-/// Retry policy: a few attempts with growing pauses. Progress resets the count.
+/// Retry policy: [`TRIES`] attempts with increasing pauses. Progress resets the number of failed attempts.
 pub(super) struct Retry {
     failed: u32,
 }
@@ -223,7 +224,7 @@ impl Retry {
     }
 }
 
-/// A request on its own thread. A blocking read cannot be stopped, but waiting for a thread can.
+/// A request that runs on its own thread. A blocking read cannot be stopped, but the caller can stop waiting for it.
 struct Request {
     agent: Agent,
     url: String,
@@ -233,7 +234,7 @@ struct Request {
 
 impl Request {
     fn run(self, to: &SyncSender<Piece>) {
-        // A failed send means that the receiver was dropped; the result is not needed.
+        // Sending fails only if the receiver was dropped. Then the result is not needed.
         let _ = match self.follow() {
             Err(why) => to.send(Piece::Broken(why)),
             Ok(response) => {
@@ -288,7 +289,7 @@ impl Request {
     }
 }
 
-/// The message of the system error, without the prefix of ureq.
+/// Formats an error without the prefix that ureq adds.
 fn reason(e: &ureq::Error) -> String {
     match e {
         ureq::Error::Io(e) => e.to_string(),
@@ -296,7 +297,7 @@ fn reason(e: &ureq::Error) -> String {
     }
 }
 
-/// Scheme, host and port.
+/// Returns the scheme, host and port of a URL.
 fn origin(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|e| format!("`{url}` is not a valid address: {e}"))?;
     match (uri.scheme_str(), uri.authority()) {

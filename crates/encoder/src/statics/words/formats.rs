@@ -1,5 +1,6 @@
-//! Formats of word vectors. In the text formats, a line has a word and the elements of its vector. word2vec's binary
-//! format has a header line, then words, each followed by a space and the little-endian f32 elements of the vector.
+//! Parsers for the formats of word vectors. In the text formats, each line contains a word and the elements of its
+//! vector. word2vec's binary format has a header line. After it come the words, each followed by a space and the
+//! little-endian f32 elements of its vector.
 
 use std::io::{BufRead, Read};
 
@@ -34,7 +35,7 @@ pub(super) fn read_text(
                 check_word_count(name, header, into)?;
                 into.add(Some(word), &vector);
             }
-            // Some files contain words cut in the middle of a character; the other words are usable.
+            // Some files contain words that are cut in the middle of a character. Such words are skipped.
             Some(Err(LineError::NotUtf8 { .. })) if columns.is_some() => {
                 check_word_count(name, header, into)?;
                 into.add(None, &vec![0.0; columns.unwrap_or_default()]);
@@ -122,7 +123,7 @@ fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
 /// Maximum length of a word in bytes. A longer word means that the file has a different format.
 const LONGEST_WORD: u64 = 4096;
 
-/// Reads the number of words given in the header.
+/// Reads word2vec's binary format. The header gives the number of words.
 pub(super) fn read_binary(
     name: &str,
     mut stream: impl BufRead,

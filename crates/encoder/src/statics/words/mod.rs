@@ -1,5 +1,4 @@
-//! Word vectors: a table of words and their vectors, read from GloVe and word2vec files, and averaged with or without
-//! weights.
+//! Word vectors, read from GloVe and word2vec files, and an encoder that averages them.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -16,8 +15,8 @@ mod encoder;
 mod formats;
 mod read;
 
-/// Maximum length, in characters, of words that are looked up in text of scripts without spaces, such as Chinese. Longer
-/// entries are not words and would only cost time.
+/// Maximum length of a word, in characters, when segmenting text in scripts without spaces, such as Chinese. Longer
+/// entries of a table are not real words; looking for them would only cost time.
 const MOST_LETTERS: usize = 32;
 
 /// Word vectors in file order. Common files are sorted by descending word frequency.
@@ -30,7 +29,7 @@ pub struct WordTable {
     ranks: Vec<u32>,
     /// Number of words in the file.
     places: u32,
-    /// Number of letters of the longest word in a script without spaces.
+    /// Length of the longest word in a script without spaces, in characters.
     longest: usize,
 }
 
@@ -40,8 +39,8 @@ impl WordTable {
         WordTable { dim, ..WordTable::default() }
     }
 
-    /// Adds a word. Returns `false` and changes nothing if the word is already there. The vector must have the width
-    /// of the table, and all elements must be finite.
+    /// Adds a word. Returns `false` and changes nothing if the table already has the word. All elements of the vector
+    /// must be finite. Panics if the vector does not have the width of the table.
     pub fn push(&mut self, word: &str, vector: &[f32]) -> bool {
         assert_eq!(vector.len(), self.dim, "the vector has the wrong width");
         self.places += 1;
@@ -60,7 +59,7 @@ impl WordTable {
         }
     }
 
-    /// Skips a word of the file. The ranks of later words still count this word.
+    /// Skips a word of the file. It still counts for the ranks of later words.
     pub(super) fn pass(&mut self) {
         self.places += 1;
     }
@@ -106,8 +105,7 @@ impl WordTable {
         self.longest
     }
 
-    /// Probability of each word by Zipf's law: the second word of the file is half as probable as the first,
-    /// and so on.
+    /// Returns the probability of each word by Zipf's law: proportional to 1 divided by its position in the file.
     pub(super) fn zipf(&self) -> Vec<f64> {
         let sum: f64 = (1..=self.places).map(|rank| 1.0 / f64::from(rank)).sum();
         self.ranks.iter().map(|rank| 1.0 / (f64::from(*rank) * sum)).collect()

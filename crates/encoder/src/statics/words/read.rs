@@ -19,9 +19,9 @@ const MOST_COLUMNS: usize = 65_536;
 /// Selection of the words to read.
 #[derive(Clone, Copy, Default)]
 pub struct WordSettings<'a> {
-    /// Maximum number of words, from the start of the file.
+    /// Maximum number of words to read; `None` reads all. Reading stops when the limit is reached.
     pub limit: Option<usize>,
-    /// Reads only words for which this returns true.
+    /// Filter: words for which it returns false are skipped. `None` keeps all words.
     pub keep: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
 }
 
@@ -30,9 +30,9 @@ pub struct WordSettings<'a> {
 pub enum WordFormat {
     /// One line per word: the word, followed by the elements of its vector.
     Glove,
-    /// Like GloVe, with a header line that contains the number of words and of columns.
+    /// Like GloVe, after a header line with the number of words and the number of columns.
     Word2vecText,
-    /// The header line of the word2vec text format, then each word with the elements of its vector as bytes.
+    /// The same header line, followed by each word and the elements of its vector as little-endian f32.
     Word2vecBinary,
 }
 
@@ -61,22 +61,22 @@ pub struct WordReading {
     pub left_out: u64,
 }
 
-/// Reads a word vector file. Decompresses `.gz` and `.zst` while reading; only the selected words are kept in
-/// memory.
+/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Only the
+/// selected words are kept in memory. Fails if the file cannot be read or has an invalid line.
 pub fn read_words(path: &Path, settings: &WordSettings) -> Result<(WordTable, WordReading)> {
     let input = Input::open(path)?;
     let name = input.name.clone();
     read_words_from(&name, input.into_stream(), settings)
 }
 
-/// Like [`read_words`], for any stream; `name` is for error messages.
+/// Like [`read_words`], but reads from a stream. `name` is used in error messages.
 pub fn read_words_from(
     name: &str,
     mut stream: impl BufRead,
     settings: &WordSettings,
 ) -> Result<(WordTable, WordReading)> {
     let mut head = Vec::new();
-    // An error in the head is returned later, when the reader reaches it, to report the line.
+    // A read error is kept until the parser reaches it, so that the message can contain the line.
     let broken = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
     if head.iter().all(u8::is_ascii_whitespace) {
         if let Some(e) = broken {
@@ -102,7 +102,7 @@ pub fn read_words_from(
     Ok((table, reading))
 }
 
-/// The rest of a stream after the format detection. If reading the head failed, returns that error first.
+/// The rest of a stream after format detection. If reading the head failed, the first read returns that error.
 struct Broken<R> {
     error: Option<std::io::Error>,
     stream: R,
@@ -144,8 +144,8 @@ fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
     fields.next().is_none().then_some(counts)
 }
 
-/// Returns true if the data is text. If the first line can be parsed, the data is text. Otherwise, binary data is
-/// recognized by control characters or invalid UTF-8.
+/// Returns true if the data is text. A first line that can be parsed is text. Otherwise, control characters or
+/// invalid UTF-8 mean that the data is binary.
 fn is_text(rest: &[u8], columns: usize) -> bool {
     let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let readable =
@@ -175,7 +175,7 @@ impl<'a> Collector<'a> {
         self.settings.limit.is_some_and(|limit| self.reading.words >= limit as u64)
     }
 
-    /// Adds a word; `None` stands for a word that is not UTF-8.
+    /// Adds a word. `None` means that the word is not UTF-8; it is only counted.
     pub fn add(&mut self, word: Option<&str>, vector: &[f32]) {
         if self.table.dim() == 0 {
             self.table = WordTable::new(vector.len());
