@@ -17,7 +17,7 @@ pub struct AddNorm<'a> {
 
 impl AddNorm<'_> {
     /// Writes `x + dropout(y)` to `row`. Returns the mean and the inverse standard deviation of `row`. `place` is the
-    /// index of the first element of the row.
+    /// index of the row's first element in the dropout mask.
     #[inline(always)]
     fn statistics(&self, place: u32, x: &[f32], y: &[f32], row: &mut [f32]) -> (f32, f32) {
         let width = row.len();
