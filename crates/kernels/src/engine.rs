@@ -22,6 +22,7 @@ use crate::{
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
+    /// Faster levels that failed the self-test.
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
@@ -245,8 +246,10 @@ pub(super) struct Embedder {
 
 /// An optional embedding table, and the ids of a sequence that select its rows.
 struct Extra {
+    /// Name of the ids in error messages.
     what: &'static str,
     table: Option<Table>,
+    /// Returns the ids of a sequence; `None` if all are 0.
     of: fn(&Sequence) -> Option<&Vec<u32>>,
 }
 

@@ -23,6 +23,7 @@ pub(super) const PROPERTY: &str = "turnwise.manifest";
 /// Properties of a generation: its number, its analyzer, and the recipe of its vectors. Stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// Version of the collection schemas; see [`FORMAT`].
     pub(super) format: u32,
     /// Number of the generation. Each generation has its own collections.
     pub generation: u64,

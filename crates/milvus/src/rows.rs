@@ -71,8 +71,11 @@ pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) ->
 
 /// Columns of a row that filters use; see [`super::expression`].
 struct FilterColumns {
+    /// Values of all fields, for equality; see [`names::fact`].
     facts: Vec<String>,
+    /// Minimum and maximum of each field, for comparisons.
     bounds: Value,
+    /// Texts of each field in lower case, for substring search.
     folds: Value,
 }
 
@@ -185,11 +188,15 @@ pub(super) struct Rows {
     facts: Vec<Vec<String>>,
     bounds: Vec<Value>,
     folds: Vec<Value>,
+    /// Text of a turn in the form for `like`; empty for a whole dialogue.
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
+    /// False for a row whose vector was zero.
     directed: Vec<bool>,
+    /// Approximate size of all rows.
     bytes: usize,
+    /// Number of rows whose text was truncated to the column limit.
     cut: u64,
 }
 

@@ -38,6 +38,7 @@ pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every row must match; empty for all rows.
     filter: String,
+    /// Cached records; `None` for a dialogue that does not exist.
     records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
     /// Vectors by row id; `None` for a row without a vector.
     vectors: RefCell<Vectors>,

@@ -39,6 +39,7 @@ pub struct Moved {
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
+    /// Number of dialogues when the iterator was opened.
     dialogues: u64,
     with_vectors: bool,
     /// Remaining parts, in reverse order.

@@ -36,7 +36,9 @@ pub struct MilvusWriter {
     writer: Writer,
     /// Versions of the dialogues that were looked up; `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
+    /// Dialogues that are not written yet.
     pending: Vec<(Dialogue, Version)>,
+    /// Size of the pending dialogues as JSON.
     pending_bytes: usize,
     /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,

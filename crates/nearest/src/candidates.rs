@@ -19,6 +19,7 @@ const CLEARED_PER_WORD: usize = 8;
 pub(crate) struct Candidate {
     /// Distance; smaller is nearer.
     pub(crate) distance: f32,
+    /// The node. During a beam search, its top bit may be [`EXPANDED`].
     pub(crate) node: u32,
 }
 
@@ -278,10 +279,11 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Best candidates so far. The list grows to twice its final size before the worse half is dropped.
+/// Collects the best candidates. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
+    /// Distance of the last kept candidate; candidates that are not nearer are skipped.
     worst: f32,
 }
 

@@ -113,6 +113,7 @@ pub(crate) struct Codes {
     pub(crate) bytes: AlignedBytes,
     /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
+    /// [`bias`] of each row of codes.
     biases: Vec<i32>,
     pub(crate) level: Dispatch,
 }

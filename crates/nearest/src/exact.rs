@@ -172,7 +172,7 @@ impl Task for ExactScans<'_> {
     }
 }
 
-/// Best hits so far. The list grows to twice its final size before the worse half is dropped.
+/// Collects the best hits. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,

@@ -35,7 +35,9 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 pub(crate) const BLOCK: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
 const VERSION: u32 = 1;
+/// Offset of the table of sections in the header.
 const TABLE: usize = 128;
+/// Bytes per entry of the table.
 const ENTRY: usize = 24;
 /// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
@@ -111,9 +113,12 @@ pub(crate) struct Header {
     pub(crate) metric: Metric,
     pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
+    /// Maximum number of neighbors on each level above 0.
     pub(crate) m: usize,
+    /// Number of candidates when the builder inserted a node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
+    /// Scale of the 8-bit codes.
     pub(crate) scale: f32,
     pub(crate) sections: Vec<Section>,
     /// CRC-32 of the `checks` section.

@@ -17,12 +17,15 @@ use crate::{
 /// A graph file: read-only, fast to open, and shared by all processes that map the same file.
 pub struct GraphFile {
     bytes: Bytes,
+    /// Path, for error messages.
     name: std::path::PathBuf,
     pub(crate) header: Header,
+    /// Bytes per row of codes.
     pub(crate) stride: usize,
     pub(crate) level: Dispatch,
     codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
+    /// Section of each level's neighbor lists, from level 0.
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,

@@ -81,6 +81,7 @@ impl Hit {
 /// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
 pub struct NodeSet {
+    /// One bit per node.
     words: Vec<u64>,
     count: usize,
     /// Number of nodes in the graph of the filter.
@@ -228,11 +229,14 @@ impl GraphFile {
     }
 }
 
-/// Plan of a search: the method, the number of candidates, and how many of them to score.
+/// Plan of an approximate search.
 struct Plan<'a> {
     filter: Option<&'a NodeSet>,
+    /// True for a beam search, false for a scan.
     walk: bool,
+    /// Number of candidates in the beam search.
     ef: usize,
+    /// Number of best candidates to score exactly.
     scored: usize,
 }
 

@@ -39,7 +39,8 @@ impl AddNorm<'_> {
     }
 }
 
-/// Computes the layer norm of some rows. `first` is the index of the first row, which selects the dropout mask.
+/// Computes the layer norm of whole rows. `first` is the index of the first row, which selects the part of the dropout
+/// mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());

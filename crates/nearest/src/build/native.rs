@@ -69,8 +69,11 @@ fn level(point: u32, m: usize) -> usize {
 struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
+    /// Neighbor lists of each level, from level 0.
     links: Vec<Links>,
+    /// Highest level of each node.
     level_of: Vec<usize>,
+    /// Number of candidates in the beam search.
     ef: usize,
 }
 
