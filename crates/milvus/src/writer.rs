@@ -58,7 +58,7 @@ impl MilvusWriter {
     /// Opens the generation that a name refers to, or creates the first generation with this analyzer and recipe. With
     /// a recipe, rows get vectors from the encoder.
     ///
-    /// Returns an error if the existing vectors were made by a different encoder.
+    /// Returns an error if vectors exist and the encoder is missing or different.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
@@ -120,8 +120,9 @@ impl MilvusWriter {
         MilvusWriter::of(connection, manifest, None, None)
     }
 
-    /// Opens existing dialogues for adding more, with the encoder that made their vectors. Returns an error if the name
-    /// does not exist, or if the encoder is missing or different.
+    /// Opens existing dialogues for adding more. Dialogues with vectors need the encoder that made the vectors.
+    ///
+    /// Returns an error if the name does not exist, or if a needed encoder is missing or different.
     pub fn open_with_encoder(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         let source = encoding(&manifest, encoder);
@@ -145,7 +146,8 @@ impl MilvusWriter {
         }
     }
 
-    /// Creates a writer. Returns an error if the vector source has a different encoder than the existing vectors.
+    /// Creates a writer. If the generation has vectors, returns an error if the vector source is missing or has a
+    /// different encoder.
     fn over(
         connection: Connection,
         manifest: Manifest,
