@@ -17,11 +17,12 @@ use crate::{
 /// CPU inference engine for a network.
 ///
 /// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads,
-/// or set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence is bit-identical,
-/// whatever other sequences are in the batch.
+/// or set [`Batch::threads`] to share one batch among rayon's threads. The other sequences in a batch do not change
+/// the result of a sequence, not even in the last bit.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
+    /// Faster levels that failed the self-test.
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
@@ -77,6 +78,8 @@ impl CpuEngine {
     }
 
     /// Returns the fastest 16-bit precision: bf16 if the processor multiplies it faster than f32, else int16.
+    ///
+    /// Returns an error if the processor does not support the requested SIMD level.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
         let level = simd.requested()?.unwrap_or_else(|| precision::best_verified().0);
         Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
@@ -88,7 +91,7 @@ impl CpuEngine {
     }
 
     fn workspaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
-        // A workspace is removed from the list while it is in use. So a panic cannot leave a half-written one here.
+        // A poisoned lock is harmless: a workspace is removed from the pool while it is in use.
         self.workspaces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -179,6 +182,9 @@ impl CpuEngine {
     ///
     /// Layer 0 is the output of the embeddings. `states` holds one row of hidden states per token; the sequences are
     /// concatenated. Layers above the last requested one are not computed.
+    ///
+    /// Returns an error if a sequence is empty, too long, or has ids that are not in the embedding tables. Also returns
+    /// an error if a layer does not exist or the layers are not in ascending order.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
@@ -195,7 +201,7 @@ impl CpuEngine {
         }
         let mut workspace = self.workspaces().pop().unwrap_or_default();
         let threads = Team::useful_threads(batch.threads, batch.tokens(), self.largest_step);
-        // SAFETY: `at` has seen that the processor has the level's features.
+        // SAFETY: `at` has checked that the processor has the level's features.
         Team::with(threads, |team| unsafe {
             at_level!(self.level, run::<_>(self, batch, layers, take, &mut workspace, team))
         });
@@ -240,8 +246,10 @@ pub(super) struct Embedder {
 
 /// An optional embedding table, and the ids of a sequence that select its rows.
 struct Extra {
+    /// Name of the ids in error messages.
     what: &'static str,
     table: Option<Table>,
+    /// Returns the ids of a sequence; `None` if all are 0.
     of: fn(&Sequence) -> Option<&Vec<u32>>,
 }
 
@@ -289,7 +297,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Writes the summed embeddings of a checked sequence: one row of `stride` elements per token.
+    /// Writes the summed embeddings of a sequence that passed `check`: one row of `stride` elements per token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
         let h = self.shape.hidden;
         let counted = self.shape.positions(&sequence.ids);

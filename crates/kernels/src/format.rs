@@ -10,7 +10,8 @@ pub(super) trait Format<S: Simd>: 'static {
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
-    /// Units of a row per block. The part of a panel with this depth stays in the first-level cache.
+    /// Number of units of each row that are multiplied per block. A panel of this depth fits into the first-level
+    /// cache.
     const DEPTH: usize = 384;
     /// Number of units that one step reads from each row of the left operand.
     const LEFT: usize = 1;

@@ -65,7 +65,7 @@ impl PackedLayer {
         let (h, size) = (shape.hidden, shape.hidden / shape.heads);
         let squares = Heads::in_squares(Packed::squared::<S>(precision));
         let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
-        // Maps row `i` of the concatenated heads to its row when each head starts at a vector boundary.
+        // Converts a row number of the concatenated heads to a row number with padding after each head.
         let place = |i: usize| i / size * heads.stride + i % size;
         let width = heads.width();
 
@@ -133,8 +133,8 @@ impl PackedLayer {
             }
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
-            // One extra cache line per row: rows at a distance of a power of two would evict each other from the
-            // cache.
+            // One extra cache line per row. With a row stride of a power of two, the rows would evict each other from
+            // the cache.
             let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();

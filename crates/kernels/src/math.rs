@@ -100,7 +100,7 @@ unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// Computes the tanh approximation of GELU, `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form.
+/// Computes the tanh approximation of GELU, `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form as [`gelu`].
 #[inline(always)]
 unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.

@@ -14,15 +14,15 @@ pub struct Shape {
     pub activation: Activation,
     /// Epsilon that layer norms add to the variance.
     pub norm_epsilon: f32,
-    /// Position of a sequence's first token (RoBERTa counts from the padding id + 1).
+    /// Row of the position table for the first token of a sequence: 0 for BERT, padding id + 1 for RoBERTa.
     pub first_position: usize,
 }
 
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If positions start after the padding id (RoBERTa), a padding token has the row before the first position.
-    /// Padding tokens do not advance the position, even within a text.
+    /// If `first_position` is not 0 (RoBERTa), padding tokens use the row before `first_position`. They do not advance
+    /// the position of later tokens.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;
@@ -214,11 +214,11 @@ pub struct Sequence {
     pub ids: Vec<u32>,
     /// Segment of each token; all 0 if absent.
     pub types: Option<Vec<u32>>,
-    /// Position of each token; 0, 1, 2, … if absent.
+    /// Position of each token, from 0; [`Shape::first_position`] is added. If absent, [`Shape::positions`] is used.
     pub positions: Option<Vec<u32>>,
-    /// Turn number of each token, for networks with turn embeddings.
+    /// Turn number of each token, for networks with turn embeddings; all 0 if absent.
     pub turns: Option<Vec<u32>>,
-    /// Speaker role of each token, for networks with role embeddings.
+    /// Speaker role of each token, for networks with role embeddings; all 0 if absent.
     pub roles: Option<Vec<u32>>,
 }
 

@@ -17,7 +17,7 @@ pub(super) const GRAIN: usize = 16;
 pub(super) const LONGEST: f64 = 46_340.0;
 
 /// Returns the largest factor that converts a row to 16-bit codes without overflow, from the row's norm (`length`),
-/// its largest absolute value and the number of codes.
+/// its largest absolute value and the number of codes. Returns 0 for a row of zeros.
 pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
     // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm
     // itself, which is computed in f32.
@@ -42,9 +42,9 @@ pub(super) struct Packed {
     /// The panels, concatenated, each in the order `[unit of inputs][column]`. For squares, the units are in the
     /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
     pub units: Buffer,
-    /// Scale of each column: the value that code 1 represents.
+    /// Scale of each column: the value that code 1 represents. Integer precisions only.
     pub scales: Vec<f32>,
-    /// Sum of the weights of each column.
+    /// Sum of the dequantized weights of each column. Int8 only.
     pub sums: Vec<f32>,
     /// Bias of each column.
     pub bias: Vec<f32>,
@@ -209,8 +209,8 @@ fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let code = |w: f32, factor: f64| (f64::from(w) * factor).round();
     if chain > 1 {
         let limit = (f64::from(i16::MAX) / most).floor();
-        // A 16-bit lane sums the products of one half of each group. The positive codes must fit on their own, and so
-        // must the negative ones.
+        // A 16-bit lane sums the products of one half of each group. Activation codes are not negative, so a sum is
+        // largest if it has only positive codes, or only negative ones. Each sign is therefore checked separately.
         let heaviest = |factor: f64| {
             row.chunks(4 * chain).fold(0.0f64, |heaviest, links| {
                 let mut sums = [[0.0f64; 2]; 2];
@@ -277,14 +277,14 @@ impl Buffer {
         }
     }
 
-    /// Returns the whole buffer.
+    /// Returns the whole buffer as a slice, including the padding of the last cache line.
     pub fn of<T: Plain>(&self) -> &[T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
         // SAFETY: the memory is initialized, aligned to 64 and `n` numbers of a plain type long.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), n) }
     }
 
-    /// Returns the whole buffer for writing.
+    /// Returns the whole buffer as a mutable slice.
     pub fn of_mut<T: Plain>(&mut self) -> &mut [T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
         // SAFETY: as above, and the borrow is exclusive.

@@ -22,8 +22,8 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit integers with one scale per token and one per output. More accurate than bf16. As fast as int8 on
-    /// processors that multiply 16-bit integers as fast as 8-bit ones (AVX2).
+    /// 16-bit integers with one scale per token and one per output. More accurate than bf16, and as fast as int8 on
+    /// AVX2 processors.
     Int16,
     /// 8-bit integers with one scale per token and one per output.
     Int8,
@@ -154,8 +154,8 @@ impl SimdLevel {
     }
 
     /// Returns true if products in bf16 are faster than in f32. On Intel processors without AMX, bf16 took 1.5 times
-    /// as long as f32, because a vector instruction multiplies no more elements per cycle. On AMD processors, bf16
-    /// took half as long as f32.
+    /// as long as f32: they multiply no more bf16 elements per cycle than f32 elements. On AMD processors, bf16 took
+    /// half as long as f32.
     pub(crate) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -195,7 +195,8 @@ impl FromStr for SimdLevel {
 /// Choice of the SIMD level of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SimdChoice {
-    /// The level in [`SIMD_VARIABLE`]. By default, the fastest level of this processor that passes the self-test.
+    /// The level in the environment variable [`SIMD_VARIABLE`]. If it is unset or empty, the fastest level of this
+    /// processor that passes the self-test.
     #[default]
     Auto,
     /// Exactly this level.

@@ -73,7 +73,7 @@ pub(super) unsafe fn product<S: Simd>(
     });
 }
 
-/// A product, as shared by the threads that compute it.
+/// The inputs and the output of a product, shared by the threads that compute it.
 pub(super) struct Job<'a> {
     pub left: Left<'a>,
     pub weights: &'a Packed,
@@ -166,8 +166,8 @@ impl Job<'_> {
 }
 
 /// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
-/// two rows, and would take as long as a full tile.) Returns up to two runs of equal tiles, each as the number of
-/// tiles, the rows per tile and the first row.
+/// two rows, and would take as long as a full tile.) Returns up to two runs of tiles with the same height. A run is
+/// given as its number of tiles, rows per tile and first row.
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);
@@ -176,7 +176,7 @@ pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item 
     runs.into_iter().filter(|(count, ..)| *count > 0)
 }
 
-/// Splits a range evenly into the fewest parts of at most `most`.
+/// Splits a range evenly into the fewest parts of at most `most` elements.
 pub(super) fn even_parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(most);
     (0..parts).map(move |part| {

@@ -49,7 +49,7 @@ impl Job<'_> {
             unsafe { S::begin_squares() };
             for blocks in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
                 let most = (LEFT_BLOCK / (blocks.len() * BLOCK * line * size_of::<u32>())).max(1);
-                // Sums that are completed in one pass need no memory of their own.
+                // If one pass completes the sums, all blocks use the same memory.
                 let kept = if most < all_steps { blocks.len() * BLOCK * BLOCK } else { 0 };
                 sums.reserve::<f32>(panels.len().max(1) * kept.max(BLOCK * BLOCK));
                 for steps in even_parts(0..all_steps, most) {
@@ -66,8 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes some blocks of a panel over some steps. With `kept`, each block has its own sums, which later parts
-    /// continue.
+    /// Computes some blocks of a panel over some steps. If `kept` is true, `sums` has separate memory for each block,
+    /// so that later parts can continue the sums.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,
@@ -121,7 +121,7 @@ impl Job<'_> {
     }
 }
 
-/// The part of a product that is computed in one pass.
+/// The part of a product that [`Job::part`] computes in one call.
 struct Part {
     squared: Squared,
     panel: usize,

@@ -18,9 +18,9 @@ const EXAGGERATED: usize = 120;
 
 /// Returns a point in [−1, 1]² for each vector. The vectors must be L2-normalized.
 ///
-/// The result depends only on the vectors and the seed, not on the number of threads. `done` is called after each
-/// iteration with the number of finished iterations and the total number of iterations. If `done` returns false, the
-/// function stops and returns `None`.
+/// Fewer than four vectors are placed on a line. The result depends only on the vectors and the seed, not on the
+/// number of threads. `done` is called after each iteration with the number of finished iterations and the total number
+/// of iterations. If `done` returns false, the function stops and returns `None`.
 pub fn plane(
     vectors: &Vectors,
     seed: u64,

@@ -63,8 +63,7 @@ mod tests {
     use super::*;
     use crate::ranking::Ranking;
 
-    /// Returns the mean of a measure over all orders. An order is a bit pattern in which 1 stands for a relevant
-    /// document.
+    /// Returns the mean of a measure over all orders. An order is a bit pattern with a 1 for each relevant document.
     fn mean_over_orders(baseline: RandomBaseline, measure: impl Fn(&Ranking) -> f64) -> f64 {
         let orders = (0u32..1 << baseline.all).filter(|bits| bits.count_ones() as usize == baseline.relevant);
         let values: Vec<f64> = orders

@@ -1,5 +1,5 @@
 //! Connection to a Milvus server. The client is asynchronous and the callers are not. Requests therefore run on
-//! a small thread pool, and callers block until the response is there.
+//! a small thread pool, and callers block until the response arrives.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of threads of the asynchronous runtime.
 const THREADS: usize = 2;
 
-/// An open connection.
+/// Open connection to the server of a target.
 pub(super) struct Connection {
     pub(super) client: ClientV2,
     pub(super) target: Target,
@@ -38,7 +38,7 @@ fn runtime() -> Result<&'static Runtime> {
     })
 }
 
-/// Checks that the port is open. The client would retry until its timeout, and would not report the cause.
+/// Checks that the port is open. Without this check, the client would retry until its timeout and hide the cause.
 fn check_reachable(target: &Target) -> Result<()> {
     let host = target.host.trim_matches(['[', ']']);
     let places = (host, target.port)
@@ -74,7 +74,7 @@ impl Connection {
             .connect_timeout(target.timeout)
             .rpc_timeout(target.timeout)
             .retry(retry)
-            // Telemetry could report queries to others.
+            // Telemetry could send queries to a third party.
             .telemetry(TelemetryConfig::new().enabled(false));
         if let Some(token) = &target.token {
             config = config.token(token.as_str());
@@ -145,7 +145,7 @@ pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     }
 }
 
-/// Milvus error codes for missing or wrong credentials.
+/// Returns true for the Milvus error codes of missing or wrong credentials.
 fn is_login(code: i32) -> bool {
     matches!(code, 1400..=1402)
 }

@@ -20,7 +20,8 @@ pub struct Milvus {
 }
 
 impl Milvus {
-    /// Opens the generation that a name refers to, and loads it into memory on the server.
+    /// Opens the generation that a name refers to, and loads it into memory on the server. Returns an error if the
+    /// server cannot be reached or the name does not exist.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         Milvus::of(connection, manifest)
@@ -112,8 +113,8 @@ impl Engine for Milvus {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
-    /// Milvus does not report document frequencies, and the most informative terms are unknown. The query
-    /// contains all terms; common terms hardly change the ranking.
+    /// Milvus does not report document frequencies, so the most informative terms are unknown. The query contains all
+    /// terms instead; common terms hardly change the ranking.
     fn informative_terms(&self, text: &str, _: Kind, most: usize) -> Result<KeywordQuery> {
         let words = self.keyword_query(text);
         let note = format!(

@@ -3,7 +3,7 @@
 //! Rows contain the values of their fields in three columns:
 //! - `facts`: a list of `field=value` texts, for equality.
 //! - `bounds`: the minimum and the maximum of each field, for comparisons.
-//! - `folds`: all texts of a field in one, in lower case, for substring search.
+//! - `folds`: all texts of a field, joined and in lower case, for substring search.
 
 use super::names;
 use turnwise_core::error::{Error, Result};
@@ -48,7 +48,7 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// The value as text. A number or a time in a filter also matches a text field with the same spelling.
+/// Returns the value as text. A number or a time in a filter also matches a text field with the same spelling.
 fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
         TypedValue::Text(text) => (*text).to_owned(),
@@ -86,7 +86,8 @@ fn same(field: &str, wanted: &TypedValue<'_>) -> Result<String> {
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
 }
 
-/// At least one value is less if the minimum is less, and greater if the maximum is greater.
+/// Returns the expression for a comparison. Some value of the field is less than `wanted` if the minimum is less, and
+/// greater if the maximum is greater.
 fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> String {
     let (sign, end) = match comparison {
         Comparison::Less => ("<", "least"),

@@ -20,15 +20,16 @@ pub(super) const FORMAT: u32 = 1;
 /// Name of the collection property that stores the manifest.
 pub(super) const PROPERTY: &str = "turnwise.manifest";
 
-/// How a generation of collections was made.
+/// Properties of a generation: its number, its analyzer, and the recipe of its vectors. Stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// Version of the collection schemas; see [`FORMAT`].
     pub(super) format: u32,
     /// Number of the generation. Each generation has its own collections.
     pub generation: u64,
     /// Analyzer that produced the terms.
     pub(super) analyzer: String,
-    /// Milvus analyzer that splits the texts, instead of turnwise's own.
+    /// Milvus analyzer that splits the texts; `None` for the analyzer of turnwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<String>,
     /// How the vectors were made; `None` if there are no vectors.
@@ -75,7 +76,7 @@ impl Manifest {
         serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
     }
 
-    /// Returns the analyzer for queries and for highlighting.
+    /// Returns the analyzer for queries and for highlighting. Returns an error if this version does not know it.
     pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
@@ -105,8 +106,8 @@ impl Manifest {
     }
 }
 
-/// Time before the old generation is removed. Searching processes check the name every two seconds, and need
-/// time to open the new generation and its encoder.
+/// Delay between switching the name and removing the old generation. Processes that search check the name every two
+/// seconds, and need time to open the new generation and its encoder.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A generation that is not in use yet.
@@ -116,10 +117,11 @@ pub(super) struct NextGeneration {
     previous: Option<Manifest>,
 }
 
-/// What to do with an unfinished generation.
+/// Handling of an unfinished generation that an interrupted build has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Continue it if it has the same recipe. The caller must remove what does not belong there.
+    /// Continue it if it has the same analyzer and recipe, else discard it. The caller must remove the dialogues that
+    /// the new generation should not contain.
     Continue,
     /// Delete it and start again.
     Discard,
@@ -165,7 +167,7 @@ impl NextGeneration {
 }
 
 impl Connection {
-    /// Replaces the manifest that is stored with a generation in use.
+    /// Replaces the stored manifest of a generation.
     pub(super) fn store_manifest(&self, manifest: &Manifest) -> Result<()> {
         let request = AlterCollectionPropertiesRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))

@@ -1,8 +1,8 @@
 //! Remote search engine: dialogues, their vectors and their keywords in Milvus.
 //!
 //! ```text
-//! chats                      an alias: the name that users know; it refers to the generation in use
-//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; its properties hold the manifest
+//! chats                      an alias for the generation in use; users see only this name
+//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; the manifest is a property
 //! chats_g1_utterances        a row per turn: the same columns
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```
@@ -12,11 +12,11 @@
 //! versions than the record's. A change is therefore visible completely or not at all, even after a crash. The next
 //! ingest of the same dialogue removes leftover rows.
 //!
-//! **A generation is replaced as a whole.** A new encoder, a new corpus or a moved index fills a new generation with the
-//! next number, which is not visible yet. Then the alias is switched.
+//! **A generation is replaced as a whole.** To change the encoder or all dialogues, turnwise fills a new generation
+//! with the next number. Searches do not see it until turnwise switches the alias.
 //!
 //! Keywords are the terms of turnwise's analyzer, encoded so that every Milvus tokenizer keeps them unchanged. Filters
-//! are translated to Milvus expressions. Fusion and reranking are done by the layers above, as for a local index.
+//! are translated to Milvus expressions. Fusion and reranking run in turnwise, as for a local index.
 
 mod connection;
 mod engine;

@@ -1,4 +1,4 @@
-//! A name in Milvus as a location: opens its dialogues, deletes them, and detects changes.
+//! Location of dialogues in Milvus: opens them, deletes them, and detects changes.
 
 use std::{
     path::Path,
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Location of dialogues in Milvus.
 pub struct MilvusLocation {
     target: Target,
-    /// Connection for polling; `None` if it is broken.
+    /// Connection for polling; `None` before the first poll and after a failed poll.
     polling: Mutex<Option<Connection>>,
 }
 
@@ -44,8 +44,8 @@ impl MilvusLocation {
     }
 }
 
-/// Returns manifest and totals of a name. It is an error if the collections are not loaded, for example after a
-/// restart of the server; opening the engine loads them.
+/// Returns a token with the manifest and the totals. Returns an error if the collections are not loaded, for example
+/// after a restart of the server. Opening the engine loads them.
 fn state(connection: &Connection) -> Result<ChangeToken> {
     let Some(manifest) = connection.manifest()? else {
         return Err(missing(&connection.target.to_string()));

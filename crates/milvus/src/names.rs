@@ -34,8 +34,8 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// Returns a field name as a key of a JSON column. Metadata names with other characters than ASCII letters,
-/// digits, `.`, `_` and `-` are encoded in hexadecimal.
+/// Returns a field name as a key of a JSON column. A metadata name is encoded in hexadecimal if it contains characters
+/// other than ASCII letters, digits, `.`, `_` and `-`.
 pub(super) fn key(field: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match field.strip_prefix("meta.") {
@@ -44,7 +44,8 @@ pub(super) fn key(field: &str) -> String {
     }
 }
 
-/// Returns a field and a value as one text, unique for each pair.
+/// Returns a field and a value as one text, unique for each pair. `kind` is the type of the value: `t` for a text, `n`
+/// for a number, `i` for a time.
 pub(super) fn fact(field: &str, kind: char, value: &str) -> String {
     format!("{}:{field}={kind}{value}", field.len())
 }
@@ -61,8 +62,8 @@ pub(super) fn folded(text: &str) -> String {
     text.to_lowercase().chars().map(unlike).collect()
 }
 
-/// Joins terms into one text that a tokenizer splits into the same terms. A term with other characters than
-/// ASCII lower-case letters and digits is written in hexadecimal.
+/// Joins terms into one text that a tokenizer splits into the same terms. A term is written in hexadecimal if it
+/// contains characters other than lower-case ASCII letters and digits.
 pub(super) fn terms<'a>(terms: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for term in terms {

@@ -91,8 +91,8 @@ impl Connection {
         }
     }
 
-    /// Reads the rows whose `column` has one of these texts. Returns the texts whose rows are too large even
-    /// for a request of their own.
+    /// Reads the rows in which `column` is one of the texts `of`, and calls `visit` for each response. Returns the
+    /// texts whose rows do not fit into one response.
     pub(super) fn rows_by(
         &self,
         collection: &str,
@@ -120,7 +120,7 @@ impl Connection {
         Ok(alone)
     }
 
-    /// Reads the dialogues with these keys, each in its current version. Missing ones are left out.
+    /// Reads the current versions of the dialogues with these keys. Dialogues that do not exist are omitted.
     pub(super) fn dialogues(
         &self,
         manifest: &Manifest,
@@ -150,9 +150,10 @@ impl Connection {
 }
 
 impl Connection {
-    /// Lists the next dialogues that match a filter, at most `most`, in key order, and the key to continue
-    /// after. The key is `None` at the end. The record and the filter itself decide: the columns in Milvus may
-    /// belong to an old version.
+    /// Lists the next dialogues that match a filter, at most `most`, in key order. Also returns the key after which to
+    /// continue; `None` at the end. A result may be empty before the end.
+    ///
+    /// The filter is applied again to the records, because the filter columns in Milvus may belong to an old version.
     pub(super) fn list_dialogues(
         &self,
         manifest: &Manifest,
@@ -165,7 +166,8 @@ impl Connection {
         if let Some(filter) = filter {
             conditions.push(expression::of(filter, Kind::Dialogues)?);
         }
-        // A row id is the key, a hyphen and the version. A full stop sorts after the hyphen.
+        // A row id is the key, a hyphen and the version. A full stop sorts after the hyphen, so this condition skips
+        // all versions of the dialogue.
         conditions
             .extend(behind.map(|key| format!("id > {}", names::quoted(&format!("{}.", key_text(key))))));
         let mut rows = self.next_rows(manifest, &conditions.join(" and "), page)?;

@@ -30,7 +30,7 @@ pub(super) const MOST_FACTS: usize = 4_096;
 pub(super) fn version_of(content: IdKey) -> Version {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&content.0[..8]);
-    // Shift by one bit: the number is never negative.
+    // The shift by one bit keeps the signed number from being negative.
     Version(u64::from_le_bytes(bytes) >> 1)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn key_of(text: &str) -> Option<IdKey> {
     Some(IdKey(key))
 }
 
-/// Returns the id of a row. It includes the version: a new version never overwrites the current one.
+/// Returns the id of a row. It includes the version, so that a new version does not overwrite the current one.
 pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) -> String {
     match turn {
         Some(turn) => format!("{}-{:016x}-{turn}", key_text(dialogue), version.0),
@@ -71,8 +71,11 @@ pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) ->
 
 /// Columns of a row that filters use; see [`super::expression`].
 struct FilterColumns {
+    /// Values of all fields, for equality; see [`names::fact`].
     facts: Vec<String>,
+    /// Minimum and maximum of each field, for comparisons.
     bounds: Value,
+    /// Texts of each field in lower case, for substring search.
     folds: Value,
 }
 
@@ -143,7 +146,7 @@ fn is_less(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Checks that the filter columns of a dialogue and its turns fit into Milvus.
+/// Returns an error if the filter columns of a dialogue or of one of its turns exceed the limits of Milvus.
 pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
     FilterColumns::of(dialogue, None)?;
     dialogue.turns.iter().try_for_each(|turn| FilterColumns::of(dialogue, Some(turn)).map(drop))
@@ -185,11 +188,15 @@ pub(super) struct Rows {
     facts: Vec<Vec<String>>,
     bounds: Vec<Value>,
     folds: Vec<Value>,
+    /// Text of a turn in the form for `like`; empty for a whole dialogue.
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
+    /// False for a row whose vector was zero.
     directed: Vec<bool>,
+    /// Approximate size of all rows.
     bytes: usize,
+    /// Number of rows whose text was truncated to the column limit.
     cut: u64,
 }
 
@@ -310,8 +317,8 @@ impl Pieces {
         self.ids.len()
     }
 
-    /// Adds a piece. The row id of the first piece is the dialogue key alone: writing it makes its version
-    /// current.
+    /// Adds a piece. The row id of a first piece is the dialogue key alone. Writing it replaces the first piece of the
+    /// previous version, which makes the new version current.
     pub(super) fn push(
         &mut self,
         key: IdKey,

@@ -26,11 +26,11 @@ use turnwise_core::{
 };
 use turnwise_index::vectors::Kind;
 
-/// The same BM25 parameters as in a local index. Scores are therefore comparable.
+/// BM25 parameters: the same as in a local index, so that scores are comparable.
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
-    /// Connects, and loads the generation that a name refers to.
+    /// Connects, and loads the generation that a name refers to. Returns an error if the name does not exist.
     pub(super) fn open_loaded(target: &Target) -> Result<(Self, Manifest)> {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
@@ -60,7 +60,8 @@ impl Connection {
         }
     }
 
-    /// Returns the collection that the name refers to.
+    /// Returns the collection that the name refers to; `None` if the name does not exist. Returns an error if the name
+    /// is not an alias.
     fn aliased(&self) -> Result<Option<String>> {
         let name = self.target.name.as_str();
         if self.exists(name)? {
@@ -149,7 +150,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Checks that a collection has the columns that turnwise created. Additional columns are allowed.
+    /// Returns an error if a collection lacks a column that turnwise created, or if a column has a different type.
+    /// Additional columns are allowed.
     fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
         let described = self.call("reading the schema of a collection", async {

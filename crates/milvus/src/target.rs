@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 200;
 pub struct Target {
     /// Host name or IP address.
     pub host: String,
-    /// Port.
+    /// TCP port; 19530 by default.
     pub port: u16,
     /// True for an encrypted connection (`milvuss://`).
     pub tls: bool,
@@ -34,8 +34,8 @@ pub struct Target {
     pub graph: Graph,
     /// Number of shards, used when collections are created.
     pub shards: i32,
-    /// Milvus analyzer that splits texts into words, used when collections are created. `None` for turnwise's
-    /// own.
+    /// Milvus analyzer that splits texts into words, used when collections are created. `None` for the analyzer of
+    /// turnwise.
     pub analyzer: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Target {
         text.starts_with("milvus://") || text.starts_with("milvuss://")
     }
 
-    /// Returns the target with these credentials.
+    /// Replaces the credentials: `user:password` or an API key.
     pub fn with_token(self, token: Option<String>) -> Self {
         Target { token, ..self }
     }
@@ -134,7 +134,7 @@ impl FromStr for Target {
             });
         }
         let (host, port) = match server.rsplit_once(':') {
-            // An IPv6 address contains colons, within brackets.
+            // An IPv6 address contains colons and is enclosed in brackets.
             Some((host, port)) if !port.ends_with(']') => {
                 (host, port.parse().map_err(|_| wrong(text, &format!("`{port}` is not a port number")))?)
             }
@@ -168,7 +168,7 @@ impl FromStr for Target {
     }
 }
 
-/// The address as it was written, without credentials.
+/// Writes the address without options and credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "milvuss" } else { "milvus" };

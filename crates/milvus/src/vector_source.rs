@@ -7,7 +7,7 @@ use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{Encoder, Fingerprint, Vectors, ahead::Options};
 use turnwise_index::vectors::{Kind, Recipe, VectorReader, dialogue_key, utterance_key};
 
-/// What a row represents.
+/// Content of a row: a turn or a whole dialogue.
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
     /// One turn of a dialogue.
@@ -33,7 +33,7 @@ pub trait VectorSource {
     /// Name of that encoder.
     fn name(&self) -> &str;
 
-    /// Returns the vectors of rows, in the same order.
+    /// Returns the vectors of rows, in the same order. Returns an error if a row has no vector or cannot be encoded.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>>;
 }
 
@@ -133,7 +133,7 @@ fn without(of: Of<'_>) -> Error {
     }
 }
 
-/// Checks for NaN and infinity: Milvus accepts them, and then returns wrong results.
+/// Returns an error if a vector contains NaN or infinity. Milvus accepts such vectors, but then returns wrong results.
 pub(super) fn check(vectors: &[Vec<f32>], of: &[Of<'_>]) -> Result<()> {
     let broken = vectors.iter().zip(of).find(|(vector, _)| !vector.iter().all(|v| v.is_finite()));
     match broken {

@@ -1,4 +1,4 @@
-//! One request's view of Milvus. Reads are remote: data is fetched in batches and cached.
+//! View of Milvus for one search request. It fetches data from the server in batches and caches it.
 
 use std::{
     borrow::Cow,
@@ -38,8 +38,9 @@ pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every row must match; empty for all rows.
     filter: String,
+    /// Cached records; `None` for a dialogue that does not exist.
     records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
-    /// Vectors by row id.
+    /// Vectors by row id; `None` for a row without a vector.
     vectors: RefCell<Vectors>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> MilvusView<'a> {
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
-    /// Search parameters of the index: how many candidates it examines.
+    /// Returns the search parameters of the index, which set the number of candidates to examine for `k` hits.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
@@ -167,7 +168,7 @@ impl<'a> MilvusView<'a> {
     }
 }
 
-/// Converts a keyword query to the form that the rows use.
+/// Converts a keyword query to the format of the `words` column.
 fn query_of(words: &KeywordQuery) -> SearchVectors {
     let terms = || names::terms(words.terms.iter().map(String::as_str));
     SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])

@@ -24,7 +24,8 @@ const AFTER_DIGITS: char = 'g';
 /// Number of digits in a key.
 const DIGITS: usize = 32;
 
-/// A dialogue with its vectors. A zero vector is `None`.
+/// A dialogue with its vectors. A vector is `None` if it is zero, if the dialogues have no vectors, or if vectors are
+/// skipped.
 pub struct Moved {
     /// The dialogue.
     pub dialogue: Dialogue,
@@ -38,6 +39,7 @@ pub struct Moved {
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
+    /// Number of dialogues when the iterator was opened.
     dialogues: u64,
     with_vectors: bool,
     /// Remaining parts, in reverse order.
@@ -45,7 +47,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Opens an iterator over the dialogues of a name.
+    /// Opens an iterator over the dialogues of a name. Returns an error if the name does not exist.
     pub fn over(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         Walk::of(connection, manifest)
@@ -64,12 +66,12 @@ impl Walk {
         Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
     }
 
-    /// Skips the vectors and returns dialogues alone.
+    /// Reads the dialogues without their vectors.
     pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
 
-    /// Number of dialogues at the start.
+    /// Number of dialogues when the iterator was opened.
     pub fn dialogues(&self) -> u64 {
         self.dialogues
     }
@@ -79,13 +81,14 @@ impl Walk {
         &self.manifest
     }
 
-    /// Skips everything up to and including a part that was processed before.
+    /// Skips all dialogues up to the end of the part `done`, a name that [`Walk::next_part`] returned earlier.
     pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
     }
 
-    /// Reads the next part and its dialogues; `None` at the end.
+    /// Returns the name and the dialogues of the next part; `None` at the end. Returns an error if rows are missing
+    /// because another process is writing.
     pub fn next_part(&mut self) -> Result<Option<(String, Vec<Moved>)>> {
         loop {
             let Some(part) = self.parts.pop() else { return Ok(None) };
@@ -179,8 +182,8 @@ fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
 
-/// Returns the rest of a part in reverse order, after everything up to `done`. The parts may now be split
-/// differently.
+/// Returns the parts of `part` that come after `done`, in reverse order. `done` may come from an earlier iterator that
+/// split the parts differently.
 fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
         return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();

@@ -36,7 +36,9 @@ pub struct MilvusWriter {
     writer: Writer,
     /// Versions of the dialogues that were looked up; `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
+    /// Dialogues that are not written yet.
     pending: Vec<(Dialogue, Version)>,
+    /// Size of the pending dialogues as JSON.
     pending_bytes: usize,
     /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,
@@ -48,13 +50,15 @@ pub struct MilvusWriter {
 }
 
 impl MilvusWriter {
-    /// Reads the manifest of a name; `None` if there is nothing of that name.
+    /// Reads the manifest of a name; `None` if the name does not exist.
     pub fn read_manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
     }
 
-    /// Opens the generation that a name refers to, or creates it. With a recipe, rows get vectors from the
-    /// encoder.
+    /// Opens the generation that a name refers to, or creates the first generation with this analyzer and recipe. With
+    /// a recipe, rows get vectors from the encoder.
+    ///
+    /// Returns an error if vectors exist and the encoder is missing or different.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
@@ -64,7 +68,7 @@ impl MilvusWriter {
         MilvusWriter::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
     }
 
-    /// Like `open_or_create`, with another vector source.
+    /// Like `open_or_create`, with any vector source instead of an encoder.
     pub fn open_or_create_given(
         target: &Target,
         analyzer: Analyzer,
@@ -97,7 +101,7 @@ impl MilvusWriter {
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Opens a new generation next to the one in use. It is not visible before [`MilvusWriter::finish`].
+    /// Opens a new generation next to the one in use. Searches do not see it before [`MilvusWriter::finish`].
     pub fn new_generation(
         target: &Target,
         analyzer: Analyzer,
@@ -110,20 +114,22 @@ impl MilvusWriter {
         MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))
     }
 
-    /// Opens existing dialogues for deletion.
+    /// Opens existing dialogues for deletion. Returns an error if the name does not exist.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         MilvusWriter::of(connection, manifest, None, None)
     }
 
-    /// Opens existing dialogues for adding more, with the encoder that made their vectors.
+    /// Opens existing dialogues for adding more. Dialogues with vectors need the encoder that made the vectors.
+    ///
+    /// Returns an error if the name does not exist, or if a needed encoder is missing or different.
     pub fn open_with_encoder(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         let source = encoding(&manifest, encoder);
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Stores a new location of the same model.
+    /// Stores a new path or name of the model in the manifest. The model itself must be the same.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
@@ -131,7 +137,7 @@ impl MilvusWriter {
         self.writer.connection.store_manifest(&self.writer.manifest)
     }
 
-    /// Removes a name and all its collections.
+    /// Removes a name and the collections of its generation. Does nothing if the name does not exist.
     pub fn remove(target: &Target) -> Result<()> {
         let connection = Connection::open(target)?;
         match connection.manifest()? {
@@ -140,7 +146,8 @@ impl MilvusWriter {
         }
     }
 
-    /// Checks that the vector source has the same encoder as the existing vectors.
+    /// Creates a writer. If the generation has vectors, returns an error if the vector source is missing or has a
+    /// different encoder.
     fn over(
         connection: Connection,
         manifest: Manifest,
@@ -204,7 +211,7 @@ impl MilvusWriter {
         self.writer.connection.totals(&self.writer.manifest)
     }
 
-    /// Opens an iterator over everything written, even before the generation is in use.
+    /// Opens an iterator over the written dialogues, even before the generation is in use.
     pub fn walk(&self) -> Result<Walk> {
         Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
@@ -214,7 +221,8 @@ impl MilvusWriter {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Flushes the server's buffers if many rows were written. Searches are slower until then.
+    /// Flushes the server's buffers if at least 1,000 rows were written since the last flush. Until a flush, searches
+    /// are slower.
     pub fn flush(&mut self) -> Result<()> {
         match std::mem::take(&mut self.unflushed_rows) {
             few if few < MIN_ROWS_TO_FLUSH => Ok(()),

@@ -1,4 +1,4 @@
-//! Writes dialogues as rows, in an order that never shows a partial dialogue.
+//! Writes dialogues as rows, in an order in which readers never see a partial dialogue.
 
 use std::collections::HashSet;
 
@@ -24,8 +24,9 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
-/// Maximum number of rows, and of bytes, per request.
+/// Maximum number of rows per request.
 const ROWS: usize = 4_000;
+/// Number of bytes at which a request is sent.
 const BYTES: usize = 16 << 20;
 /// Maximum number of dialogue keys in one expression.
 pub(super) const NAMED: usize = 1_000;
@@ -40,7 +41,7 @@ pub(super) struct Writer {
     pub(super) cut: u64,
 }
 
-/// Rows that are not sent yet, and the source of their vectors.
+/// Rows that are not sent yet, and the turns or dialogues from which their vectors are made.
 #[derive(Default)]
 struct Waiting<'a> {
     rows: Rows,
@@ -105,8 +106,8 @@ impl Writer {
         self.upsert(&self.collection(kind), rows.into_columns())
     }
 
-    /// Writes records: first all pieces except the first ones. The first piece is written last and makes the
-    /// version current.
+    /// Writes records. The first piece of a record is written after its other pieces, because it makes the version
+    /// current.
     fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let (mut first, mut rest) = (Pieces::default(), Pieces::default());
         for (dialogue, version) in dialogues {
@@ -164,7 +165,7 @@ impl Writer {
     pub(super) fn delete(&self, keys: &[IdKey]) -> Result<()> {
         for some in keys.chunks(NAMED) {
             let filter = key_in(some);
-            // Without its record, a dialogue is deleted. Then remove its rows.
+            // A dialogue without a record counts as deleted, so the record is removed before the rows.
             self.delete_where(&self.records(), &filter)?;
             for kind in Kind::ALL {
                 self.delete_where(&self.collection(kind), &filter)?;
@@ -173,7 +174,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Flushes the server's buffers. No data is lost without it, but searches scan all new rows until then.
+    /// Flushes the server's buffers. No data is lost without a flush, but until then searches scan all new rows.
     pub(super) fn flush(&self) -> Result<()> {
         let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use crate::{
     search::NodeSet,
 };
 
-/// Bit that visited a candidate whose neighbors have been visited.
+/// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
 /// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
@@ -19,6 +19,7 @@ const CLEARED_PER_WORD: usize = 8;
 pub(crate) struct Candidate {
     /// Distance; smaller is nearer.
     pub(crate) distance: f32,
+    /// The node. During a beam search, its top bit may be [`EXPANDED`].
     pub(crate) node: u32,
 }
 
@@ -29,7 +30,7 @@ impl Candidate {
     }
 }
 
-/// Set of visited nodes: one bit per node. It is compact because nodes are visited in random order.
+/// Set of visited nodes: one bit per node, so that it fits into the cache. Nodes are visited in random order.
 #[derive(Default)]
 pub(crate) struct Visited {
     bits: Vec<u64>,
@@ -41,7 +42,7 @@ pub(crate) struct Visited {
 impl Visited {
     /// Clears the set for a new search among `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        // If the last search has visited a large part of the nodes, clearing everything is faster.
+        // If the last search visited a large part of the nodes, it is faster to clear the whole set.
         if self.nodes != nodes || self.bits.len() <= CLEARED_PER_WORD * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
@@ -59,7 +60,7 @@ pub(crate) trait NodeDistance {
     ///
     /// # Safety
     ///
-    /// The node must be one of the graph's.
+    /// The node must be in the graph.
     unsafe fn distance<S: Distances>(&self, node: u32) -> f32;
 
     /// Prefetches the data that `distance` reads.
@@ -74,7 +75,7 @@ pub(crate) struct CodeDistances<'a> {
     pub(crate) norms: &'a [u32],
     /// Codes of the query.
     pub(crate) row: &'a [u8],
-    /// 128 times the sum of the query's numbers.
+    /// 128 times the sum of the query's signed codes.
     pub(crate) bias: i32,
     pub(crate) stride: usize,
 }
@@ -179,7 +180,7 @@ pub(crate) unsafe fn walk<S: Distances>(
     candidates.reserve(ef + 1);
     bits[start as usize / 64] |= 1 << (start % 64);
     seen.push(start);
-    // SAFETY: guaranteed by the caller. A neighbor has a mark, and there are as many visited as codes.
+    // SAFETY: guaranteed by the caller. Neighbors are compared with the number of nodes, and each node has codes.
     candidates.push(Candidate { distance: unsafe { distances.distance::<S>(start) }, node: start });
     let mut at = 0;
     while at < candidates.len() {
@@ -189,13 +190,13 @@ pub(crate) unsafe fn walk<S: Distances>(
             continue;
         }
         candidates[at].node |= EXPANDED;
-        // This candidate is probably next, unless a neighbor is nearer.
+        // The next candidate is probably expanded next, unless one of the neighbors is nearer.
         if let Some(next) = candidates[at + 1..].iter().find(|c| c.node & EXPANDED == 0) {
             lists.prefetch::<S>(next.node);
         }
         let before = seen.len();
         for neighbor in lists.of(node) {
-            // `NONE` visited the end of the list; it is larger than any node.
+            // `NONE` marks the end of the list; it is larger than any node.
             if *neighbor as usize >= nodes {
                 break;
             }
@@ -236,7 +237,8 @@ pub(crate) unsafe fn walk<S: Distances>(
 /// Number of nodes to prefetch ahead, if the nodes are not consecutive.
 const AHEAD: usize = 8;
 
-/// Finds the nearest `keep` allowed nodes. The order of `candidates` is undefined.
+/// Task that finds the nearest `keep` allowed nodes by comparing all of them. The order of `candidates` is
+/// undefined.
 pub(crate) struct ApproximateScan<'a, N> {
     pub(crate) distances: N,
     pub(crate) nodes: usize,
@@ -277,10 +279,11 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Best candidates so far. The list grows to twice its final size before the worse half is dropped.
+/// Collects the best candidates. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
+    /// Distance of the last kept candidate; candidates that are not nearer are skipped.
     worst: f32,
 }
 

@@ -10,10 +10,10 @@ use crate::{
 
 /// Largest code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
-/// Fraction of all numbers within the range of the codes. The others are clipped, which makes the codes of the rest
-/// finer.
+/// Fraction of all numbers within the range of the codes. The other numbers are clipped, so that the range is smaller
+/// and the codes are finer.
 const WITHIN: f64 = 0.9998;
-/// Maximum number of numbers from which the range is determined.
+/// Approximate maximum size of the sample that determines the range.
 const SAMPLE: usize = 2_000_000;
 
 /// Scale of the codes. A code is a number times the scale, rounded.
@@ -49,7 +49,7 @@ impl Quantizer {
         (scaled + HALF.copysign(scaled)) as i32 as i8
     }
 
-    /// Returns the codes of `rows` vectors. `give` writes the vector of a row.
+    /// Returns the codes of `rows` vectors. `give(row, out)` writes the vector of a row to `out`.
     pub(crate) fn encode(
         self,
         rows: usize,
@@ -76,8 +76,7 @@ pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> V
     (0..count).step_by(step).map(number).collect()
 }
 
-/// Returns the absolute value that the fraction `within` of the numbers does not exceed. Returns 0 if all numbers are
-/// 0.
+/// Returns the quantile `within` of the absolute values. If this quantile is 0, returns the largest absolute value.
 pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if numbers.is_empty() {
         return 0.0;
@@ -85,11 +84,11 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     numbers.iter_mut().for_each(|number| *number = number.abs());
     let at = ((numbers.len() as f64 * within) as usize).min(numbers.len() - 1);
     let (_, range, above) = numbers.select_nth_unstable_by(at, f32::total_cmp);
-    // If most numbers are 0, the others determine the range.
+    // Most numbers may be 0, for example in sparse vectors.
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the numbers in a row of codes, for
+/// Returns 128 times the sum of the signed codes of a row, for
 /// [`Distances::code_dot`](crate::distances::Distances).
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
@@ -114,6 +113,7 @@ pub(crate) struct Codes {
     pub(crate) bytes: AlignedBytes,
     /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
+    /// [`bias`] of each row of codes.
     biases: Vec<i32>,
     pub(crate) level: Dispatch,
 }
@@ -154,7 +154,7 @@ impl Codes {
         }
     }
 
-    /// Returns 128 times the sum of a row's numbers.
+    /// Returns 128 times the sum of a row's signed codes.
     pub(crate) fn bias(&self, row: u32) -> i32 {
         self.biases[row as usize]
     }

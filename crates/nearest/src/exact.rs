@@ -10,7 +10,8 @@ use crate::{
     search::NodeSet,
 };
 
-/// Scores vectors outside of a graph. Equal vectors get exactly the same score as in a graph.
+/// Scores vectors that are not in a graph. A vector gets exactly the score that it would get as a node of a graph with
+/// f32 originals.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
@@ -19,7 +20,8 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Creates a scorer for a query. Returns `None` for a zero vector if the metric is the cosine.
+    /// Creates a scorer for a query. Returns `None` for a zero vector if the metric is the cosine, and an error if a
+    /// number is not finite.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
         let usable = prepare_vector(metric, query.len(), query, &mut prepared_query);
@@ -28,7 +30,8 @@ impl Scorer {
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
-    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine.
+    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine. Returns an error if the
+    /// vector and the query differ in length, or if a number is not finite.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
         let usable =
             prepare_vector(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::input)?;
@@ -169,7 +172,7 @@ impl Task for ExactScans<'_> {
     }
 }
 
-/// Best hits so far. The list grows to twice its final size before the worse half is dropped.
+/// Collects the best hits. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,
@@ -198,8 +201,8 @@ impl Best<'_> {
 
 /// Computes the inner product of each row of `a` with each row of `b`.
 ///
-/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is cleared and receives the products,
-/// those of the first row of `a` first. A product depends only on its two rows.
+/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is replaced with the products: one row for
+/// each row of `a`. A product depends only on its two rows.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {

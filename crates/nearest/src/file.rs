@@ -14,8 +14,8 @@
 //!         checks     CRC-32 of each block of 64 KiB, from the end of the header to the start of this section
 //! ```
 //!
-//! All numbers are little-endian. Nodes are sorted by level, the highest first. So the nodes of a level are always
-//! the first ones, and a search starts at node 0.
+//! All numbers are little-endian. Nodes are numbered by descending level: a level with n nodes has the nodes 0 to
+//! n − 1. A search starts at node 0.
 
 use std::{
     io::{self, Seek, Write},
@@ -35,7 +35,9 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 pub(crate) const BLOCK: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
 const VERSION: u32 = 1;
+/// Offset of the table of sections in the header.
 const TABLE: usize = 128;
+/// Bytes per entry of the table.
 const ENTRY: usize = 24;
 /// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
@@ -111,12 +113,15 @@ pub(crate) struct Header {
     pub(crate) metric: Metric,
     pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
+    /// Maximum number of neighbors on each level above 0.
     pub(crate) m: usize,
+    /// Number of candidates when the builder inserted a node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
+    /// Scale of the 8-bit codes.
     pub(crate) scale: f32,
     pub(crate) sections: Vec<Section>,
-    /// CRC-32 of the checksums.
+    /// CRC-32 of the `checks` section.
     pub(crate) checks: u32,
 }
 
@@ -153,7 +158,7 @@ impl Header {
         page
     }
 
-    /// Reads and checks the header. `file` is the size of the file in bytes. An error is the reason for users.
+    /// Reads and checks the header. `file` is the size of the file in bytes. An error is a message for users.
     pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
         if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
             return Err("the file is not a graph file".to_owned());
@@ -322,7 +327,7 @@ impl SectionWriter<'_> {
     }
 }
 
-/// Writer that computes the checksums of what it writes.
+/// Writer that also computes the checksums of the written bytes.
 struct ChecksumWriter<'a, W> {
     out: &'a mut W,
     sums: Checksums,

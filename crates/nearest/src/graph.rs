@@ -2,13 +2,12 @@
 
 use crate::build::Codes;
 
-/// Visited an unused entry at the end of a neighbor list.
+/// Marks an unused entry at the end of a neighbor list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// HNSW graph over nodes 0, 1, …. Nodes are sorted by level, the highest first, so the nodes of a level are always
-/// the first ones.
+/// HNSW graph. Nodes are numbered by descending level. A level with n nodes therefore has the nodes 0 to n − 1.
 pub(crate) struct Graph {
-    /// The builder's number (row of codes) of each node.
+    /// Row of each node in [`Codes`].
     pub(crate) points: Vec<u32>,
     /// Neighbor lists of each level. Level 0, which has all nodes, comes first.
     pub(crate) levels: Vec<Links>,
@@ -36,7 +35,7 @@ impl Links {
     }
 }
 
-/// A point's level, and its neighbors (as points) on each level.
+/// The highest level of a point, and its neighbors (as points) on each level from 0.
 pub(crate) struct BuiltNode {
     pub(crate) level: usize,
     pub(crate) neighbors: Vec<Vec<u32>>,
@@ -78,9 +77,10 @@ impl Graph {
     }
 }
 
-/// Links the nodes that cannot be reached from node 0 on level 0. Each is added to the list of the nearest reachable
-/// node that has a free entry, or an entry that can be replaced because its neighbor is also reachable on another
-/// path.
+/// Adds links on level 0 until all nodes can be reached from node 0.
+///
+/// An unreachable node is added to the neighbor list of the nearest reachable node that has a usable entry. An entry is
+/// usable if it is free, or if its neighbor can also be reached on another path.
 pub(crate) fn repair(graph: &mut Graph, codes: &Codes) {
     let n = graph.len();
     if n == 0 {
@@ -103,7 +103,7 @@ pub(crate) fn repair(graph: &mut Graph, codes: &Codes) {
                 (codes.distance(graph.points[node as usize], graph.points[other as usize]), other, place)
             })
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        // There is always such an entry: a tree over r nodes needs r − 1 entries, and each node has several.
+        // There is always a usable entry: a tree over r nodes needs r − 1 entries, and each node has several.
         if let Some((_, _, place)) = nearest {
             graph.levels[0].flat[place] = node;
             walk.needed[place] = true;
@@ -127,13 +127,15 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
 /// Graph traversal.
 struct Traversal {
     reached: Vec<bool>,
-    /// Entries by which a node was reached first. They form a spanning tree and must not be replaced.
+    /// For each list entry, whether it led to its neighbor first. These entries form a spanning tree and must not be
+    /// replaced.
     needed: Vec<bool>,
+    /// Reached nodes whose neighbors have not been visited yet.
     waiting: Vec<u32>,
 }
 
 impl Traversal {
-    /// Visited all nodes that can be reached from a node.
+    /// Visits all nodes that can be reached from a node.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
         self.reached[from as usize] = true;
@@ -150,8 +152,8 @@ impl Traversal {
         }
     }
 
-    /// Returns the entry of a node's list for another neighbor: the first free one, else the last one that is not
-    /// needed.
+    /// Returns the index (in `flat`) of the entry for a new neighbor of a node: the first free entry of its list, else
+    /// the last entry that is not needed. Returns `None` if all entries are needed.
     fn entry(&self, graph: &Graph, node: u32) -> Option<usize> {
         let links = &graph.levels[0];
         let places = node as usize * links.width..(node as usize + 1) * links.width;

@@ -17,12 +17,15 @@ use crate::{
 /// A graph file: read-only, fast to open, and shared by all processes that map the same file.
 pub struct GraphFile {
     bytes: Bytes,
+    /// Path, for error messages.
     name: std::path::PathBuf,
     pub(crate) header: Header,
+    /// Bytes per row of codes.
     pub(crate) stride: usize,
     pub(crate) level: Dispatch,
     codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
+    /// Section of each level's neighbor lists, from level 0.
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,
@@ -50,11 +53,11 @@ pub struct GraphInfo {
     pub dim: usize,
     /// Number of nodes (different vectors).
     pub nodes: usize,
-    /// Number of rows.
+    /// Number of rows. A node has several rows if their vectors are equal.
     pub rows: usize,
     /// Maximum number of neighbors of a node on each level; twice as many on level 0.
     pub m: usize,
-    /// Number of candidates in the beam search for each new node.
+    /// Number of candidates in the beam search when the builder inserts a node.
     pub ef: usize,
     /// Builder of the graph.
     pub builder: Builder,
@@ -73,8 +76,8 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 }
 
 impl GraphFile {
-    /// Opens and maps a file. Checks only the header and the sizes of the sections; [`GraphFile::verify`] checks the
-    /// rest.
+    /// Opens and maps a file. Returns an error if the file cannot be read, or if its header or the size of a section is
+    /// wrong. The content is checked only by [`GraphFile::verify`].
     pub fn open(path: &Path) -> Result<Self> {
         let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
         let file = File::open(path).map_err(io("open"))?;
@@ -83,7 +86,7 @@ impl GraphFile {
         GraphFile::new(Bytes::Mapped(map), path)
     }
 
-    /// Opens a graph from a copy of a file's bytes.
+    /// Opens a graph from a copy of a file's bytes, with the same checks as [`GraphFile::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut owned = AlignedBytes::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
@@ -180,7 +183,7 @@ impl GraphFile {
         self.header.nodes
     }
 
-    /// Returns the rows of a node.
+    /// Returns the rows of a node; empty if the node does not exist.
     pub fn rows(&self, node: u32) -> &[u32] {
         let starts = self.numbers(&self.starts);
         let at = |n: usize| starts.get(n).map(|s| *s as usize);
@@ -188,7 +191,7 @@ impl GraphFile {
         self.numbers(&self.rows).get(from..to).unwrap_or(&[])
     }
 
-    /// Returns the vector of a node.
+    /// Returns the original vector of a node. Panics if the node does not exist.
     pub fn vector(&self, node: u32) -> Vec<f32> {
         let dim = self.header.dim;
         match self.originals() {

@@ -1,8 +1,8 @@
 //! 4-bit quantization (nibbles): approximate products that read half as much memory as 8-bit codes.
 //!
-//! The speed of a beam search is limited by the memory. It needs only an approximate order of the candidates, because
-//! the best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of vectors, the graph
-//! uses 8-bit codes instead.
+//! The memory bandwidth limits the speed of a beam search. The search needs only an approximate order of the
+//! candidates, because the best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of
+//! vectors, the graph uses 8-bit codes instead.
 
 use rayon::prelude::*;
 
@@ -17,18 +17,18 @@ use crate::{
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.
 const WITHIN: f64 = 0.995;
-/// The accuracy test looks for this many nearest vectors of each query.
+/// Number of nearest vectors of each query in the accuracy test.
 const NEAREST: usize = 10;
-/// Minimum fraction of the nearest vectors that must be found.
+/// Minimum fraction of the nearest vectors that the accuracy test must find.
 const ENOUGH: f64 = 0.99;
-/// A nearest vector counts as found if it is among this many best by nibbles.
+/// Number of best vectors by nibbles. In the accuracy test, a nearest vector is found if it is among them.
 const AMONG: usize = 20;
 /// Number of queries in the accuracy test.
 const TRIES: usize = 128;
 /// Maximum number of vectors in the accuracy test.
 const SAMPLE: usize = 4096;
-/// Bytes per block of numbers. The first half of the numbers is in the lower halves of the bytes, the rest in the
-/// upper.
+/// Bytes per block of [`CODE_STEP`] numbers. The lower halves of the bytes hold the first half of the numbers, the
+/// upper halves hold the second half.
 const HALF: usize = CODE_STEP / 2;
 
 /// Returns the number of bytes in a row of nibbles.
@@ -104,7 +104,7 @@ impl Sample {
         Sample { dim: points.dim, vectors }
     }
 
-    /// Returns whether the vectors that are nearest by exact score are among the best by nibbles.
+    /// Returns whether a search by nibbles finds at least the fraction [`ENOUGH`] of the nearest vectors.
     fn is_accurate(&self) -> bool {
         let count = self.vectors.len() / self.dim;
         let nibbles = Nibbles::of_flat(&self.vectors, self.dim);
@@ -117,7 +117,7 @@ impl Sample {
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
             let distances = NibbleDistances::new(nibbles.bytes(), &signed);
-            // One more, as each is nearest to itself.
+            // One more, because each query is its own nearest vector.
             let (keep, mut among) = (AMONG + 1, Vec::new());
             let skim =
                 ApproximateScan { distances, nodes: count, filter: None, keep, candidates: &mut among };
@@ -130,7 +130,7 @@ impl Sample {
     }
 }
 
-/// Returns the indices of the highest scores, without the query's own.
+/// Returns the indices of the [`NEAREST`] highest scores. The query's own index is excluded.
 fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
     let mut all: Vec<usize> = (0..scores.len()).filter(|node| *node != own).collect();
     if all.len() > NEAREST {

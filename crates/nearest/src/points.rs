@@ -27,18 +27,18 @@ pub struct Points<'a> {
     vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows.
     rows: Vec<(u32, u32)>,
-    /// Latest point with each hash.
+    /// Last added point for each hash.
     seen: HashMap<u64, u32>,
     /// For each point, the previous point with the same hash.
     before: Vec<u32>,
     scratch: [Vec<f32>; 2],
 }
 
-/// Visited the end of a chain in `before`.
+/// Marks the end of a chain in `before`.
 const NONE: u32 = u32::MAX;
 
 impl<'a> Points<'a> {
-    /// Creates an empty set of vectors with `dim` dimensions.
+    /// Creates an empty set of vectors with `dim` dimensions. Returns an error unless `dim` is from 1 to 1040.
     pub fn new(metric: Metric, dim: usize) -> Result<Self> {
         if dim == 0 || dim > MAX_DIM {
             return Err(Error::input(format!(
@@ -58,8 +58,8 @@ impl<'a> Points<'a> {
 
     /// Adds the vector of a row.
     ///
-    /// Returns `false` if the vector is left out, because the metric is the cosine and the vector is zero. Returns an
-    /// error if the number of dimensions is wrong or a number is not finite.
+    /// If the metric is the cosine, zero vectors are skipped, and the result is `false`. Returns an error if the number
+    /// of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepare_vector(self.metric, self.dim, vector, &mut new);
@@ -101,7 +101,7 @@ impl<'a> Points<'a> {
         let _ = prepare_vector(self.metric, self.dim, self.vectors[point as usize], out);
     }
 
-    /// Returns a sample of the numbers of all vectors.
+    /// Returns a sample of the vector components, spread evenly over all vectors.
     pub(crate) fn numbers(&self) -> Vec<f32> {
         let (mut vector, mut at) = (Vec::new(), NONE);
         sample_evenly(self.len() * self.dim, |number| {
@@ -118,8 +118,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// Returns the rows of the points, with the points in the given order. The first list has the start of each
-    /// point's rows, and the end of the last; the second list has all rows.
+    /// Returns the rows of all points, grouped by point in the given order. The second list has the rows. The first
+    /// list has the offset of each group, and the total number of rows at the end.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -164,12 +164,12 @@ pub(crate) fn prepare_vector(
         if length == 0.0 {
             return Ok(false);
         }
-        // A vector that already has length 1 is not changed.
+        // A vector that is already normalized is not changed.
         if (length - 1.0).abs() > 1e-6 {
             out.iter_mut().for_each(|v| *v = (f64::from(*v) / length) as f32);
         }
     }
-    // −0 and 0 are equal and must hash alike.
+    // Turns −0 into 0, because equal numbers must have the same hash.
     out.iter_mut().for_each(|v| *v += 0.0);
     Ok(true)
 }

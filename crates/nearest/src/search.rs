@@ -35,11 +35,11 @@ pub struct SearchOptions<'a> {
     pub k: usize,
     /// Number of candidates in the beam search. More candidates give a higher recall and a slower search.
     pub ef: usize,
-    /// Number of best candidates that are scored exactly.
+    /// Number of best candidates that are scored exactly; at least `2 · k` are.
     pub rerank: usize,
     /// Nodes that may be found; all by default.
     pub filter: Option<&'a NodeSet>,
-    /// Whether to score all allowed nodes exactly.
+    /// Whether to score all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
     /// Method that finds candidates; for benchmarks.
     pub method: SearchMethod,
@@ -81,6 +81,7 @@ impl Hit {
 /// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
 pub struct NodeSet {
+    /// One bit per node.
     words: Vec<u64>,
     count: usize,
     /// Number of nodes in the graph of the filter.
@@ -88,7 +89,7 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// Creates a filter of the nodes that have at least one row for which `holds` returns `true`.
+    /// Creates a filter that allows a node if `holds` returns `true` for at least one of its rows.
     pub fn rows(graph: &GraphFile, holds: impl Fn(u32) -> bool) -> Self {
         let mut words = vec![0u64; graph.nodes().div_ceil(64)];
         let mut count = 0;
@@ -134,9 +135,9 @@ pub struct Scratch {
 }
 
 impl GraphFile {
-    /// Searches the nodes nearest to a query and writes them to `out`, the best first.
+    /// Finds the nodes nearest to a query and writes them to `out`, the best first.
     ///
-    /// If the metric is the cosine, a zero vector finds nothing. Returns an error if the query is not a valid vector
+    /// If the metric is the cosine, a zero query has no hits. Returns an error if the query is not a valid vector
     /// for this graph, or if the filter belongs to a different graph.
     pub fn search(
         &self,
@@ -184,7 +185,8 @@ impl GraphFile {
     /// Finds candidates by their quantized vectors, and scores the best of them exactly.
     fn find_approximately(&self, plan: &Plan, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
-            // For distances, the query needs the scale of the vectors. For products it can have its own, finer scale.
+            // For distances, the query must have the scale of the vectors. For products, it can have its own scale,
+            // which is finer.
             Metric::L2 => self.quantizer(),
             _ => Quantizer::of_query(&scratch.query),
         };
@@ -227,11 +229,14 @@ impl GraphFile {
     }
 }
 
-/// Plan of a search: the method, the number of candidates, and how many of them to score.
+/// Plan of an approximate search.
 struct Plan<'a> {
     filter: Option<&'a NodeSet>,
+    /// True for a beam search, false for a scan.
     walk: bool,
+    /// Number of candidates in the beam search.
     ef: usize,
+    /// Number of best candidates to score exactly.
     scored: usize,
 }
 
@@ -299,13 +304,13 @@ pub struct Recall {
     pub queries: usize,
 }
 
-/// Number of queries per exact scan. Their vectors fit into the fastest cache.
+/// Number of queries per exact scan. Their vectors fit into the first-level cache.
 const QUERIES_PER_SCAN: usize = 16;
 
 /// Measures recall against an exact scan.
 ///
 /// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit.
-/// `progress` is notified and can cancel the measurement.
+/// `progress` is notified. If it cancels the measurement, the result is [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,
     options: &SearchOptions,

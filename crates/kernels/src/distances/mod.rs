@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Codes; the extremes are frequent.
+    /// Generates codes; the smallest and the largest code are frequent.
     fn code() -> impl Strategy<Value = u8> {
         prop_oneof![Just(1), Just(255), 1..=255u8]
     }

@@ -57,7 +57,7 @@ impl Distances for Avx512 {
         }
     }
 
-    /// Contains no closures, for the same reason as in `avx2`.
+    /// Contains no closures, because a closure is compiled without the processor's features.
     #[inline(always)]
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: guaranteed by the caller. Numbers after the end are masked to 0, which does not change the sums.

@@ -1,6 +1,6 @@
 //! AMX: products of tiles (called squares in this crate) of 16 rows of 64 bytes, in tile registers.
 //!
-//! The intrinsics for the tile registers are unstable in Rust. So each product of squares is one block of inline
+//! The intrinsics for the tile registers are unstable in Rust. Each product of squares is therefore one block of inline
 //! assembly, from zeroing the sums to writing them to memory.
 
 use std::{arch::asm, sync::OnceLock};
@@ -90,7 +90,8 @@ pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Square
     if steps == 0 {
         return;
     }
-    // Parts of one step: load the squares of the rows into 4 and 5, those of the columns into 6 and 7, and multiply.
+    // Parts of one step: load the squares of the rows into registers 4 and 5, load the squares of the columns into
+    // registers 6 and 7, and multiply.
     macro_rules! rows {
         (one $plane:literal) => {
             concat!("tileloaddt1 tmm4, [{a} + {a_row} + ", $plane, "]\n")

@@ -26,9 +26,9 @@ unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
     unsafe { kernel.call() }
 }
 
-// The compiler may reorder integer sums: it sums the products of several steps first and loads ahead. Then it runs
-// out of registers. In the order in which the kernels are written, everything fits. The assembly blocks below keep
-// this order: they are not `pure`, and the compiler does not reorder such blocks.
+// The compiler may reorder integer sums: it would load ahead and add the products of several steps first, and run out
+// of registers. In the order in which the kernels are written, all values fit into the registers. The assembly blocks
+// below keep this order, because the compiler does not reorder blocks that are not `pure`.
 
 macro_rules! instruction {
     ($(fn $name:ident: $instruction:literal;)*) => { $(
@@ -67,7 +67,7 @@ impl Simd for Avx2 {
     // 12 sums, 2 columns, 1 number of a row and 1 product use all 16 registers.
     const VECTORS: usize = 2;
     const ROWS: usize = 6;
-    // 6 sums in 32 bits and 6 in 16 bits.
+    // 6 sums in 32 bits and 6 sums in 16 bits.
     const BYTE_ROWS: usize = 3;
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 4;

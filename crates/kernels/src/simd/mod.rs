@@ -1,7 +1,7 @@
 //! SIMD abstraction: the vector operations that the kernels need.
 //!
 //! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers
-//! of intrinsics. So implementations differ only in these wrappers, which makes errors easy to find. A kernel
+//! of intrinsics. Implementations differ only in these wrappers, which makes errors easy to find. A kernel
 //! implements [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's
 //! features.
 //!
@@ -216,7 +216,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Prefetches a cache line. Any address is allowed.
+    /// Prefetches the cache line at an address. The address may be invalid.
     unsafe fn fetch(line: *const u32);
     /// Returns a vector of zeros.
     unsafe fn izero() -> Self::I32;

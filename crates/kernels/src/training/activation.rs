@@ -97,7 +97,7 @@ fn slope(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// Computes `out = activation(x)`.
+/// Computes `out = activation(x)`. Both slices must have the same length.
 pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len());
     macro_rules! each {
@@ -120,7 +120,7 @@ pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Computes the gradient of the input, `grad_x = gradient · activation′(x)`.
+/// Computes the gradient of the input, `grad_x = gradient · activation′(x)`. All slices must have the same length.
 pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], grad_x: &mut [f32]) {
     assert!(x.len() == grad_x.len() && gradient.len() == grad_x.len());
     macro_rules! each {

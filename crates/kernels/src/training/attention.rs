@@ -8,7 +8,7 @@ use crate::training::{Dropout, LANES, activation, sum, vectorized};
 /// Input of attention for one sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Attended<'a> {
-    /// Queries, keys and values of all heads, one row per token.
+    /// Queries, keys and values of all heads: one row of `3 · width` elements per token.
     pub projected: &'a [f32],
     /// Number of heads.
     pub heads: usize,
@@ -298,7 +298,8 @@ pub fn attend(of: &Attended, out: &mut [f32]) {
     );
 }
 
-/// Writes the gradients with respect to the queries, keys and values.
+/// Writes the gradients with respect to the queries, keys and values to `grad_projected`, in the layout of
+/// [`Attended::projected`]. `gradient` is the gradient with respect to the attention output.
 pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(gradient.len() == tokens * of.width && grad_projected.len() == of.projected.len());

@@ -101,7 +101,8 @@ pub struct AdamW {
     pub scale: f32,
 }
 
-/// Updates the weights, the first moment (`mean`) and the second moment (`square`) in place.
+/// Updates the weights, the first moment (`mean`) and the second moment (`square`) in place. All slices must have the
+/// same length.
 pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
     let n = weights.len();
     assert!(gradient.len() == n && mean.len() == n && square.len() == n);
@@ -146,7 +147,7 @@ impl Dropout {
         }
     }
 
-    /// Returns dropout with the same probability and an independent mask for a group of elements.
+    /// Returns dropout with the same probability and an independent mask. Each group number has its own mask.
     #[must_use]
     pub fn of(self, group: u32) -> Self {
         Dropout {

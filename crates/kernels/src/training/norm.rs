@@ -17,7 +17,7 @@ pub struct AddNorm<'a> {
 
 impl AddNorm<'_> {
     /// Writes `x + dropout(y)` to `row`. Returns the mean and the inverse standard deviation of `row`. `place` is the
-    /// index of the first element of the row.
+    /// index of the row's first element in the dropout mask.
     #[inline(always)]
     fn statistics(&self, place: u32, x: &[f32], y: &[f32], row: &mut [f32]) -> (f32, f32) {
         let width = row.len();
@@ -39,7 +39,8 @@ impl AddNorm<'_> {
     }
 }
 
-/// Computes the layer norm of some rows. `first` is the index of the first row, which selects the dropout mask.
+/// Computes the layer norm of whole rows. `first` is the index of the first row, which selects the part of the dropout
+/// mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());

@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parameters
-//! are checked before. It receives rows of codes and our own distance, so NaN and negative distances cannot occur.
+//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. `check` limits the
+//! parameters. hnsw_rs receives rows of codes and our own distance, so NaN and negative distances cannot occur.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -102,7 +102,7 @@ impl Distance<u8> for CodeDistance {
 
 /// Maximum number of rows that are not split further.
 const SMALL: usize = 4;
-/// Number of random rows of which the farthest from the first one becomes the second pole.
+/// Number of random candidates for the second pole. The candidate farthest from the first pole is chosen.
 const POLE_CANDIDATES: u64 = 16;
 /// Minimum number of rows in a half to process the halves in parallel.
 const PARALLEL: usize = 4096;

@@ -52,7 +52,7 @@ pub struct BuildOptions {
     pub builder: Builder,
     /// Maximum number of neighbors of a node on each level, from 4 to 128; twice as many on level 0.
     pub m: usize,
-    /// Number of candidates in the beam search for each new node, from 8 to 4096.
+    /// Number of candidates in the beam search when a node is inserted, from 8 to 4096.
     pub ef: usize,
     /// Number format of the original vectors in the file.
     pub format: VectorFormat,
@@ -66,7 +66,8 @@ impl Default for BuildOptions {
 
 /// Builds a graph over points and writes it to a new file. `progress` is notified and can cancel the build.
 ///
-/// The file must not exist yet. It is synced to disk. The caller renames it to its final name.
+/// The file is synced to disk; the caller renames it to its final name. Returns an error if the file already exists or
+/// cannot be written, if an option is out of range, or if `progress` cancels the build.
 pub fn write_graph(
     points: &Points<'_>,
     options: &BuildOptions,
@@ -83,7 +84,7 @@ pub fn write_graph(
 }
 
 impl Points<'_> {
-    /// Builds a graph file in memory.
+    /// Builds a graph file in memory. Returns an error if an option is out of range.
     pub fn build(&self, options: &BuildOptions) -> Result<GraphFile> {
         let made = build(self, options, &|| false)?;
         let mut bytes = Cursor::new(Vec::new());
@@ -158,10 +159,10 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress and can cancel an operation. A closure that returns whether to stop implements it and ignores
-/// the progress.
+/// Receives progress and can cancel an operation. Closures of type `Fn() -> bool` implement it: they return whether to
+/// cancel, and ignore the progress.
 pub trait Progress: Sync {
-    /// Returns whether to cancel the operation. Called from time to time.
+    /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;
 
     /// Reports that `done` of `of` items of a step are finished.

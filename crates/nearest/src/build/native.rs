@@ -1,8 +1,8 @@
 //! Our own HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in
-//! the graph. All nodes of a batch search their neighbors in parallel, in the graph before the batch. Then the
-//! neighbor lists of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does
+//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in the
+//! graph. The neighbors of all nodes in a batch are searched in parallel, in the graph as it was before the batch. Then
+//! the neighbor lists of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does
 //! not matter.
 
 use rayon::prelude::*;
@@ -16,7 +16,7 @@ use crate::{
     nibbles::{NibbleDistances, Nibbles},
 };
 
-/// The number of nodes in the graph divided by this is the maximum size of a batch.
+/// A batch has at most the number of nodes in the graph divided by this number, but at least one node.
 const BATCH_DIVISOR: usize = 50;
 /// Maximum number of nodes in a batch.
 const MAX_BATCH: usize = 4_000;
@@ -69,8 +69,11 @@ fn level(point: u32, m: usize) -> usize {
 struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
+    /// Neighbor lists of each level, from level 0.
     links: Vec<Links>,
+    /// Highest level of each node.
     level_of: Vec<usize>,
+    /// Number of candidates in the beam search.
     ef: usize,
 }
 
@@ -128,7 +131,7 @@ impl NativeBuilder<'_> {
     /// Chooses at most `most` neighbors in different directions. A candidate is chosen if it is nearer to the node
     /// than to all neighbors chosen before. The candidates are sorted, the nearest first.
     ///
-    /// Distances do not include the squared norm of the vector they start from. `own` is the norm of the node.
+    /// Distances do not include the squared norm of the vector they start from. `own` is the squared norm of the node.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -188,8 +191,8 @@ impl Task for FindNeighbors<'_> {
 }
 
 impl NativeBuilder<'_> {
-    /// Finds the neighbors of a node. `search` gives the distances of the beam search; `distances` gives those for the
-    /// choice.
+    /// Finds the neighbors of a node on each of its levels. The beam search uses the distances `search`. The neighbors
+    /// are then chosen with `distances`, which are more accurate if `search` uses nibbles.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
@@ -226,7 +229,8 @@ impl NativeBuilder<'_> {
     }
 }
 
-/// Task that adds new nodes to the list of a node they have chosen. If they do not all fit, the best are chosen.
+/// Task that adds new nodes to the neighbor list of a node that they have chosen. If the list is too short for all,
+/// [`NativeBuilder::choose`] selects the neighbors to keep.
 struct AddNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     level: usize,
