@@ -32,7 +32,7 @@ pub(super) struct FusedCandidate {
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<RankedScore>,
     pub(super) bm25: Option<RankedScore>,
-    /// Cosine with the query, if known.
+    /// Cosine with the query. `None` if it has not been computed.
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
     pub(super) score: f32,
@@ -82,7 +82,7 @@ pub(super) fn fuse(
             Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
             Mode::Hybrid => {
-                // A candidate that only the lexical search has found also has a cosine.
+                // The dense list has no cosine for a candidate that only the lexical search has found.
                 if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
                     candidate.cosine = cosine(candidate)?;
                 }
@@ -209,7 +209,7 @@ mod tests {
         let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
-        // A candidate that only the lexical search has found also has a cosine.
+        // The cosine is also computed for a candidate that only the lexical search has found.
         assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
     }
 

@@ -1,4 +1,5 @@
-//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and turns.
+//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and
+//! turns.
 
 use std::{
     fs::{self, File},
@@ -36,7 +37,7 @@ pub struct Manifest {
     pub encoder: Fingerprint,
     /// Id of the log.
     pub log: String,
-    /// Log position of the build.
+    /// Log position of the snapshot that the generation was built from.
     pub at: Position,
     /// Number of dialogues in the index at the build.
     pub dialogues_there: u64,
@@ -46,7 +47,7 @@ pub struct Manifest {
     pub utterances: Part,
     /// Graph of the dialogues.
     pub dialogues: Part,
-    /// Checksums of the files that contain no checksum, by file name.
+    /// File name and CRC-32 of each file that does not contain its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
@@ -64,7 +65,7 @@ pub struct Part {
     pub vectors: u64,
     /// Number of distinct vectors.
     pub nodes: u64,
-    /// Recall@10, measured after the build.
+    /// Recall@10 after the build, from 0 to 1.
     pub recall: f64,
     /// Number of queries used to measure the recall.
     pub recall_queries: u64,
@@ -286,7 +287,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances of a generation: for each one the index of its dialogue, and its turn.
+/// The utterances of a generation. Each entry has the index of the dialogue and the turn.
 pub(super) struct Utterances(Table);
 
 impl Utterances {

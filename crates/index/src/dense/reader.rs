@@ -49,7 +49,7 @@ pub struct NodeFilter {
     nodes: Option<NodeSet>,
 }
 
-/// Search result.
+/// Utterance or dialogue found by a vector search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DenseHit {
     /// Cosine of the hit's vector and the query.
@@ -75,7 +75,7 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the nodes that still exist; `None` if all nodes exist.
+    /// For each kind, the graph nodes with at least one live row; `None` if all rows are live.
     alive: [Option<NodeSet>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
@@ -178,8 +178,9 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of cosines between random items of two kinds. The distribution is read from the
-    /// generation, or computed now if it is not stored there. Dialogues are never used as queries for utterances.
+    /// Returns the distribution of cosines between random items. `from` is the kind of the query, and `to` is the
+    /// kind of the hits. The distribution is read from the generation, or computed now if it is not stored there.
+    /// Dialogues are never used as queries for utterances.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {

@@ -1,5 +1,5 @@
-//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding run
-//! creates the dropped vectors again.
+//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding
+//! run creates the dropped vectors again.
 
 use std::{
     fs,
@@ -107,11 +107,11 @@ fn damage(e: Error) -> Result<Damage> {
 pub struct RepairReport {
     /// Number of undamaged vectors.
     pub kept: u64,
-    /// Number of damaged or truncated vectors; they must be encoded again.
+    /// Number of damaged or missing vectors. The next encoding run creates them again.
     pub dropped: u64,
     /// True if all vectors were removed because no readable manifest was left.
     pub all_removed: bool,
-    /// Number of removed tables. The next encoding builds them again.
+    /// Number of damaged lookup tables that were removed. The next encoding run builds them again.
     pub tables: u64,
 }
 

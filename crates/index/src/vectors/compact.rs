@@ -1,4 +1,4 @@
-//! Copies vectors row by row: to a new set without the vectors of deleted texts, to a backup, and back.
+//! Copies vectors row by row: into a new set without the vectors of deleted texts, into a backup, or from a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -74,8 +74,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns a new set if the old set contains rows to drop. `copy` marks the new set: no encoding run may continue
-    /// the new set before it is in use.
+    /// Copies the live rows to a new set. Returns `None` instead of a set if there are no rows to drop. `copy`
+    /// becomes [`Manifest::copy`] of the new set.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
