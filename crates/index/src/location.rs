@@ -22,7 +22,7 @@ pub trait Location: Send + Sync {
     /// Path or address, for messages.
     fn place(&self) -> String;
 
-    /// Short name of the index, used in the URLs of the HTTP server.
+    /// Short name of the index. The HTTP server serves the index under this name.
     fn name(&self) -> String;
 
     /// Paths and addresses that may occur in messages of the engine.

@@ -154,8 +154,8 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of this vector row occurs in a dialogue of the index. For a kind of vector that this index
-    /// does not encode, all rows count as live.
+    /// Returns true if the text of this vector row occurs in a dialogue of the index. For a kind of vector that this
+    /// index does not encode, all rows count as live.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind.index()].get(row / 64).is_some_and(bit)
