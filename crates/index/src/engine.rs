@@ -157,7 +157,7 @@ pub enum Bookmark {
 /// Data that a request announces with [`View::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
-    /// The dialogues.
+    /// The records of the candidates' dialogues.
     Records,
     /// The vectors of the candidates.
     Vectors,
@@ -210,7 +210,7 @@ impl From<Seq> for Version {
 pub struct Candidate {
     /// Key of the dialogue's id.
     pub dialogue: IdKey,
-    /// Version of the dialogue.
+    /// Version of the dialogue that the candidate was found in.
     pub version: Version,
     /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
@@ -230,7 +230,7 @@ pub struct HitList {
 /// A keyword query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeywordQuery {
-    /// Terms, sorted.
+    /// Search terms, as the analyzer returns them, sorted.
     pub terms: Vec<String>,
     /// The original text, for an engine that splits it into terms with its own analyzer.
     pub text: Option<String>,

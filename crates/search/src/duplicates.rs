@@ -45,7 +45,7 @@ const ROUNDING: f32 = 1e-6;
 pub struct DuplicateOptions<'a> {
     /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
-    /// Minimum cosine of duplicates.
+    /// Minimum cosine of duplicates, from -1 to 1.
     pub threshold: f32,
     /// Maximum number of groups to return. The largest groups are returned.
     pub limit: usize,

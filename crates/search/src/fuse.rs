@@ -147,9 +147,10 @@ pub struct FusionExplanation {
     /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
-    /// Contribution of the dense list.
+    /// Weighted contribution of the dense search. Null if the hit has no cosine or, with RRF, is not in the dense
+    /// list.
     pub from_dense: Option<f32>,
-    /// Contribution of the lexical list.
+    /// Weighted contribution of the lexical search. Null if the hit is not in the lexical list.
     pub from_bm25: Option<f32>,
     /// Sum of the contributions.
     pub score: f32,

@@ -36,7 +36,7 @@ const DEPTH: usize = 100;
 /// A request with its relevant items.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabeledQuery {
-    /// The request.
+    /// Search request. Its mode is ignored: tuning always searches in hybrid mode.
     pub request: SearchRequest,
     /// Ids of the relevant items.
     pub relevant: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Quality {
 pub struct Tried {
     /// The fusion.
     pub fusion: Fusion,
-    /// Its ranking quality.
+    /// Ranking quality of the fusion over all queries.
     pub quality: Quality,
 }
 

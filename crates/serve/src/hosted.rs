@@ -73,11 +73,11 @@ struct Reload {
     checked: Instant,
     /// Time and duration of the last reload.
     opened: (Instant, Duration),
-    /// Encoder in use.
+    /// Encoder of the open state. `None` if the index has no vectors or the encoder could not be opened.
     encoder: Option<OpenEncoder>,
 }
 
-/// Open encoder.
+/// An encoder that stays open while the index is reloaded.
 struct OpenEncoder {
     /// Recipe of the vectors that it was opened for.
     recipe: Recipe,

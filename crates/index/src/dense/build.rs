@@ -262,7 +262,7 @@ pub enum Step {
 /// Receives progress reports of a build and can cancel it. A closure that returns a bool is enough for
 /// cancellation.
 pub trait Progress: Sync {
-    /// Returns true to cancel.
+    /// Called regularly; returns true to cancel the build.
     fn stop(&self) -> bool;
 
     /// Reports progress: `_done` of `_of` items of a step are complete.
@@ -307,7 +307,7 @@ pub fn verify(root: &Path) -> Result<()> {
 /// Recall@10 of a graph: the fraction of the 10 true nearest neighbors that a graph search finds.
 #[derive(Debug, Clone, Serialize)]
 pub struct GraphRecall {
-    /// `utterances` or `dialogues`.
+    /// Kind of the vectors: `utterances` or `dialogues`.
     pub of: &'static str,
     /// Number of distinct vectors in the graph.
     pub nodes: u64,

@@ -33,9 +33,9 @@ pub struct Manifest {
     pub turnwise: String,
     /// Folder name of the vector set.
     pub vectors: String,
-    /// Fingerprint of the encoder.
+    /// Fingerprint of the encoder that made the vectors.
     pub encoder: Fingerprint,
-    /// Id of the log.
+    /// Id of the record log. A generation is valid for this log only.
     pub log: String,
     /// Log position of the snapshot that the generation was built from.
     pub at: Position,
@@ -43,9 +43,9 @@ pub struct Manifest {
     pub dialogues_there: u64,
     /// Name of the graph builder.
     pub builder: String,
-    /// Graph of the utterances.
+    /// Statistics of the graph of utterances.
     pub utterances: Part,
-    /// Graph of the dialogues.
+    /// Statistics of the graph of dialogues.
     pub dialogues: Part,
     /// File name and CRC-32 of each file that does not contain its own checksum.
     pub checksums: Vec<(String, u32)>,
@@ -63,7 +63,7 @@ pub struct Part {
     pub unknown: u64,
     /// Number of vectors of this kind in the vector set.
     pub vectors: u64,
-    /// Number of distinct vectors.
+    /// Number of graph nodes. Equal vectors share one node.
     pub nodes: u64,
     /// Recall@10 after the build, from 0 to 1.
     pub recall: f64,

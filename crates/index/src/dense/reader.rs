@@ -23,14 +23,14 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Search options.
+/// Options of a vector search.
 #[derive(Clone, Copy)]
 pub struct SearchSettings<'a> {
-    /// Number of results.
+    /// Maximum number of results.
     pub k: usize,
     /// Size of the candidate list of the graph search (`ef`).
     pub ef: usize,
-    /// If true, compares the query with all vectors.
+    /// Compare the query with all vectors instead of searching the graph.
     pub exact: bool,
     /// Restricts the results to the items that a filter accepts.
     pub among: Option<&'a NodeFilter>,
@@ -95,7 +95,7 @@ pub(super) struct Recent {
 
 impl DenseReader {
     /// Opens vectors and graphs; `None` if the index has no vectors. A generation built from other vectors or
-    /// another log is ignored.
+    /// another log is ignored. Damaged files are an error.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);

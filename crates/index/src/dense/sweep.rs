@@ -25,7 +25,7 @@ pub struct DistinctVectors<'a> {
     kind: Kind,
     /// Filter result; `None` if there is no filter.
     admitted: Option<Admitted>,
-    /// For each number of a vector in the graph, its graph node.
+    /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
     /// For each graph node, the number of its vector, or [`NO_POINT`].
     points: Vec<u32>,
@@ -47,7 +47,7 @@ pub enum Owner {
     Built {
         /// Row among all items of this kind.
         row: u32,
-        /// Index of the dialogue.
+        /// Index of the dialogue in the generation.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,

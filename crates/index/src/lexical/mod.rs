@@ -129,7 +129,8 @@ impl Lexical {
         Ok(found)
     }
 
-    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending.
+    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending. With
+    /// `None`, all documents are selected. Returns an error if the index is damaged.
     pub fn find(
         &self,
         kind: Kind,

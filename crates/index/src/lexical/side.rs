@@ -47,7 +47,7 @@ pub(super) struct Side {
     state: OnceLock<SearchState>,
 }
 
-/// A new document.
+/// Content of a new document. The meaning of the fields is described in [`Fields`].
 pub(super) struct NewDocument<'a> {
     pub(super) dialogue: &'a str,
     pub(super) turn: u32,

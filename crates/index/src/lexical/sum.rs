@@ -74,7 +74,7 @@ impl<'a> Weight<'a> {
 
 /// Sums of a range of documents.
 struct Window {
-    /// The first document.
+    /// First document of the window.
     start: DocId,
     sums: Box<[f64; WINDOW]>,
     /// One bit per document that has a sum.
@@ -106,7 +106,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Returns the next document.
+    /// Returns the next document of the list; `None` at the end.
     fn next(&self) -> Option<DocId> {
         self.postings.docs().get(self.at).copied()
     }

@@ -31,7 +31,7 @@ pub struct VectorCheck {
     pub utterances: u64,
     /// Number of dialogue vectors verified.
     pub dialogues: u64,
-    /// All damage found.
+    /// Damaged files and rows; empty if the vectors are intact.
     #[serde(skip)]
     pub damage: Vec<Damage>,
 }
@@ -105,7 +105,7 @@ fn damage(e: Error) -> Result<Damage> {
 /// Result of a vector repair.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// Number of undamaged vectors.
+    /// Number of undamaged vectors. They stay in the index.
     pub kept: u64,
     /// Number of damaged or missing vectors. The next encoding run creates them again.
     pub dropped: u64,

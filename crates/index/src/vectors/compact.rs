@@ -17,7 +17,7 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Number of dropped vectors.
+/// Number of vectors dropped by [`compact`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
     /// Vectors of utterances that are no longer in the index.
@@ -176,7 +176,8 @@ pub fn backup(root: &Path, target: &Path) -> Result<Option<u64>> {
     copy(root, target).inspect_err(|_| forget(target))
 }
 
-/// Copies vectors from a backup into a newly restored index without vectors.
+/// Copies vectors from a backup into a newly restored index without vectors. Returns the number of vectors, or `None`
+/// if the backup has none. Damaged vectors are an error; the index then contains no vectors.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>> {
     if !sets::exists(source) {
         return Ok(None);
