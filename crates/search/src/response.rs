@@ -59,7 +59,7 @@ pub struct Hit {
     /// Score that determines the rank: a cosine, a BM25 score, a fused score or a reranking score.
     pub score: f32,
     /// Percentage of random pairs that are less similar than the query and this hit, from 0 to 100. Absent in lexical
-    /// searches.
+    /// searches, or if the engine does not support percentiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<f64>,
     /// Id of the utterance or dialogue found.

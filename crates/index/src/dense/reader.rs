@@ -198,7 +198,8 @@ impl DenseReader {
         Ok(known.get_or_init(|| background))
     }
 
-    /// Returns the filter result for a kind, without deleted and replaced items.
+    /// Converts the result of a filter to the graph nodes that a search may return. Leaves out deleted and replaced
+    /// items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();

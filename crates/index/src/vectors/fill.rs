@@ -77,7 +77,8 @@ fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> 
 }
 
 /// Encodes all selected inputs that have no vector yet. `stop` ends the pass after the current chunk. All finished
-/// chunks are committed, even if the encoder fails. The next call continues from there.
+/// chunks are committed, and the next call continues from there. After an error, the vectors of the last commit are
+/// kept.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
