@@ -60,11 +60,12 @@ pub trait Engine: Send + Sync {
     /// Returns at most `most` terms of a text, the most informative ones.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Percentage of random pairs with a lower cosine; `None` if unknown.
+    /// Percentage of random pairs with a lower cosine, from 0 to 100; `None` if unknown. `from` and `to` are the
+    /// kinds of the two items.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// Notes for the user about records that a search in these modes cannot find yet, and about slow parts.
-    /// `unasked` is true if the user did not choose the modes.
+    /// Returns notes for the user: about records that a search in these modes cannot find yet, and about missing
+    /// index updates that make the search slow. `unasked` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String>;
 
     /// Opens a view for one request.
@@ -80,8 +81,8 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Direct access to records, vectors and graphs on this machine. Operations over all dialogues need it. An engine
-    /// without local data returns an error that says that `operation` is not supported.
+    /// Returns the local index, for operations that need direct access to all records, vectors and graphs. An engine
+    /// without local data returns an error, which names `operation` as unsupported.
     fn local(&self, operation: &str) -> Result<&Embedded> {
         Err(unsupported(&self.place(), operation, "it needs an index on this machine"))
     }
@@ -156,7 +157,7 @@ pub enum Bookmark {
 /// Data that a request announces with [`View::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
-    /// The dialogues.
+    /// The records of the candidates' dialogues.
     Records,
     /// The vectors of the candidates.
     Vectors,
@@ -209,7 +210,7 @@ impl From<Seq> for Version {
 pub struct Candidate {
     /// Key of the dialogue's id.
     pub dialogue: IdKey,
-    /// Version of the dialogue.
+    /// Version of the dialogue that the candidate was found in.
     pub version: Version,
     /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
@@ -229,7 +230,7 @@ pub struct HitList {
 /// A keyword query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeywordQuery {
-    /// Terms, sorted.
+    /// Search terms, as the analyzer returns them, sorted.
     pub terms: Vec<String>,
     /// The original text, for an engine that splits it into terms with its own analyzer.
     pub text: Option<String>,

@@ -1,4 +1,4 @@
-//! The place where an engine stores its dialogues: opens the engine for reading and for writing.
+//! Locations of dialogues. A location opens its engine for searching and for writing.
 //!
 //! Commands and the server work with these traits only. A new engine implements [`Location`], [`Engine`] and
 //! [`EngineWriter`], and is added to the factory of the program.
@@ -22,7 +22,7 @@ pub trait Location: Send + Sync {
     /// Path or address, for messages.
     fn place(&self) -> String;
 
-    /// Short name of the dialogues, for requests to a server.
+    /// Short name of the index. The HTTP server serves the index under this name.
     fn name(&self) -> String;
 
     /// Paths and addresses that may occur in messages of the engine.
@@ -31,12 +31,12 @@ pub trait Location: Send + Sync {
     }
 
     /// Folder whose derived data (keywords, vectors, graphs) must be updated after a write. `None` if the writer
-    /// stores everything, and new dialogues are searchable at once.
+    /// updates the derived data itself, so that new dialogues are searchable at once.
     fn folder(&self) -> Option<&Path> {
         None
     }
 
-    /// Folder to compact. The error of an engine without compaction says what to do instead.
+    /// Folder to compact. An engine without compaction returns an error with a hint for the user.
     fn compactable(&self) -> Result<&Path>;
 
     /// Shortest interval between requests for the change token.
@@ -47,7 +47,7 @@ pub trait Location: Send + Sync {
     /// Current change token. An error means that the open state can no longer be searched.
     fn change_token(&self) -> Result<ChangeToken>;
 
-    /// What is stored here; `None` if nothing is.
+    /// Returns a summary of the stored dialogues; `None` if nothing is stored at this location.
     fn contents(&self) -> Result<Option<Contents>>;
 
     /// Opens the current state for searching.
@@ -56,14 +56,15 @@ pub trait Location: Send + Sync {
     /// Opens the location for writing.
     fn open_writer(&self, options: WriterOptions<'_>) -> Result<Box<dyn EngineWriter>>;
 
-    /// Deletes dialogues. `holder` names this program to other writers. With `dry_run`, only finds them.
+    /// Deletes the selected dialogues. With `dry_run`, only reports them. `holder` is the name of this program, shown
+    /// to other writers.
     fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion>;
 
     /// Removes everything that is stored here.
     fn remove(&self) -> Result<()>;
 }
 
-/// Writing half of an engine. Dialogues are put and committed as in any [`DialogueSink`].
+/// Writer of an engine. Dialogues are added and committed with the methods of [`DialogueSink`].
 pub trait EngineWriter: DialogueSink {
     /// Name of the engine, for messages.
     fn engine(&self) -> &'static str;
@@ -79,7 +80,8 @@ pub trait EngineWriter: DialogueSink {
         Ok(())
     }
 
-    /// Closes the writer. A replacement becomes visible if `complete`. Must also be called after an error.
+    /// Closes the writer. In [`WriteMode::Replace`], the new dialogues become visible if `complete` is true. Must
+    /// also be called after an error.
     fn close(self: Box<Self>, complete: bool) -> Result<()>;
 }
 
@@ -103,22 +105,22 @@ pub struct Contents {
 
 /// Options of a writer.
 pub struct WriterOptions<'a> {
-    /// What to do with existing dialogues.
+    /// Treatment of existing dialogues.
     pub mode: WriteMode,
     /// Encoder for engines that store vectors with the dialogues.
     pub encoder: Option<Arc<dyn Encoder>>,
-    /// Name of this program, shown to other writers.
+    /// Name of this program. Other writers see it while this writer holds the lock.
     pub holder: &'a str,
-    /// Maximum size of a log segment, for engines with a log.
+    /// Maximum size of a log segment in bytes, for engines with a log. `None` for the engine's default.
     pub segment_bytes: Option<u64>,
 }
 
-/// What a writer does with existing dialogues.
+/// Treatment of existing dialogues by a writer.
 #[derive(Debug, Clone)]
 pub enum WriteMode {
     /// Adds to existing dialogues.
     Append,
-    /// Adds to existing dialogues. If there are none, creates the place, with vectors of this recipe.
+    /// Adds to existing dialogues. If there are none, creates the location, with vectors of this recipe.
     CreateOrAppend(Option<Recipe>),
     /// Replaces all dialogues when the writer is closed, with vectors of this recipe.
     Replace(Option<Recipe>),

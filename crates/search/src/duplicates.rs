@@ -2,7 +2,7 @@
 //!
 //! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component.
 //! Equal texts share one vector with many owners. For example, 5000 occurrences of "thank you" are one vector to
-//! compare and form a group.
+//! compare, and they form a group.
 //!
 //! Up to a few thousand distinct vectors, all pairs are compared. With more vectors, the nearest-neighbor graph
 //! provides the neighbors of each vector. The graph can miss a pair, but both are usually connected through a third
@@ -45,7 +45,7 @@ const ROUNDING: f32 = 1e-6;
 pub struct DuplicateOptions<'a> {
     /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
-    /// Minimum cosine of duplicates.
+    /// Minimum cosine of duplicates, from -1 to 1.
     pub threshold: f32,
     /// Maximum number of groups to return. The largest groups are returned.
     pub limit: usize,
@@ -81,7 +81,7 @@ pub struct Group {
     pub size: u64,
     /// Number of dialogues that contain items of the group.
     pub dialogues: u64,
-    /// Number of distinct vectors.
+    /// Number of distinct vectors in the group.
     pub different: u64,
     /// The most frequent members. The first one represents the group.
     pub members: Vec<Member>,
@@ -90,7 +90,7 @@ pub struct Group {
 /// Items of a group that have the same vector.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Member {
-    /// Number of items.
+    /// Number of items with this vector.
     pub count: u64,
     /// Cosine with the first member of the group.
     pub similarity: f32,
@@ -106,7 +106,8 @@ pub struct Member {
     pub text: String,
 }
 
-/// Finds groups of duplicates. The result does not depend on the number of threads.
+/// Finds groups of duplicates. The result does not depend on the number of threads. Returns an error if the threshold
+/// is not from -1 to 1, or if `stop` returns true.
 pub fn duplicates(
     snapshot: &Snapshot,
     dense: &DenseReader,

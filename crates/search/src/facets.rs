@@ -31,9 +31,9 @@ pub struct Facets {
 pub struct Facet {
     /// Name of the field, as in filters.
     pub field: String,
-    /// Number of distinct values.
+    /// Number of distinct values, including those that are not returned.
     pub different: usize,
-    /// The most frequent values.
+    /// The most frequent values, by descending number of dialogues.
     pub values: Vec<FacetValue>,
 }
 
@@ -48,6 +48,7 @@ pub struct FacetValue {
 
 impl Searcher {
     /// Counts the dialogues that match a filter by the values of `fields`. Returns at most `limit` values per field.
+    /// Returns an error if a field is not supported or the engine is remote.
     pub fn facets(&self, filter: Option<&Filter>, fields: &[String], limit: usize) -> Result<Facets> {
         let unknown = |field: &&String| {
             !SUPPORTED.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)

@@ -1,4 +1,5 @@
-//! The search algorithm, for one request and for batches. It fetches candidates from both lists, and then more candidates until there are enough hits.
+//! The search algorithm, for one request and for batches. Fetches candidates from both lists, and more candidates
+//! until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
@@ -31,7 +32,8 @@ pub(super) struct Lists {
 }
 
 impl Searcher {
-    /// Runs a search.
+    /// Runs a search. Returns an error if the request is invalid, if the engine does not support it, or if the index
+    /// lacks the vectors or the lexical index that it needs. A dense search with a query text needs an encoder.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
         self.search_with_vectors(request, &QueryVectors::new())
     }
@@ -64,7 +66,7 @@ impl Searcher {
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let deepest = MAX_DEPTH.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
-        // The item itself is found first and then dropped, so fetch one more.
+        // A search for similar items finds the item itself, which is dropped later. Fetch one more.
         depth += usize::from(query.itself.is_some());
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {

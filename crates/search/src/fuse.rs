@@ -32,7 +32,7 @@ pub(super) struct FusedCandidate {
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<RankedScore>,
     pub(super) bm25: Option<RankedScore>,
-    /// Cosine with the query, if known.
+    /// Cosine with the query. `None` if it has not been computed.
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
     pub(super) score: f32,
@@ -82,7 +82,7 @@ pub(super) fn fuse(
             Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
             Mode::Hybrid => {
-                // A candidate that only the lexical search has found also has a cosine.
+                // The dense list has no cosine for a candidate that only the lexical search has found.
                 if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
                     candidate.cosine = cosine(candidate)?;
                 }
@@ -147,9 +147,10 @@ pub struct FusionExplanation {
     /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
-    /// Contribution of the dense list.
+    /// Weighted contribution of the dense search. Null if the hit has no cosine or, with RRF, is not in the dense
+    /// list.
     pub from_dense: Option<f32>,
-    /// Contribution of the lexical list.
+    /// Weighted contribution of the lexical search. Null if the hit is not in the lexical list.
     pub from_bm25: Option<f32>,
     /// Sum of the contributions.
     pub score: f32,
@@ -209,7 +210,7 @@ mod tests {
         let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
-        // A candidate that only the lexical search has found also has a cosine.
+        // The cosine is also computed for a candidate that only the lexical search has found.
         assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
     }
 

@@ -69,31 +69,32 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// Opens an index folder.
+    /// Opens an index folder. Returns an error if the folder is not an index, or if a file that is needed for opening
+    /// is damaged.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
         Searcher::over(root, Snapshot::open(root)?)
     }
 
-    /// Creates a searcher for a snapshot of an index.
+    /// Creates a searcher for a snapshot of the index in `root`.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let tuning = Tuning::read(root)?;
         Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
     }
 
-    /// Opens the dialogues at a location.
+    /// Opens the index at a location: a folder, or a name on a server.
     pub fn at(location: &dyn Location) -> Result<Self> {
         let tuning = location.folder().map_or(Ok(None), Tuning::read)?;
         Ok(Searcher { tuning, ..Searcher::of(location.open()?) })
     }
 
-    /// Creates a searcher for an engine.
+    /// Creates a searcher for an engine, with the built-in search defaults.
     pub fn of(engine: Box<dyn Engine>) -> Self {
         Searcher { engine, encoder: None, tuning: None }
     }
 
-    /// Sets the encoder for queries. It must be the encoder that made the vectors of the index; otherwise returns
-    /// an error.
+    /// Sets the encoder for queries. Returns an error if a different encoder made the vectors of the index, or if the
+    /// index has no vectors.
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
         let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
@@ -117,7 +118,7 @@ impl Searcher {
         self.engine.as_ref()
     }
 
-    /// Returns the local index. For a remote engine, returns an error that says that `what` needs a local index.
+    /// Returns the local index. A remote engine returns an error, which names `what` as the unsupported operation.
     pub fn embedded(&self, what: &str) -> Result<&Embedded> {
         self.engine.local(what)
     }
@@ -138,7 +139,8 @@ impl Searcher {
         })
     }
 
-    /// Returns the search mode of a request. The default is hybrid if the index has both vectors and a lexical index.
+    /// Returns the search mode of a request. The default is hybrid if the index has both vectors and a lexical index,
+    /// and otherwise the mode for which there is an index.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }

@@ -23,15 +23,15 @@ use turnwise_index::{
 /// used.
 const MAX_SIMILAR_TERMS: usize = 96;
 
-/// A query.
+/// A query, built from a request.
 pub(super) struct Query {
-    /// Text to show to users.
+    /// Text to show to users: the query text, or the id of the item.
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
     pub(super) words: Option<KeywordQuery>,
     pub(super) effective: Option<EffectiveQuery>,
-    /// Item of a search for similar items. It is excluded from the hits.
+    /// In a search for similar items: the item itself. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Query {
 /// Vectors of queries encoded in advance, by query text.
 pub(super) type QueryVectors = HashMap<String, Vec<f32>>;
 
-/// Item of a search for similar items.
+/// Item to which similar items are searched.
 struct Like {
     dialogue: Dialogue,
     /// Index of the turn. `None` if the item is the whole dialogue.

@@ -2,7 +2,8 @@
 //!
 //! The token scores ([`maxsim`] and [`matching_guided`]) use contextual token vectors
 //! ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)). They are based on cosines, so scores of
-//! different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have different dimensions.
+//! different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have different
+//! dimensions.
 
 use super::{
     Searcher,
@@ -141,7 +142,8 @@ pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f3
         let match_of = row.iter().zip(&turn).map(|(r, u)| f64::from(*r) * u).sum::<f64>();
         guided.iter_mut().zip(row).for_each(|(s, r)| *s += match_of * f64::from(*r));
     }
-    // The result has the third power of the token norms. Scale it before the conversion to f32 to avoid overflow.
+    // The values grow with the third power of the token norms. Scale them before the conversion to f32, which could
+    // overflow.
     let largest = guided.iter().fold(0.0f64, |max, v| max.max(v.abs()));
     if largest == 0.0 {
         return 0.0;

@@ -56,14 +56,14 @@ pub struct Replies {
     pub schema: &'static str,
     /// The replies, best first.
     pub replies: Vec<Reply>,
-    /// Warnings.
+    /// Warnings, for example about parts of the index that were not searched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Time in milliseconds.
+    /// Total time in milliseconds.
     pub milliseconds: f64,
 }
 
-/// A reply.
+/// A suggested reply.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reply {
     /// Text of the reply.
@@ -131,7 +131,8 @@ impl RespondRequest {
 }
 
 impl Searcher {
-    /// Suggests replies to a conversation.
+    /// Suggests replies to a conversation. Returns an error if the request is invalid, if the index cannot be
+    /// searched in the requested mode, or if candidates are given and the index has no vectors.
     pub fn respond(&self, request: &RespondRequest) -> Result<Replies> {
         request.check()?;
         let started = Instant::now();

@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "turnwise/search/1";
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "SearchResponse")]
 pub struct Response {
-    /// [`SCHEMA`].
+    /// Schema of the response: `turnwise/search/1`.
     pub schema: &'static str,
     /// The query text, or the id of the item in a search for similar items.
     pub query: String,
@@ -58,7 +58,8 @@ pub struct Response {
 pub struct Hit {
     /// Score that determines the rank: a cosine, a BM25 score, a fused score or a reranking score.
     pub score: f32,
-    /// Percentage of random pairs that are less similar than the query and this hit.
+    /// Percentage of random pairs that are less similar than the query and this hit, from 0 to 100. Absent in lexical
+    /// searches, or if the engine does not support percentiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<f64>,
     /// Id of the utterance or dialogue found.
@@ -76,14 +77,14 @@ pub struct Hit {
     pub turn: Turn,
     /// Ranges of query terms in the turn's text, as `[start, end)`, counted in Unicode scalar values.
     pub matched: Vec<[usize; 2]>,
-    /// The turns before the hit.
+    /// The turns before `turn`, in order.
     pub before: Vec<Turn>,
-    /// The turns after the hit.
+    /// The turns after `turn`, in order.
     pub after: Vec<Turn>,
-    /// Number of other candidates in the same group.
+    /// Number of other candidates in the same group. Absent without grouping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more: Option<usize>,
-    /// Explanation of the score.
+    /// Explanation of the score, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
 }
@@ -115,7 +116,7 @@ pub struct Candidates {
     pub dense: usize,
     /// Candidates from the lexical search.
     pub bm25: usize,
-    /// Number of items that match the filter.
+    /// Number of items that match the filter. Absent without a filter, or if the engine does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted: Option<u64>,
     /// Number of candidates dropped because their score or percentile was too low.

@@ -36,7 +36,7 @@ const DEPTH: usize = 100;
 /// A request with its relevant items.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabeledQuery {
-    /// The request.
+    /// Search request. Its mode is ignored: tuning always searches in hybrid mode.
     pub request: SearchRequest,
     /// Ids of the relevant items.
     pub relevant: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Quality {
 pub struct Tried {
     /// The fusion.
     pub fusion: Fusion,
-    /// Its ranking quality.
+    /// Ranking quality of the fusion over all queries.
     pub quality: Quality,
 }
 
@@ -108,7 +108,8 @@ impl Tuned {
 }
 
 impl Searcher {
-    /// Evaluates a grid of fusions on labeled requests.
+    /// Evaluates a grid of fusions on labeled requests. Returns an error if fewer than two requests have a relevant
+    /// item in the index.
     pub fn tune(&self, labelled: &[LabeledQuery]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
         for one in labelled {
@@ -321,7 +322,7 @@ impl Tuning {
         })
     }
 
-    /// Reads the tuned defaults of an index. Returns `None` if there are none.
+    /// Reads the tuned defaults of an index. Returns `None` if there are none, and an error if the file is damaged.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let path = path_in(root);
         let text = match fs::read(&path) {

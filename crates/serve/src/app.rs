@@ -33,7 +33,8 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// Pool for operations on a whole index. They use all cores, and a separate pool keeps them from blocking searches.
+    /// Pool for operations on a whole index. They use all cores, and a separate pool keeps them from blocking
+    /// searches.
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
@@ -42,7 +43,8 @@ pub struct App {
 }
 
 impl App {
-    /// Opens indexes, each with a name.
+    /// Opens the indexes, each with a name. Returns an error if two indexes have the same name, if the options are
+    /// invalid, or if an index cannot be opened.
     pub fn open(
         indexes: Vec<(String, Box<dyn Location>)>,
         hooks: &Arc<dyn ServerHooks>,
@@ -101,7 +103,8 @@ impl Client {
         app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.allows_index(&hosted.name)))
     }
 
-    /// The index with this name if the client may access it. Without a name, the only index.
+    /// Returns the index with this name or, without a name, the only index that the client may access. Returns an
+    /// error if there is no such index for this client.
     pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<HostedIndex>> {
         let mut allowed = self.indexes(app);
         match name {
@@ -157,11 +160,11 @@ impl Client {
 
 /// State of an index at one point in time.
 pub struct OpenIndex {
-    /// Searches this state.
+    /// Searcher of this state.
     pub searcher: Searcher,
-    /// Encoder for queries.
+    /// Encoder for queries. `None` if the index has no vectors or the encoder is not available.
     pub encoder: Option<Arc<dyn Encoder>>,
-    /// Why the encoder is missing although the index has vectors.
+    /// Error from opening the encoder. `None` if the encoder is open or the index has no vectors.
     pub without_encoder: Option<Error>,
     pub(super) surveys: ResponseCache,
 }
@@ -175,12 +178,12 @@ impl OpenIndex {
         OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
-    /// Records of a local index. For a remote engine, the error says that `what` is not supported.
+    /// Returns the records of a local index. A remote engine returns an error, which names `what` as unsupported.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }
 
-    /// Reads a dialogue.
+    /// Reads a dialogue; `None` if it does not exist.
     pub(super) fn dialogue(&self, id: &str) -> Result<Option<Dialogue>> {
         let found = self.searcher.engine().view().record(DialogueId::new(id)?.key())?;
         Ok(found.map(|(_, dialogue)| dialogue))
@@ -277,7 +280,7 @@ impl OpenIndex {
     }
 }
 
-/// Error for a dense search without the model.
+/// Error for a dense search if the model is not available. `why` is the error from opening it.
 pub(super) fn no_encoder(why: &Error) -> Problem {
     let problem = Problem::unavailable(format!("the model of this index is not available: {why}"));
     let lexical = "use \"mode\": \"bm25\" for a search without the model";

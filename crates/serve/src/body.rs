@@ -36,7 +36,7 @@ pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     }
 }
 
-/// Parses a request.
+/// Parses a JSON object. The error names the wrong field if possible, and suggests a similar name.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::request("the body is empty; expected a JSON object"));
@@ -130,7 +130,7 @@ impl ResponseFormat {
         }
     }
 
-    /// Serializes an item.
+    /// Appends an item to `out`. `name` is the event type of a server-sent event.
     pub(super) fn write(self, name: &str, item: &impl Serialize, out: &mut Vec<u8>) -> Outcome<()> {
         let json = serde_json::to_vec(item).map_err(|e| Problem::internal(e.to_string()))?;
         if self == ResponseFormat::Events {

@@ -40,7 +40,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Middleware around all routes.
+/// Middleware around all routes: checks the origin, applies the time limit, adds headers and records metrics.
 pub(super) async fn around(State(app): State<App>, request: Request, next: Next) -> HttpResponse {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());

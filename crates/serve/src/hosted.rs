@@ -24,10 +24,11 @@ use turnwise_search::Searcher;
 
 /// Callbacks of the server into the program: opening models and updating indexes.
 pub trait ServerHooks: Send + Sync {
-    /// Opens the encoder of the vectors at a place.
+    /// Opens the encoder of vectors with this recipe. `place` is the location of the index, for messages.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
-    /// Makes new records searchable by updating the lexical index and the vectors. Errors are reported to the operator.
+    /// Makes new records of an index folder searchable by updating the lexical index and the vectors. Reports errors
+    /// to the operator.
     fn derive(&self, index: &Path);
 
     /// Benchmark report as HTML; `None` if no benchmarks were run.
@@ -36,7 +37,8 @@ pub trait ServerHooks: Send + Sync {
 
 /// Interval between attempts to open a missing model.
 const MODEL_INTERVAL: Duration = Duration::from_secs(5);
-/// Reciprocal of the largest share of time that reloading may take.
+/// Minimum time between two reloads, as a multiple of the duration of the last reload. Limits reloading to about a
+/// tenth of the time.
 const SHARE: u32 = 10;
 /// Retry-After of an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
@@ -48,14 +50,14 @@ pub(super) struct HostedIndex {
     pub(super) answers: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
-    /// Lock of the request that writes.
+    /// Lock of write requests. Only one of them writes at a time.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
     /// State of the thread that makes new records searchable.
     deriving: Mutex<Deriving>,
     current: RwLock<Arc<OpenIndex>>,
-    /// Why the engine was unavailable at the last attempt, if it was.
+    /// Error response if a remote engine was unavailable at the last attempt to reload; otherwise `None`.
     unavailable: RwLock<Option<Problem>>,
-    /// Lock and state of reloading.
+    /// State of reloading. Its lock prevents concurrent reloads.
     reload: Mutex<Reload>,
 }
 
@@ -71,11 +73,11 @@ struct Reload {
     checked: Instant,
     /// Time and duration of the last reload.
     opened: (Instant, Duration),
-    /// Encoder in use.
+    /// Encoder of the open state. `None` if the index has no vectors or the encoder could not be opened.
     encoder: Option<OpenEncoder>,
 }
 
-/// Open encoder.
+/// An encoder that stays open while the index is reloaded.
 struct OpenEncoder {
     /// Recipe of the vectors that it was opened for.
     recipe: Recipe,
@@ -123,7 +125,7 @@ impl HostedIndex {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why the engine is unavailable, if it is.
+    /// Error response if the engine is unavailable; otherwise `None`.
     pub(super) fn unavailable(&self) -> Option<Problem> {
         self.unavailable.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -136,8 +138,8 @@ impl HostedIndex {
         }
     }
 
-    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns whether it reloaded;
-    /// after an error, the old state stays in use.
+    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns true if it
+    /// reloaded. After an error, the old state stays in use.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
@@ -145,7 +147,7 @@ impl HostedIndex {
             return Ok(false);
         }
         let model_missing = self.current().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
-        // After an error, the open state may be unusable.
+        // An error means that the open state may be unusable. The index is then reloaded.
         let change_token = self.location.change_token().ok();
         reload.checked = Instant::now();
         if change_token.is_some()

@@ -1,4 +1,4 @@
-//! API keys, with the scopes and the visible data of each.
+//! API keys. Each key has scopes and can be restricted to some indexes and dialogues.
 
 use std::{fmt, fs, path::Path};
 
@@ -18,7 +18,7 @@ pub struct Key {
     /// Name, for logs and metrics.
     pub name: String,
     digest: [u8; 32],
-    /// Scopes.
+    /// Operations that the key allows.
     pub scopes: Scopes,
     /// Filter of the dialogues that the key may see; `None` means all.
     pub filter: Option<Filter>,
@@ -89,13 +89,14 @@ impl Keys {
         self.0.len()
     }
 
-    /// Reads `[[key]]` tables with `name`, `secret` or `sha256`, `scopes`, `filter` and `indexes`.
+    /// Reads a TOML file of `[[key]]` tables with `name`, `secret` or `sha256`, `scopes`, `filter` and `indexes`.
+    /// Returns an error if the file contains no key, or an invalid or duplicate key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).at("read", path)?;
         let file: KeyFile = toml::from_str(&text).map_err(|e| {
             let line =
                 e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            // Only the first line, because the rest quotes the file with its secrets.
+            // Use only the first line. The other lines quote the file, including its secrets.
             let what = e.message().lines().next().unwrap_or_default().to_owned();
             Error::data(format!("{}:{line}: {what}", path.display()))
         })?;
@@ -112,7 +113,8 @@ impl Keys {
         Keys(keys).checked().map_err(at)
     }
 
-    /// Parses a comma-separated list of `SECRET[:read|:write|:read+write]`. Without a scope, a key has both.
+    /// Parses a comma-separated list of `SECRET[:read|:write|:read+write]`. Without a scope, a key has both. Returns
+    /// an error if a secret is too short or occurs twice.
     pub fn from_env(text: &str) -> Result<Self> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let key = |(n, part): (usize, &str)| {
@@ -134,7 +136,7 @@ impl Keys {
         Keys(parts.enumerate().map(key).collect::<Result<Vec<Key>>>()?).checked()
     }
 
-    /// Combines two sets of keys.
+    /// Combines two sets of keys. Returns an error if two keys have the same name or secret.
     pub fn and(mut self, others: Keys) -> Result<Self> {
         self.0.extend(others.0);
         self.checked()

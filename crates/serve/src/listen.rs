@@ -45,7 +45,7 @@ pub struct BoundServer {
     pub address: SocketAddr,
 }
 
-/// Binds the server to its address.
+/// Binds the server to its address. Returns an error if the options are invalid or the address is not available.
 pub fn bind(app: App, options: Options) -> Result<BoundServer> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls_acceptor).transpose()?;
@@ -68,7 +68,8 @@ pub fn bind(app: App, options: Options) -> Result<BoundServer> {
 }
 
 impl BoundServer {
-    /// Serves requests until `stops` returns true, then waits for running requests.
+    /// Serves requests until `stops` returns true, then waits for running requests, at most
+    /// [`Limits::drain`](crate::Limits::drain).
     pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;
         let stop = async {

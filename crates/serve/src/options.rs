@@ -24,7 +24,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
-    /// Allows a public address without API keys.
+    /// Allow a public address without API keys.
     pub allow_without_keys: bool,
     /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
@@ -44,16 +44,16 @@ pub struct Tls {
 /// Limits on concurrency, size and time of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Number of requests that are processed at the same time.
+    /// Maximum number of requests that are processed at the same time.
     pub at_once: usize,
-    /// Number of requests in the queue. Further requests get status 429.
+    /// Maximum number of requests in the queue. Further requests get status 429.
     pub waiting: usize,
-    /// Number of open connections.
+    /// Maximum number of open connections.
     pub connections: usize,
     /// Largest request body, in bytes. It does not apply to ingest requests.
     pub body: usize,
-    /// Time limit from the request's headers to its response, except for ingest requests. It is also the limit for a
-    /// client that reads nothing of a response.
+    /// Time limit from the request's headers to its response, except for ingest requests. A client that
+    /// stops reading a response for this time is disconnected.
     pub time: Duration,
     /// Time limit for receiving the request's headers.
     pub head: Duration,
@@ -87,7 +87,8 @@ impl Options {
         }
     }
 
-    /// Rejects a public address without API keys, unless explicitly allowed, and invalid certificates.
+    /// Returns an error if the address is public and there are no API keys, unless [`Options::allow_without_keys`] is
+    /// set. Also returns an error if a TLS file is missing or invalid.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls_acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {

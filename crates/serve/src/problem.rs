@@ -30,7 +30,7 @@ impl Problem {
         Problem { status, code, message: message.into(), hint: None, param: None, retry_after: None }
     }
 
-    /// Invalid request.
+    /// Error for an invalid request, with status 400.
     pub(super) fn request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
@@ -65,7 +65,7 @@ impl Problem {
         self
     }
 
-    /// Replaces a path with a name.
+    /// Replaces a path or address with the name of the index in the message and the hint.
     pub(super) fn replacing_path(mut self, path: &str, name: &str) -> Self {
         // A short path such as `.` also occurs in ordinary sentences. A server address contains a port.
         if path.len() > 2 && path.contains([std::path::MAIN_SEPARATOR, ':']) {

@@ -1,6 +1,7 @@
-//! Stored responses: of idempotent requests, and a cache of responses about a whole index.
+//! Stored responses of idempotent requests, and a cache of responses about a whole index.
 //!
-//! A request with an `Idempotency-Key` is idempotent. The response is stored, and a repeated request gets the same response.
+//! A request with an `Idempotency-Key` is idempotent. The response is stored, and a repeated request gets the same
+//! response.
 //!
 //! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
 //! and lost when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
@@ -22,9 +23,9 @@ use turnwise_core::{
 };
 use turnwise_index::embedded::Folder;
 
-/// Header with the key.
+/// Name of the header with the idempotency key.
 const HEADER: &str = "idempotency-key";
-/// Number of responses stored per index.
+/// Maximum number of responses stored per index.
 const MAX_STORED: usize = 1_000;
 /// Largest length of a key, in bytes.
 const LONGEST: usize = 255;
@@ -84,7 +85,7 @@ impl IdempotentResponses {
         }
     }
 
-    /// Stores a response. Deletes the oldest beyond the limit.
+    /// Stores a response. Deletes the oldest response if there are more than [`MAX_STORED`].
     pub(super) fn keep(&self, answered: StoredResponse) -> Result<()> {
         match &self.0 {
             Storage::File(path) => {
@@ -108,20 +109,20 @@ fn add(all: &mut Vec<StoredResponse>, answered: StoredResponse) {
     all.drain(..old);
 }
 
-/// Reads the stored responses. A damaged file counts as empty: repeating a request then only reports its records as
-/// unchanged.
+/// Reads the stored responses. A damaged file counts as empty. A repeated ingest is then processed again, and skips
+/// the existing records.
 fn read(path: &Path) -> Vec<StoredResponse> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
-/// Number of cached responses per index.
+/// Maximum number of cached responses per index.
 const MAX_CACHED: usize = 16;
 
 /// Slot of a response; locked while the response is computed.
 type Slot = Arc<Mutex<Option<Bytes>>>;
 
-/// Cached responses by request, the latest first.
+/// Cached responses by request, most recently used first.
 #[derive(Default)]
 pub(super) struct ResponseCache(Mutex<Vec<(String, Slot)>>);
 

@@ -35,7 +35,7 @@ impl SimilarityDistribution {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(state) * below as u128) >> 64) as usize
         };
-        // With few vectors there are fewer pairs.
+        // With few vectors, sample fewer pairs.
         let pairs = PAIRS.min(rows * (others - 1) / 2).max(1);
         let mut cosines = Vec::with_capacity(pairs);
         for _ in 0..pairs {
@@ -58,7 +58,7 @@ impl SimilarityDistribution {
         self.0.is_empty()
     }
 
-    /// Percentage of random pairs with a lower cosine; `None` if the distribution is empty.
+    /// Percentage of random pairs with a lower cosine, from 0 to 100; `None` if the distribution is empty.
     pub fn percentile(&self, score: f32) -> Option<f64> {
         let values = &self.0;
         let (first, last) = (values.first()?, values.last()?);
@@ -68,7 +68,7 @@ impl SimilarityDistribution {
         if score >= *last {
             return Some(100.0);
         }
-        // Interpolates between the last value that is not above the score and the first that is.
+        // Interpolate between the last value up to the score and the first value above it.
         let above = values.partition_point(|value| *value <= score);
         let (low, high) = (f64::from(values[above - 1]), f64::from(values[above]));
         let mut percents = grid().skip(above - 1);

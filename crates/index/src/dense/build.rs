@@ -94,7 +94,7 @@ pub(super) fn make(
     let path = parent.join((last + 1).to_string());
     fs::create_dir(&path).at("create", &path)?;
     let manifest = fill(&path, snapshot, vectors, options, watch).inspect_err(|_| {
-        // The next build removes what cannot be removed now.
+        // If the removal fails, the next build removes the folder.
         let _ = files::remove_folder(&path);
     })?;
     files::sync_folder(&path)?;
@@ -104,7 +104,7 @@ pub(super) fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// Returns the generation in use if a build would produce the same result. A damaged generation does not count.
+/// Returns the generation in use if it is undamaged and a build would produce the same result.
 fn current(
     root: &Path,
     snapshot: &Snapshot,
@@ -200,7 +200,7 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     Ok(all)
 }
 
-/// Collects the vectors of the keys. The index of a key is the row of the vector.
+/// Collects the vectors of the keys. The position of a key in `keys` becomes the row of its vector in the graph.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,
@@ -262,7 +262,7 @@ pub enum Step {
 /// Receives progress reports of a build and can cancel it. A closure that returns a bool is enough for
 /// cancellation.
 pub trait Progress: Sync {
-    /// Returns true to cancel.
+    /// Called regularly; returns true to cancel the build.
     fn stop(&self) -> bool;
 
     /// Reports progress: `_done` of `_of` items of a step are complete.
@@ -292,14 +292,14 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if a rebuild is worthwhile: the tail is larger than a tenth of the built dialogues, or there is
-/// no generation.
+/// Returns true if a rebuild is worthwhile: the tail is larger than a tenth of the built dialogues, or there is no
+/// generation. Returns false if the index has no vectors.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
 }
 
-/// Verifies the checksums of the generation in use.
+/// Verifies the checksums of the generation in use. Returns an error if a file is missing or damaged.
 pub fn verify(root: &Path) -> Result<()> {
     Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
 }
@@ -307,11 +307,11 @@ pub fn verify(root: &Path) -> Result<()> {
 /// Recall@10 of a graph: the fraction of the 10 true nearest neighbors that a graph search finds.
 #[derive(Debug, Clone, Serialize)]
 pub struct GraphRecall {
-    /// `utterances` or `dialogues`.
+    /// Kind of the vectors: `utterances` or `dialogues`.
     pub of: &'static str,
     /// Number of distinct vectors in the graph.
     pub nodes: u64,
-    /// Recall measured when the graph was built.
+    /// Recall measured when the graph was built, from 0 to 1.
     pub when_built: f64,
     /// Recall measured now, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and turns.
+//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and
+//! turns.
 
 use std::{
     fs::{self, File},
@@ -32,21 +33,21 @@ pub struct Manifest {
     pub turnwise: String,
     /// Folder name of the vector set.
     pub vectors: String,
-    /// Fingerprint of the encoder.
+    /// Fingerprint of the encoder that made the vectors.
     pub encoder: Fingerprint,
-    /// Id of the log.
+    /// Id of the record log. A generation is valid for this log only.
     pub log: String,
-    /// Log position of the build.
+    /// Log position of the snapshot that the generation was built from.
     pub at: Position,
     /// Number of dialogues in the index at the build.
     pub dialogues_there: u64,
     /// Name of the graph builder.
     pub builder: String,
-    /// Graph of the utterances.
+    /// Statistics of the graph of utterances.
     pub utterances: Part,
-    /// Graph of the dialogues.
+    /// Statistics of the graph of dialogues.
     pub dialogues: Part,
-    /// Checksums of the files that contain no checksum, by file name.
+    /// File name and CRC-32 of each file that does not contain its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
@@ -62,9 +63,9 @@ pub struct Part {
     pub unknown: u64,
     /// Number of vectors of this kind in the vector set.
     pub vectors: u64,
-    /// Number of distinct vectors.
+    /// Number of graph nodes. Equal vectors share one node.
     pub nodes: u64,
-    /// Recall@10, measured after the build.
+    /// Recall@10 after the build, from 0 to 1.
     pub recall: f64,
     /// Number of queries used to measure the recall.
     pub recall_queries: u64,
@@ -286,7 +287,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances of a generation: for each one the index of its dialogue, and its turn.
+/// The utterances of a generation. Each entry has the index of the dialogue and the turn.
 pub(super) struct Utterances(Table);
 
 impl Utterances {

@@ -23,14 +23,14 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Search options.
+/// Options of a vector search.
 #[derive(Clone, Copy)]
 pub struct SearchSettings<'a> {
-    /// Number of results.
+    /// Maximum number of results.
     pub k: usize,
     /// Size of the candidate list of the graph search (`ef`).
     pub ef: usize,
-    /// If true, compares the query with all vectors.
+    /// Compare the query with all vectors instead of searching the graph.
     pub exact: bool,
     /// Restricts the results to the items that a filter accepts.
     pub among: Option<&'a NodeFilter>,
@@ -49,7 +49,7 @@ pub struct NodeFilter {
     nodes: Option<NodeSet>,
 }
 
-/// Search result.
+/// Utterance or dialogue found by a vector search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DenseHit {
     /// Cosine of the hit's vector and the query.
@@ -75,7 +75,7 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the nodes that still exist; `None` if all nodes exist.
+    /// For each kind, the graph nodes with at least one live row; `None` if all rows are live.
     alive: [Option<NodeSet>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
@@ -95,7 +95,7 @@ pub(super) struct Recent {
 
 impl DenseReader {
     /// Opens vectors and graphs; `None` if the index has no vectors. A generation built from other vectors or
-    /// another log is ignored.
+    /// another log is ignored. Damaged files are an error.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -178,8 +178,9 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of cosines between random items of two kinds. The distribution is read from the
-    /// generation, or computed now if it is not stored there. Dialogues are never used as queries for utterances.
+    /// Returns the distribution of cosines between random items. `from` is the kind of the query, and `to` is the
+    /// kind of the hits. The distribution is read from the generation, or computed now if it is not stored there.
+    /// Dialogues are never used as queries for utterances.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {
@@ -197,7 +198,8 @@ impl DenseReader {
         Ok(known.get_or_init(|| background))
     }
 
-    /// Returns the filter result for a kind, without deleted and replaced items.
+    /// Converts the result of a filter to the graph nodes that a search may return. Leaves out deleted and replaced
+    /// items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();

@@ -14,7 +14,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// Number of neighbors requested first.
+/// Number of neighbors in the first request. Each further request asks for four times as many.
 const FIRST_K: usize = 16;
 
 /// The distinct vectors of a snapshot, numbered from 0: first the vectors in the graph, then those of the tail.
@@ -25,9 +25,9 @@ pub struct DistinctVectors<'a> {
     kind: Kind,
     /// Filter result; `None` if there is no filter.
     admitted: Option<Admitted>,
-    /// Graph node of each numbered vector.
+    /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
-    /// Number of the vector of each graph node.
+    /// For each graph node, the number of its vector, or [`NO_POINT`].
     points: Vec<u32>,
     /// Nodes that a search may return; `None` for all.
     allowed: Option<NodeSet>,
@@ -47,7 +47,7 @@ pub enum Owner {
     Built {
         /// Row among all items of this kind.
         row: u32,
-        /// Index of the dialogue.
+        /// Index of the dialogue in the generation.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
@@ -188,7 +188,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Appends an L2-normalized vector to `out`.
+    /// Appends a vector to `out`, L2-normalized.
     pub fn vector(&self, point: usize, out: &mut Vec<f32>) -> Result<()> {
         let start = out.len();
         match (self.nodes.get(point), &self.reader.generation) {
@@ -205,8 +205,8 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Returns at most `most` neighbors of a vector in the graph, with a cosine of at least `at_least`. The result
-    /// may include the vector itself.
+    /// Searches the graph for the neighbors of a vector. Returns the numbers of at most `most` neighbors with a
+    /// cosine of at least `at_least`. The result may include the vector itself.
     pub fn near(
         &self,
         point: usize,
@@ -247,7 +247,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Returns the dialogue of an owner.
+    /// Returns the dialogue of an owner; `None` if it no longer exists.
     pub fn dialogue(&self, owner: &Owner) -> Result<Option<Dialogue>> {
         match owner {
             Owner::Recent { .. } => self.id(owner).map_or(Ok(None), |id| self.snapshot.get(id)),

@@ -29,7 +29,7 @@ use turnwise_store::{
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// File in the folder that belongs to `turnwise serve` and not to the index.
+    /// File name of the responses that `turnwise serve` stores in the folder. The file is not part of the index.
     pub const RESPONSES: &'static str = "answered.json";
 
     /// Creates the location of a folder. The folder need not exist.

@@ -15,7 +15,8 @@ use tantivy::{
 use turnwise_text as text;
 use turnwise_text::Analyzer;
 
-/// Files in memory hide files with the same name on disk.
+/// Directory with two layers: a folder that is only read, and memory for all writes. A file in memory hides the file
+/// with the same name on disk.
 #[derive(Debug, Clone)]
 pub(super) struct Overlay {
     folder: MmapDirectory,

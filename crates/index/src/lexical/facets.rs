@@ -44,7 +44,8 @@ fn add(
     counts: &mut Counts,
 ) -> tantivy::Result<()> {
     let Some(column) = segment.fast_fields().str("facts")? else { return Ok(()) };
-    // The value that each fact stands for. The same value of a dialogue and of its turns counts as one.
+    // Map each fact to the number of its value. A value of the dialogue and the same value of a turn are different
+    // facts with the same number.
     let mut numbers: HashMap<(usize, String), u32> = HashMap::new();
     let mut values: Vec<Option<u32>> = Vec::with_capacity(column.dictionary().num_terms());
     let mut stream = column.dictionary().stream()?;

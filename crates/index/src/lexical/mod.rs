@@ -70,7 +70,8 @@ fn temporary_folders(root: &Path) -> [PathBuf; 2] {
 }
 
 impl Lexical {
-    /// Opens the index on disk.
+    /// Opens the index on disk. Returns an error if there is none, if it is damaged, or if this version of turnwise
+    /// cannot read it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = folder(root);
         let Some(name) = Lexical::analyzer_name(root)? else {
@@ -100,7 +101,7 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// Returns the analyzer stored in one of the two indexes. The other index may be damaged.
+    /// Returns the analyzer that either of the two indexes stores. Used if one of them is damaged.
     pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
         [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
             let progress = Side::progress_in(&folder(root).join(side)).ok()??;
@@ -128,7 +129,8 @@ impl Lexical {
         Ok(found)
     }
 
-    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending.
+    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending. With
+    /// `None`, all documents are selected. Returns an error if the index is damaged.
     pub fn find(
         &self,
         kind: Kind,
@@ -154,7 +156,7 @@ impl Lexical {
         }
     }
 
-    /// Returns the utterance of a dialogue with the best score; `None` if none contains any of the terms.
+    /// Returns the turn of a dialogue with the best score; `None` if no turn contains a term of the query.
     pub fn best_turn(&self, query: &LexicalQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         let dialogue = Term::from_field_text(self.utterances.fields.dialogue, dialogue.as_str());
         let query = query.within(dialogue, self.utterances.fields.text);

@@ -1,5 +1,5 @@
-//! Keyword queries: plain words, the most informative terms of a text, or Tantivy's query language. Explains the score
-//! contribution of each term.
+//! Keyword queries: plain words, the most informative terms of a text, or Tantivy's query language. Explains the
+//! score contribution of each term.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -111,9 +111,9 @@ pub struct TermScore {
     pub idf: f32,
     /// Number of occurrences in the document.
     pub frequency: u32,
-    /// Length of the document in terms, as rounded by BM25.
+    /// Number of terms in the document, rounded as in Tantivy's field norms.
     pub length: u32,
-    /// Average length of all documents.
+    /// Mean number of terms per document.
     pub mean_length: f32,
     /// Contribution to the score.
     pub score: f32,

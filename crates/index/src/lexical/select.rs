@@ -1,6 +1,6 @@
-//! Evaluates filters on the facts in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct fact is
-//! tested once, then the documents with matching facts are selected. The record is read only if the facts do
-//! not decide.
+//! Evaluates filters on the facts in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct fact is tested
+//! once, then the documents with matching facts are selected. A record is read only if its facts cannot decide the
+//! filter.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Lexical {
     }
 }
 
-/// Results collected so far.
+/// Documents and items selected so far.
 struct Found {
     documents: Vec<Vec<u64>>,
     admitted: Admitted,
@@ -77,7 +77,8 @@ struct DialogueEntry {
     outcome: Outcome,
 }
 
-/// Conditions that some fact meets, and conditions that facts cannot decide. One bit per condition.
+/// Two sets of the filter's conditions, one bit per condition: `fit` has the conditions that a fact meets, and
+/// `unknown` has the conditions that the facts cannot decide.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     fit: u64,
@@ -118,8 +119,8 @@ impl Run<'_> {
         Ok(Selected { documents: found.documents, admitted: Arc::new(found.admitted) })
     }
 
-    /// Reads the records that are newer than the index. Records replaced or deleted since then stay in the
-    /// result under their old sequence number, which matches nothing.
+    /// Reads the records that are newer than the index. Indexed dialogues that were replaced or deleted since then
+    /// keep their old sequence number in the result. No live record has that number.
     fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.behind);
@@ -227,7 +228,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Conditions that facts can never decide.
+    /// Returns the conditions that only a record can decide.
     fn needing_records(&self, whole: bool) -> Outcome {
         let tests = (0..self.filter.tests()).filter(|test| self.filter.needs_record(*test, whole));
         Outcome { fit: 0, unknown: tests.fold(0, |bits, test| bits | 1 << test) }
@@ -254,7 +255,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// For each id of a segment, the id conditions of the filter that are met.
+    /// For each dialogue id of a segment, returns the id conditions of the filter that it meets.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
         let tests: Vec<usize> = (0..self.filter.tests()).filter(|test| self.filter.tests_id(*test)).collect();
         let Some(column) = columns.dialogues.as_ref().filter(|_| !tests.is_empty()) else {

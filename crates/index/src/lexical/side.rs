@@ -26,7 +26,7 @@ use turnwise_core::{
 use turnwise_store::Position;
 use turnwise_text::Analyzer;
 
-/// Memory per writer thread.
+/// Memory per writer thread, in bytes.
 const WRITER_BYTES: usize = 64 << 20;
 
 /// Log position and analyzer of an index, stored in its commit.
@@ -47,7 +47,7 @@ pub(super) struct Side {
     state: OnceLock<SearchState>,
 }
 
-/// A new document.
+/// Content of a new document. The meaning of the fields is described in [`Fields`].
 pub(super) struct NewDocument<'a> {
     pub(super) dialogue: &'a str,
     pub(super) turn: u32,
@@ -88,7 +88,7 @@ impl Side {
         Ok(Side::wrap(folder, index, fields, analyzer))
     }
 
-    /// Opens an index; `None` if it has other fields.
+    /// Opens an index; `None` if another version of turnwise created it with other fields.
     pub(super) fn open(folder: &Path, analyzer: Analyzer) -> Result<Option<Self>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let (schema, fields) = schema(analyzer);
@@ -108,8 +108,8 @@ impl Side {
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
-    /// Reads the log position that is stored in an index folder, whatever the fields of the index; `None` before the
-    /// first commit.
+    /// Reads the log position that is stored in an index folder, even if another version created the index with other
+    /// fields. Returns `None` before the first commit.
     pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;

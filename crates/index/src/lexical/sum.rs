@@ -2,8 +2,8 @@
 //!
 //! Documents are processed in windows. First, the posting lists of the terms with the highest maximum score are
 //! added completely. Then the remaining lists are added, but only for documents that can still reach the top k.
-//! A document that contains only terms of the remaining lists cannot reach it. This is MaxScore (Turtle and
-//! Flood), in windows as in Lucene. Scores are added in double precision. A sum of a few single-precision
+//! A document that contains only terms of the remaining lists cannot reach it. This is the MaxScore algorithm of
+//! Turtle and Flood, with windows as in Lucene. Scores are added in double precision. A sum of a few single-precision
 //! scores is then the same in any order: equal documents get equal sums.
 
 use tantivy::{
@@ -74,7 +74,7 @@ impl<'a> Weight<'a> {
 
 /// Sums of a range of documents.
 struct Window {
-    /// The first document.
+    /// First document of the window.
     start: DocId,
     sums: Box<[f64; WINDOW]>,
     /// One bit per document that has a sum.
@@ -106,7 +106,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Returns the next document.
+    /// Returns the next document of the list; `None` at the end.
     fn next(&self) -> Option<DocId> {
         self.postings.docs().get(self.at).copied()
     }
@@ -149,7 +149,7 @@ impl List<'_> {
 struct Run<'a> {
     /// Posting lists, highest maximum score first.
     lists: Vec<List<'a>>,
-    /// For each list, the sum of the maximum scores from this list on; 0 after the last.
+    /// For each list, the sum of the maximum scores of this list and all later lists. The last element is 0.
     rest: Vec<f64>,
     norms: FieldNormReader,
     documents: usize,

@@ -1,4 +1,4 @@
-//! Indexes the records that are newer than the index in memory, for searching.
+//! Search over records that are newer than the index on disk. These records are indexed in memory.
 
 use std::{fs, path::Path};
 
@@ -58,8 +58,8 @@ impl Lexical {
     }
 }
 
-/// Opens an index that other processes may change or replace. Retries after a failure if there was a commit in
-/// the meantime. A file is never removed before the commit that names it was replaced.
+/// Opens an index that other processes may change or replace. Retries after a failure if there was a commit in the
+/// meantime. This is sufficient because a file is removed only after a commit that no longer names it.
 fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
     /// Maximum number of attempts, enough even with frequent commits.
     const TRIES: usize = 100;

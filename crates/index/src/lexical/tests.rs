@@ -354,7 +354,7 @@ fn an_unsupported_analyzer_is_reported_and_replaced() {
     );
     assert_eq!(update(root), 1);
     assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1"));
-    // A build without an analyzer does not replace the index of a build that has it.
+    // A version of turnwise without an analyzer must not replace an index that was built with it.
     rename("jieba-1");
     if "jieba-1".parse::<turnwise_text::Analyzer>().is_err() {
         let snapshot = Snapshot::open(root).unwrap();

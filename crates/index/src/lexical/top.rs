@@ -137,7 +137,7 @@ fn name(state: &SearchState, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec
     Ok(named)
 }
 
-/// Returns the query's terms of a field.
+/// Returns the terms that the query searches in `field`, sorted.
 pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
     let mut terms = Vec::new();
     query.query_terms(&mut |term, _| {
@@ -174,7 +174,7 @@ pub(super) struct Best {
     scores: BinaryHeap<Reverse<Score>>,
     /// Documents of each segment, with their scores.
     found: Vec<Vec<(DocId, f32)>>,
-    /// Number of documents in the last segment at which documents below the threshold are removed.
+    /// When the last segment has this number of documents, the documents below the threshold are removed.
     limit: usize,
 }
 

@@ -19,9 +19,9 @@ use turnwise_store::{Change, Position, Snapshot};
 use turnwise_text::Analyzer;
 
 impl Lexical {
-    /// Updates the index to a snapshot, or builds it if there is none. Returns the number of utterances added.
-    /// Keeps the analyzer of the index. `stop` is called regularly; if it returns true, the index stays
-    /// unchanged.
+    /// Updates the index to a snapshot, or builds it if there is none. Returns the number of utterances added. Keeps
+    /// the analyzer of the index. `stop` is called regularly; if it returns true, the index stays unchanged and an
+    /// error is returned. `progress` receives the number of utterances added so far.
     pub fn update(
         root: &Path,
         snapshot: &Snapshot,
@@ -60,8 +60,8 @@ impl Lexical {
         }
     }
 
-    /// Rebuilds the index in any case. Keeps the analyzer of the index if it is readable and no other analyzer is
-    /// given.
+    /// Rebuilds the index, even if it is up to date. If no analyzer is given, keeps the analyzer of the index, or
+    /// uses the default if it cannot be read.
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -89,8 +89,7 @@ fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
 fn current_analyzer(root: &Path) -> Result<Analyzer> {
     let Ok(Some(name)) = Lexical::analyzer_name(root) else { return Ok(Analyzer::default()) };
     match name.parse::<Analyzer>() {
-        // An unavailable analyzer was chosen on purpose, by a build that supports it. This build must not
-        // replace it silently.
+        // The user chose this analyzer with a version of turnwise that supports it. Do not replace it silently.
         Err(e) if e.class() == Class::Unavailable => Err(unknown_analyzer(root, &name, &e)),
         parsed => Ok(parsed.unwrap_or_default()),
     }

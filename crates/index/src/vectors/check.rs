@@ -1,5 +1,5 @@
-//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding run
-//! creates the dropped vectors again.
+//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding
+//! run creates the dropped vectors again.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ pub struct VectorCheck {
     pub utterances: u64,
     /// Number of dialogue vectors verified.
     pub dialogues: u64,
-    /// All damage found.
+    /// Damaged files and rows; empty if the vectors are intact.
     #[serde(skip)]
     pub damage: Vec<Damage>,
 }
@@ -105,13 +105,13 @@ fn damage(e: Error) -> Result<Damage> {
 /// Result of a vector repair.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// Number of undamaged vectors.
+    /// Number of undamaged vectors. They stay in the index.
     pub kept: u64,
-    /// Number of damaged or truncated vectors; they must be encoded again.
+    /// Number of damaged or missing vectors. The next encoding run creates them again.
     pub dropped: u64,
     /// True if all vectors were removed because no readable manifest was left.
     pub all_removed: bool,
-    /// Number of removed tables. The next encoding builds them again.
+    /// Number of damaged lookup tables that were removed. The next encoding run builds them again.
     pub tables: u64,
 }
 

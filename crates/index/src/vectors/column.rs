@@ -1,4 +1,4 @@
-//! The rows of a kind and their keys: two append-only files with fixed-width entries.
+//! The vectors of one kind and their keys: two append-only files with fixed-width entries. A row is one vector.
 //!
 //! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the
 //! CRC-32 of everything before it. Damaged entries, misplaced entries and rows that do not belong to their key

@@ -1,4 +1,4 @@
-//! Copies vectors row by row: to a new set without the vectors of deleted texts, to a backup, and back.
+//! Copies vectors row by row: into a new set without the vectors of deleted texts, into a backup, or from a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Number of dropped vectors.
+/// Number of vectors dropped by [`compact`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
     /// Vectors of utterances that are no longer in the index.
@@ -74,8 +74,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns a new set if the old set contains rows to drop. `copy` marks the new set: no encoding run may continue
-    /// the new set before it is in use.
+    /// Copies the live rows to a new set. Returns `None` instead of a set if there are no rows to drop. `copy`
+    /// becomes [`Manifest::copy`] of the new set.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
@@ -176,7 +176,8 @@ pub fn backup(root: &Path, target: &Path) -> Result<Option<u64>> {
     copy(root, target).inspect_err(|_| forget(target))
 }
 
-/// Copies vectors from a backup into a newly restored index without vectors.
+/// Copies vectors from a backup into a newly restored index without vectors. Returns the number of vectors, or `None`
+/// if the backup has none. Damaged vectors are an error; the index then contains no vectors.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>> {
     if !sets::exists(source) {
         return Ok(None);

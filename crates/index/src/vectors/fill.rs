@@ -23,8 +23,9 @@ use turnwise_store::{Change, Position, Snapshot};
 
 /// Minimum time between two commits. A fast encoder then does not wait for the disk.
 const COMMIT_EVERY: Duration = Duration::from_millis(250);
-/// Number of dialogues per group of the reading thread, and maximum number of groups in the queue.
+/// Number of dialogues that the reading thread sends at a time.
 const READ_GROUP: usize = 128;
+/// Maximum number of groups of dialogues in the queue.
 const READ_AHEAD: usize = 8;
 
 /// Selection of the inputs to encode.
@@ -64,7 +65,7 @@ pub struct EncodeProgress {
     pub complete: bool,
 }
 
-/// Number of dialogues that a pass must read.
+/// Number of dialogues that the next pass will read.
 pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Result<u64> {
     snapshot.count_live_since(start(snapshot, writer, wanted))
 }
@@ -76,7 +77,8 @@ fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> 
 }
 
 /// Encodes all selected inputs that have no vector yet. `stop` ends the pass after the current chunk. All finished
-/// chunks are committed, and the next call continues from there.
+/// chunks are committed, and the next call continues from there. After an error, the vectors of the last commit are
+/// kept.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
@@ -219,7 +221,7 @@ struct Filling<'a> {
     chunk_bytes: usize,
     /// Log position after the last gathered dialogue.
     after: Option<Position>,
-    /// Log position after the dialogue before the last gathered dialogue.
+    /// Log position after the second-to-last gathered dialogue.
     after_previous: Option<Position>,
     filled: EncodeProgress,
     seen: u64,
@@ -273,7 +275,7 @@ impl Filling<'_> {
             return None;
         }
         let many = waiting.min(self.wanted.chunk);
-        // Chunks are taken as soon as they are full, and the remaining inputs belong to the last dialogue only.
+        // Chunks are taken as soon as they are full. Any remaining inputs belong to the last gathered dialogue.
         let complete_to = if many == waiting { self.after } else { self.after_previous };
         let keys = gathering.keys.drain(..many).collect();
         let inputs = match kind {
@@ -293,7 +295,7 @@ impl Filling<'_> {
     }
 
     fn reached(&mut self, kind: Kind, at: Position) {
-        // Never move back a kind that an earlier pass has already brought further.
+        // Never move the position back: an earlier pass may have reached a later one for this kind.
         let from = self.kinds[kind.index()].from;
         if from.is_some_and(|from| at > from) {
             self.writer.set_reached(kind, Reached { log: self.snapshot.log_id().to_owned(), at });

@@ -29,7 +29,7 @@ pub struct VectorReader {
 }
 
 impl VectorReader {
-    /// Opens the set in use. Returns `None` if there are no vectors.
+    /// Opens the set in use. Returns `None` if there are no vectors, and an error if the set is damaged.
     pub fn open(root: &Path) -> Result<Option<Self>> {
         let mut tries = 0;
         loop {
@@ -86,18 +86,18 @@ impl VectorReader {
         self.column(kind).count()
     }
 
-    /// Returns the row of a key (see [`utterance_key`](super::utterance_key)).
+    /// Returns the row of a key (see [`utterance_key`](super::utterance_key)); `None` if the key has no vector.
     pub fn row_of(&self, kind: Kind, key: &IdKey) -> Option<usize> {
         let (column, lookup) = &self.kinds[kind.index()];
         lookup.find(key, column.keys()).map(|row| row as usize).filter(|row| *row < column.count())
     }
 
-    /// Returns the vector of a key, after checking its checksum.
+    /// Returns the vector of a key; `None` if there is none. Returns an error if the checksum is wrong.
     pub fn get(&self, kind: Kind, key: &IdKey) -> Result<Option<&[f32]>> {
         self.row_of(kind, key).map(|row| self.column(kind).get(row)).transpose()
     }
 
-    /// Returns a row after checking its checksum. `row` must be less than [`VectorReader::rows`].
+    /// Returns a row. `row` must be less than [`VectorReader::rows`]. Returns an error if the checksum is wrong.
     pub fn row(&self, kind: Kind, row: usize) -> Result<&[f32]> {
         self.column(kind).get(row)
     }
@@ -154,8 +154,8 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of this vector row occurs in a dialogue of the index. For a kind of vector that this index
-    /// does not encode, all rows count as live.
+    /// Returns true if the text of this vector row occurs in a dialogue of the index. For a kind of vector that this
+    /// index does not encode, all rows count as live.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind.index()].get(row / 64).is_some_and(bit)

@@ -119,7 +119,8 @@ impl VectorWriter {
         part.lookup.find(key, part.column.keys()).is_some()
     }
 
-    /// Adds a vector. Returns `false` if the key already has one.
+    /// Adds a vector. Returns `false` if the key already has one. Returns an error if the vector has the wrong number
+    /// of dimensions, or if the index has reached its limit of four billion vectors.
     pub fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
         let dim = self.manifest.recipe.dim;
         if row.len() != dim {
@@ -176,7 +177,7 @@ impl VectorWriter {
         self.rebuild_tables(true)
     }
 
-    /// Like `close`, for a complete set: switches to it and removes all other sets.
+    /// Closes a complete set: commits it, makes it the set in use, and removes all other sets.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;

@@ -7,8 +7,10 @@
 //!
 //! The silhouette is often best for two clusters, which is not useful for a map. So the search starts from the
 //! largest cluster count with a silhouette of at least [`NEARLY_BEST`] times the best. It then takes the best count
-//! near this one. With topics inside a few distant groups, such as languages, the silhouette falls and then rises
-//! again by [`SECOND_PEAK_RISE`]. In this case, the second peak is taken.
+//! near this one.
+//!
+//! If the topics belong to a few distant groups, such as languages, the silhouette falls and then rises again. The
+//! second peak is taken if it is at least [`SECOND_PEAK_RISE`] times the lowest silhouette before it.
 
 use serde::Serialize;
 
@@ -18,7 +20,7 @@ use super::{
 };
 use turnwise_core::error::Result;
 
-/// Sample size.
+/// Maximum number of items in the sample.
 const SAMPLE: usize = 2_000;
 /// Maximum number of clusters to try. A map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;
@@ -30,7 +32,7 @@ const SECOND_PEAK_RISE: f64 = 1.2;
 const SECOND_PEAK_MIN: f64 = 0.5;
 /// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Number of cluster counts to try between a grid value and the next grid values.
+/// Number of cluster counts to try near the chosen grid value, between the grid values before and after it.
 const REFINEMENTS: usize = 8;
 
 /// A cluster count that was tried, with its silhouette.

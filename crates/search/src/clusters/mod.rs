@@ -29,8 +29,8 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions<'a> {
-    /// Number of clusters. By default, it is chosen automatically. The result has fewer if there are fewer distinct
-    /// dialogues.
+    /// Number of clusters; `None` to choose it automatically. The result has fewer clusters if there are fewer
+    /// distinct dialogues.
     pub k: Option<usize>,
     /// Random seed.
     pub seed: u64,
@@ -38,7 +38,8 @@ pub struct ClusterOptions<'a> {
     pub terms: usize,
     /// Number of central dialogues to return per cluster.
     pub central: usize,
-    /// Maximum number of dialogues to place on the map. If there are more, a random sample is used.
+    /// Maximum number of dialogues to place on the map; 0 for no map. If there are more dialogues, a random sample is
+    /// used.
     pub drawn: usize,
     /// Analyzer that splits texts into terms.
     pub analyzer: Analyzer,
@@ -161,6 +162,7 @@ enum Selection {
 }
 
 /// Builds a topic map of the dialogues that have vectors. The result does not depend on the number of threads.
+/// Returns an error if `stop` returns true.
 pub fn clusters(
     snapshot: &Snapshot,
     vectors: &VectorReader,
@@ -179,7 +181,7 @@ pub fn clusters(
         map: Vec::new(),
     };
     let mut items = Vec::new();
-    // Item index of each dialogue, in the order of the log.
+    // Item index of each dialogue, in the order of the log. `None` for dialogues that are not clustered.
     let mut places: Vec<Option<u32>> = Vec::new();
     each_dialogue(snapshot, stop, &|_, dialogue| select(&dialogue, vectors, wanted), &mut |selection| {
         places.push(matches!(selection, Selection::Item(_)).then_some(items.len() as u32));
@@ -206,8 +208,8 @@ pub fn clusters(
     Ok(made)
 }
 
-/// Clusters L2-normalized vectors by k-means and returns the cluster of each. Keeps the best of `beginnings`
-/// restarts. Zero vectors are assigned to cluster 0.
+/// Clusters L2-normalized vectors by k-means and returns the cluster index of each vector. Keeps the best of
+/// `beginnings` restarts. Zero vectors are assigned to cluster 0. Returns an error if `stop` returns true.
 pub fn partition(
     vectors: &Vectors,
     k: usize,

@@ -17,8 +17,8 @@ const MAX_IDS: usize = 3;
 struct Component {
     points: Vec<usize>,
     size: u64,
-    /// Of the members in the built generation, the one with the greatest id. Rows are in descending order of id, so it has
-    /// the smallest row.
+    /// Owner with the greatest id in the built generation. Rows are in descending order of id, so it is the owner
+    /// with the smallest row.
     first_built: Option<Owner>,
     /// Owner with the greatest id in the tail.
     first_recent: Option<Owner>,
@@ -127,7 +127,7 @@ fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueI
     Ok(id.map(|id| (id, owner.turn())))
 }
 
-/// Returns the items that have one vector. Returns `None` if these items no longer exist.
+/// Builds the member for one vector from the owners of the vector. Returns `None` if the owners no longer exist.
 fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
     // Owners in the built generation are already sorted by id. The tail has few owners.

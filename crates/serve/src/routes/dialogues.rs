@@ -21,8 +21,9 @@ use turnwise_core::ids::DialogueId;
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::engine::Bookmark;
 
-/// Default and largest number of dialogues in one JSON document.
+/// Default number of dialogues in one JSON document.
 const DEFAULT_LIMIT: u64 = 20;
+/// Maximum number of dialogues in one JSON document.
 const MAX_LIMIT: u64 = 1_000;
 /// Size of a piece of a streamed response, in bytes.
 const PIECE: usize = 64 << 10;
@@ -83,7 +84,8 @@ pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     Ok(response)
 }
 
-/// Position after a dialogue that the client may see.
+/// Returns the position after a dialogue. Returns an error if the dialogue does not exist or the client may not see
+/// it.
 fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();

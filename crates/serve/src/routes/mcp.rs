@@ -27,7 +27,8 @@ const MOST: usize = 50;
 const WINDOW: usize = 2;
 
 impl App {
-    /// Answers messages, one per line, until the end of the input.
+    /// Answers JSON-RPC messages, one per line, until the end of the input. Returns an error if reading or writing
+    /// fails.
     pub fn mcp(&self, input: impl BufRead, mut output: impl Write) -> Result<()> {
         for line in input.lines() {
             let line = line.at("read", "standard input")?;
@@ -240,7 +241,7 @@ fn brief(hit: &Hit) -> Value {
     })
 }
 
-/// Result of a tool call. Errors are part of the result, and the assistant can correct its call.
+/// Result of a tool call. Errors are part of the result, so that the assistant can correct its call.
 fn called(done: Outcome<Value>) -> Value {
     match done {
         Ok(found) => json!({

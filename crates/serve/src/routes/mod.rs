@@ -1,5 +1,5 @@
-//! The table of routes: method, path, access, handler, parameters and schemas of each. The router, the metrics and the
-//! OpenAPI document are made from it. The handlers are in one file per subject.
+//! The table of routes. A route has a method, path, access, handler, parameters and schemas. The router, the metrics
+//! and the OpenAPI document are made from this table. The handlers are in one file per subject.
 
 mod dialogues;
 mod mcp;
@@ -35,7 +35,7 @@ pub(crate) struct Route {
     pub(crate) parameters: &'static [Parameter],
     pub(crate) body: RequestBody,
     pub(crate) response: ResponseBody,
-    /// Whether the route has no time limit while the client keeps sending.
+    /// Whether the route has no time limit as long as the client keeps sending data.
     pub(crate) endless: bool,
     handler: Handler,
 }

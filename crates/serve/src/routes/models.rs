@@ -1,4 +1,5 @@
-//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API, and `/v1/rerank`, compatible with common rerank APIs.
+//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API, and `/v1/rerank`, compatible with common rerank
+//! APIs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -136,7 +137,7 @@ fn name(opened: &OpenIndex) -> Option<String> {
     opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
 }
 
-/// Compares model names; the organization may be missing in either.
+/// Returns true if two names denote the same model. The organization before the last `/` is ignored.
 fn is_called(name: &str, model: &str) -> bool {
     name == model || name.rsplit('/').next() == model.rsplit('/').next()
 }

@@ -1,4 +1,5 @@
-//! The router: wraps each handler with the check of key and parameters, and answers unknown paths and methods.
+//! The router: checks the API key and the parameters before it calls a handler, and answers unknown paths and
+//! methods.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The requested index.
+    /// Returns the index named by the query parameter `index`, or the only index. Returns an error if the client may
+    /// not access it.
     pub(super) fn hosted(&self) -> Outcome<Arc<HostedIndex>> {
         self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
     }
@@ -40,12 +42,13 @@ impl Call {
         self.hosted()?.available()
     }
 
-    /// Value of a query parameter.
+    /// First value of a query parameter; `None` if it is missing.
     pub(super) fn query_value(&self, name: &str) -> Option<String> {
         self.query_values(name).next()
     }
 
-    /// Numeric query parameter between `least` and `most`.
+    /// Parses a numeric query parameter; `None` if it is missing. Returns an error if it is not a number from `least`
+    /// to `most`.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
         let Some(text) = self.query_value(name) else { return Ok(None) };
         match text.parse() {

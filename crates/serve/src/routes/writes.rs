@@ -1,4 +1,5 @@
-//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length. `DELETE /v1/dialogues`: removes dialogues.
+//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length. `DELETE /v1/dialogues`: removes
+//! dialogues.
 
 use std::{
     io::{self, BufReader, Read},
@@ -34,7 +35,7 @@ use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
 /// Largest number of body pieces in the queue.
 const PIECES: usize = 16;
-/// Name of the lock holder.
+/// Name of this program in the lock of an index, shown to other writers.
 const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
@@ -136,7 +137,7 @@ async fn send(
     write_timeout: Duration,
 ) -> Option<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    // With a Content-Length, the body is complete after that many bytes, even if the client then disconnects.
+    // With a Content-Length, the body is complete after this number of bytes, even if the client then disconnects.
     let whole = body.size_hint().exact();
     loop {
         let piece = match tokio::time::timeout(write_timeout, body.frame()).await {

@@ -101,8 +101,8 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     assert_complete(root, &encoder);
 }
 
-/// An unfinished replacement contains vectors of the same texts. It loses those of deleted texts and keeps the
-/// others.
+/// An unfinished replacement contains vectors of the same texts. Compaction drops the vectors of deleted
+/// texts and keeps the others.
 #[test]
 fn an_unfinished_replacement_is_compacted_too() {
     let dir = tempfile::tempdir().unwrap();

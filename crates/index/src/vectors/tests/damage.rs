@@ -1,5 +1,5 @@
-//! Any byte of any file, flipped or cut off: the damage is reported, has no effect or is repaired. Never a
-//! panic, never a wrong vector.
+//! Damages the files by changing bytes and by truncation. The damage must be reported, have no effect or be repaired.
+//! It must never cause a panic or a wrong vector.
 
 use std::{fs, path::Path, sync::atomic::Ordering};
 

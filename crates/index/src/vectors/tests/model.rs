@@ -13,7 +13,7 @@ enum Step {
     Put(Kind, u8),
     Commit,
     Close,
-    /// The process is killed. This number of uncommitted bytes reached each file, the last of them wrong.
+    /// The process is killed. This number of uncommitted bytes reached each file, and the last byte is wrong.
     Kill(u16),
     /// The table is lost.
     LoseTable(Kind),
