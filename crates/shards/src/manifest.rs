@@ -27,7 +27,7 @@ pub struct ShardManifest {
     pub format: u32,
     /// Version of turnwise that wrote it.
     pub turnwise: String,
-    /// Number of the shard, and of all shards.
+    /// Number of this shard, and the number of shards.
     pub shard: Shard,
     /// Recipe of the vectors.
     pub recipe: Recipe,
