@@ -71,7 +71,7 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
 pub(crate) struct Context<'a> {
     pub(crate) settings: Settings,
     pub(crate) printer: &'a Printer,
-    /// Command line as typed, for the lock file.
+    /// Command line as typed. The lock file of an index shows it to other processes.
     pub(crate) command_line: &'a str,
 }
 

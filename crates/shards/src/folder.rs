@@ -62,7 +62,7 @@ pub trait Folder {
 ///
 /// [`Error::Unavailable`](turnwise_core::error::Error::Unavailable) if the URL is of an object store, and the store
 /// cannot be opened or turnwise was built without the feature `remote`;
-/// [`Error::Input`](turnwise_core::error::Error::Input) if the URL is invalid.
+/// [`Error::UnknownName`](turnwise_core::error::Error::UnknownName) if the scheme of the URL is unknown.
 pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     match name.split_once("://") {
         None => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(name) })),

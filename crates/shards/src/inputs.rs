@@ -89,7 +89,7 @@ impl Inputs {
         if files.paths.is_empty() {
             total = Some(indexes.iter().map(|index| index.totals().dialogues).sum());
         } else if indexes.is_empty() {
-            // Also finds unreadable files.
+            // Planning also reports missing and unreadable paths.
             let (plan, _) = files.plan(progress)?;
             total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }

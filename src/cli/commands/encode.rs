@@ -157,7 +157,7 @@ pub(super) fn everything(
     with(encoder, &choice, other, root, context)
 }
 
-/// Encoding options from the command line. By default, nothing is requested.
+/// Encoding options from the command line; unset ones are chosen later.
 #[derive(Default)]
 struct Requested {
     model: Option<String>,
