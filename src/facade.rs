@@ -107,7 +107,8 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] for a dialogue without turns or with contradictions. Dialogues before it are in the index.
+    /// [`Error::Data`] for a dialogue without text, with too many turns, or with turn numbers that do not ascend. The
+    /// dialogues before it are in the index.
     pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
         let mut store = Store::open(&self.root, WRITER)?;
         let mut outcome = Added::default();
