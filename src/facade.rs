@@ -22,18 +22,18 @@ use turnwise_store::{
     ingest::{IngestControl, IngestOptions, Ingested, ingest},
 };
 
-/// Dialogues that are written and flushed to the disk together.
+/// Number of dialogues that are written and flushed to the disk together.
 const BATCH: usize = 1_000;
 /// The name that other processes see while this one writes.
 const WRITER: &str = "a program that uses turnwise as a library";
-/// Texts that go through an encoder together.
+/// Number of texts that are encoded together.
 const ENCODE_BATCH: usize = 4_096;
 
 /// An index in a folder on this machine.
 ///
 /// Records are written by [`add`](Index::add) and [`ingest`](Index::ingest), get vectors by [`encode`](Index::encode),
-/// and are found through a [`Searcher`]. Data is on the disk when a method returns. One process may write at a time; any
-/// number may read meanwhile.
+/// and are found through a [`Searcher`]. Data is on the disk when a method returns. One process may write at a time;
+/// any number may read meanwhile.
 ///
 /// ```
 /// use turnwise::{DialogueId, Index, corpus::{Dialogue, Role}, search::SearchRequest};
@@ -63,7 +63,7 @@ pub struct Index {
 pub struct Added {
     /// Dialogues with a new id.
     pub added: u64,
-    /// Dialogues that replaced one with the same id and other content.
+    /// Dialogues that replaced one with the same id and different content.
     pub replaced: u64,
     /// Dialogues that were in the index already.
     pub unchanged: u64,
@@ -93,12 +93,12 @@ impl Index {
         &self.root
     }
 
-    /// The records as of now.
+    /// Returns a snapshot of the records. Later changes are not visible in it.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::open(&self.root)
     }
 
-    /// The dialogue with this id.
+    /// Returns the dialogue with this id; `None` if the index does not have it.
     pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         self.snapshot()?.get(id)
     }
@@ -107,7 +107,8 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] for a dialogue without turns or with contradictions. Dialogues before it are in the index.
+    /// [`Error::Data`] for a dialogue without text, with too many turns, or with turn numbers that do not ascend. The
+    /// dialogues before it are in the index.
     pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
         let mut store = Store::open(&self.root, WRITER)?;
         let mut outcome = Added::default();
@@ -160,8 +161,8 @@ impl Index {
         Ok(there)
     }
 
-    /// Encodes every utterance and every dialogue that has no vector of this encoder yet. If the vectors are of a different
-    /// encoder, all of them are replaced.
+    /// Encodes every utterance and every dialogue that has no vector of this encoder yet. If the vectors are of a
+    /// different encoder, all of them are replaced.
     pub fn encode(&self, encoder: &dyn Encoder) -> Result<EncodeProgress> {
         let options = Options::default();
         let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
@@ -178,7 +179,8 @@ impl Index {
         Ok(filled)
     }
 
-    /// Builds HNSW graphs over the vectors, so that a search does not scan all of them. Does nothing if there are no vectors.
+    /// Builds HNSW graphs over the vectors, so that a search does not scan all of them. Does nothing if there are no
+    /// vectors.
     pub fn build(&self) -> Result<Option<dense::Built>> {
         dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
     }
@@ -212,7 +214,8 @@ impl Index {
         clusters(&self.snapshot()?, &vectors, &options, &|| false)
     }
 
-    /// A searcher over the index as of now. For queries by meaning, give it the encoder with [`Searcher::with_encoder`].
+    /// Returns a searcher over the current state of the index. For queries by meaning, give it the encoder with
+    /// [`Searcher::with_encoder`].
     pub fn searcher(&self) -> Result<Searcher> {
         Searcher::open(&self.root)
     }

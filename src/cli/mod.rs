@@ -71,7 +71,7 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
 pub(crate) struct Context<'a> {
     pub(crate) settings: Settings,
     pub(crate) printer: &'a Printer,
-    /// Command line as typed, for the lock file.
+    /// Command line as typed. The lock file of an index shows it to other processes.
     pub(crate) command_line: &'a str,
 }
 
@@ -116,7 +116,7 @@ fn fail(printer: &Printer, e: &Error) -> ExitCode {
     ExitCode::from(e.class().exit_code())
 }
 
-/// Makes clap parse a negative number as a value. Then the option reports it, instead of clap an unknown option.
+/// Makes clap parse a negative number as a value. The error is then about the value, not about an unknown option.
 fn allow_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| match arg.get_action().takes_values() {

@@ -19,7 +19,7 @@ pub(crate) struct ProgressBar<'a> {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
-    /// Amount of the total, and number of units, that were done before the start.
+    /// Part of the total and number of units that an earlier run has done.
     before: (u64, u64),
     /// Text to print after the units.
     more: String,
@@ -138,7 +138,7 @@ impl Drop for ProgressBar<'_> {
     }
 }
 
-/// The remaining time is estimated after 1/200 of the total.
+/// Without a terminal, the remaining time is printed once more than 1/N of the total is done.
 const ESTIMATE_AFTER: u64 = 200;
 
 /// Writes the remaining time, once there is progress to estimate it from.

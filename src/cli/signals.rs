@@ -10,18 +10,18 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Whether the command checks `STOP` regularly.
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Flag that is set when the user wants to stop. A caller must check it regularly from now on.
+/// Returns the flag that is set when the user requests a stop. From now on, the caller must check it regularly.
 pub(crate) fn stop() -> &'static AtomicBool {
     CHECKED.store(true, Ordering::Relaxed);
     &STOP
 }
 
-/// Whether the user wants to stop. A caller must check again regularly.
+/// Whether the user has requested a stop. From now on, the caller must call this regularly.
 pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
-/// Lets the next signal end the program at once. Fails if the user already wants to stop.
+/// Lets the next signal end the program at once. Fails if the user has already requested a stop.
 pub(crate) fn allow_abort() -> Result<()> {
     CHECKED.store(false, Ordering::Relaxed);
     match STOP.load(Ordering::Relaxed) {

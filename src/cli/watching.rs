@@ -20,7 +20,7 @@ pub(crate) struct StepProgress<'a, S> {
     current: Mutex<Option<Current<'a, S>>>,
 }
 
-/// Current step.
+/// Bar of the current step.
 struct Current<'a, S> {
     step: S,
     done: u64,

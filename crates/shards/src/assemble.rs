@@ -29,7 +29,7 @@ pub struct Assembled {
     schema: &'static str,
     /// Folder of the index.
     pub index: String,
-    /// Folder of the shards.
+    /// Folder or URL of the shards.
     pub place: String,
     /// Number of shards.
     pub shards: usize,
@@ -39,7 +39,7 @@ pub struct Assembled {
     pub fingerprint: String,
     /// Number of rows in all shards.
     pub rows: u64,
-    /// Number of rows that were not yet in the index, from an earlier run or a different shard.
+    /// Number of rows that were added. The others were in the index already, from an earlier run or a different shard.
     pub new: u64,
     /// Number of utterance vectors in the index after the assembly.
     pub utterance_vectors: u64,
@@ -47,16 +47,17 @@ pub struct Assembled {
     pub dialogue_vectors: u64,
     /// Number of utterances and dialogues of the index that are in no shard.
     pub without: u64,
-    /// Time it took, without the check of the shards.
+    /// Duration in seconds, without the verification of the shards.
     pub seconds: f64,
 }
 
-/// Adds the vectors of all shards in a folder to an index. `replace` replaces the vectors of a different encoder.
+/// Adds the vectors of all shards in a folder to an index. With `replace`, vectors of a different encoder are replaced;
+/// otherwise they are an error. `command_line` is shown to other processes while this one writes.
 ///
 /// # Errors
 ///
-/// [`Error::Data`] if a shard is missing or damaged, with the command that encodes it; [`Error::Input`] if the index has
-/// vectors of a different encoder.
+/// [`Error::Data`] if a shard is missing or damaged, with the command that encodes it; [`Error::Input`] if the index
+/// has vectors of a different encoder.
 pub fn into_index(
     folder: &dyn Folder,
     root: &Path,
@@ -140,7 +141,7 @@ pub(crate) struct Loaded {
     new: u64,
 }
 
-/// Copies the rows of all shards into a vector set.
+/// Copies the rows of all shards into a vector set. `if_stopped` is the hint after an interruption.
 pub(crate) fn load_all(
     folder: &dyn Folder,
     manifests: &[ShardManifest],

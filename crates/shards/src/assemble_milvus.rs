@@ -1,9 +1,9 @@
 //! Writes dialogues to Milvus with the vectors of shards.
 //!
-//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs. First, all rows are
-//! copied to a memory-mapped vector set in the temporary folder, so that memory use stays bounded. Then the dialogues are
-//! read once to check that each has a vector. Only then are they written to Milvus. Nothing is encoded, and no encoder is
-//! opened.
+//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs. First, all rows
+//! are copied to a memory-mapped vector set in the temporary folder, so that memory use stays bounded. Then the
+//! dialogues are read once to check that each has a vector. Only then are they written to Milvus. Nothing is encoded,
+//! and no encoder is opened.
 
 use std::{
     collections::BTreeSet,
@@ -40,19 +40,19 @@ use crate::{
 /// Hint after an interruption before the first write.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
-/// What to assemble in Milvus.
+/// Assembles shards in Milvus, together with the dialogues that they were made from.
 pub struct MilvusAssembly<'a> {
     /// Folder of the shards.
     pub folder: &'a dyn Folder,
     /// Files that the shards were made from.
     pub files: CorpusFiles,
-    /// Options of the ingest of the files; their reading options are those of `files`.
+    /// Options for ingesting the files. Reading options are taken from `files` instead.
     pub options: IngestOptions,
     /// Collection to write to.
     pub target: Target,
-    /// Whether to replace everything that is stored under its name.
+    /// Whether to replace all existing data of the collection.
     pub replace: bool,
-    /// Command line, for the lock of the temporary vector set.
+    /// Command line, for the lock file of the temporary vector set.
     pub command_line: &'a str,
 }
 
@@ -71,8 +71,8 @@ impl MilvusAssembly<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] if a shard is missing or damaged, or a dialogue has no vector; [`Error::Input`] if the collection
-    /// has vectors of a different encoder.
+    /// [`Error::Data`] if a shard is missing or damaged, or a dialogue has no vector; [`Error::Input`] if the
+    /// collection has vectors of a different encoder.
     pub fn prepare(self, progress: &dyn Progress) -> Result<PreparedIngest> {
         check_inputs(&self.files.paths)?;
         let (folder, target) = (self.folder, &self.target);
@@ -141,7 +141,7 @@ fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     })
 }
 
-/// Returns an error if the shards' vectors cannot be mixed with the vectors under this name.
+/// Returns an error if the shards' vectors cannot be mixed with the vectors in the collection.
 fn check_encoder(
     manifest: &ShardManifest,
     there: Option<&Manifest>,
@@ -244,11 +244,13 @@ fn check_vectors(
 /// Sink that stores nothing and records which vectors are missing.
 struct VectorCheck<'a> {
     vectors: &'a VectorReader,
-    /// Number of shards of the division.
+    /// Number of shards of the corpus.
     of: u32,
     /// Shards that should have contained the missing vectors.
     lacking: BTreeSet<u32>,
+    /// First item without a vector, for the error message.
     first: Option<String>,
+    /// Number of missing vectors.
     count: u64,
     progress: &'a dyn Progress,
 }

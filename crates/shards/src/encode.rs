@@ -22,13 +22,13 @@ use crate::{
     vector_files::{self, VectorFileFormat, VectorFileWriter},
 };
 
-/// How to encode a corpus in shards.
+/// Encodes a corpus in shards.
 pub struct ShardEncoder<'a> {
     /// Where to write the shards.
     pub folder: &'a dyn Folder,
     /// What to encode.
     pub inputs: Inputs,
-    /// Encoder of the vectors.
+    /// Encoder that makes the vectors.
     pub encoder: &'a dyn Encoder,
     /// Recipe of the vectors.
     pub recipe: Recipe,
@@ -46,16 +46,21 @@ pub struct ShardEncoder<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// A shard that exists.
+/// A complete shard in the folder.
 pub struct EncodedShard {
-    /// Its manifest.
+    /// Manifest of the shard.
     pub manifest: ShardManifest,
-    /// Time to encode it; `None` if it already existed.
+    /// Encoding time in seconds; `None` if the shard already existed.
     pub seconds: Option<f64>,
 }
 
 impl ShardEncoder<'_> {
-    /// Encodes a shard, unless it already exists.
+    /// Encodes a shard, unless the folder has one with the same inputs and options.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Data`] if too many records are rejected or a file cannot be read to its end; [`Error::Interrupted`] if
+    /// the user stops it. In both cases, the shard is not written.
     pub fn encode(&self, shard: Shard) -> Result<EncodedShard> {
         let before = self.folder.read(&shard.manifest_name())?;
         // An unreadable manifest is treated as missing.
@@ -196,7 +201,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Size of a chunk.
+/// Number of inputs and bytes that make a chunk full.
 #[derive(Clone, Copy)]
 struct Limits {
     inputs: usize,

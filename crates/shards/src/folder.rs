@@ -15,12 +15,12 @@ use turnwise_core::{
 /// Age after which a temporary file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// File in a folder.
+/// File in a [`Folder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEntry {
     /// Name without the folder.
     pub name: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
@@ -29,16 +29,16 @@ pub trait Folder {
     /// Name as given by the user.
     fn name(&self) -> &str;
 
-    /// Lists the files by name.
+    /// Lists the files, sorted by name. The list is empty if the folder does not exist.
     fn list(&self) -> Result<Vec<FileEntry>>;
 
     /// Reads a small file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Returns a new local file name for a file that will be stored in this folder.
+    /// Returns a unique local path for a file that [`publish`](Folder::publish) will store in this folder.
     fn temporary(&self, stem: &str) -> Result<TemporaryFile>;
 
-    /// Stores a flushed local file under its final name.
+    /// Renames or uploads a flushed local file to its final name.
     fn publish(&self, file: &mut TemporaryFile, name: &str) -> Result<()>;
 
     /// Whether files are read directly, without a download.
@@ -50,13 +50,19 @@ pub trait Folder {
     /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Removes temporary files of this shard that killed processes left.
+    /// Removes abandoned temporary files of the shard with this stem. Killed processes leave such files.
     fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
 }
 
 /// Opens a folder by its path or URL. Creates nothing.
+///
+/// # Errors
+///
+/// [`Error::Unavailable`](turnwise_core::error::Error::Unavailable) if the URL is of an object store, and the store
+/// cannot be opened or turnwise was built without the feature `remote`;
+/// [`Error::UnknownName`](turnwise_core::error::Error::UnknownName) if the scheme of the URL is unknown.
 pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     match name.split_once("://") {
         None => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(name) })),
@@ -75,14 +81,14 @@ pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     }
 }
 
-/// A local file that is removed when dropped, unless it is not ours.
+/// A local file. It is removed when dropped, unless it is a file of the folder itself.
 pub struct TemporaryFile {
     pub(crate) path: PathBuf,
     ours: bool,
 }
 
 impl TemporaryFile {
-    /// Creates a unique name in this folder.
+    /// Returns a unique path in this folder. Creates no file.
     pub(crate) fn unique_in(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
         // Processes in different containers can have the same process id, so the time is part of the name.
@@ -95,7 +101,7 @@ impl TemporaryFile {
         TemporaryFile { path, ours: false }
     }
 
-    /// Returns the length and the hash of the file.
+    /// Returns the size in bytes and the BLAKE3 hash, in hexadecimal.
     pub(crate) fn sum(&self) -> Result<(u64, String)> {
         let mut file = File::open(&self.path).at("open", &self.path)?;
         let mut hasher = blake3::Hasher::new();
@@ -112,7 +118,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Folder on this machine, or mounted.
+/// Folder in the file system, such as a local disk or a network mount.
 struct LocalFolder {
     name: String,
     path: PathBuf,
@@ -131,7 +137,7 @@ impl Folder for LocalFolder {
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry.at("read", &self.path)?;
-            // The file was removed after it was listed.
+            // Another process can remove a file after it is listed.
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 found.push(FileEntry { name, bytes: metadata.len() });

@@ -1,4 +1,4 @@
-//! Inputs of an encoding in shards: corpus files or indexes. Each shard reads all inputs and skips the dialogues of other
+//! Inputs to encode in shards: corpus files or indexes. Each shard reads all inputs and skips the dialogues of other
 //! shards.
 
 use std::{
@@ -32,9 +32,9 @@ pub struct CorpusFiles {
     pub paths: Vec<PathBuf>,
     /// Format of all files; `None` to detect it.
     pub format: Option<&'static dyn Format>,
-    /// How to read them.
+    /// Options for reading them.
     pub options: ReadOptions,
-    /// Number of records that may be rejected.
+    /// Largest number of rejected records before encoding fails.
     pub max_errors: u64,
 }
 
@@ -57,7 +57,12 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Checks the inputs. Folders of an index are read as an index. Without files, `default` opens the index to read.
+    /// Finds and checks the inputs. A folder that holds an index is read as an index. If no paths are given, `default`
+    /// opens the index to read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] for standard input, because each shard reads the inputs again.
     pub fn find(
         mut files: CorpusFiles,
         default: impl FnOnce() -> Result<Snapshot>,
@@ -84,19 +89,19 @@ impl Inputs {
         if files.paths.is_empty() {
             total = Some(indexes.iter().map(|index| index.totals().dialogues).sum());
         } else if indexes.is_empty() {
-            // Also finds unreadable files.
+            // Planning also reports missing and unreadable paths.
             let (plan, _) = files.plan(progress)?;
             total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }
         Ok(Inputs { indexes, files, total })
     }
 
-    /// Amount of input: bytes for files, dialogues for indexes.
+    /// Amount of input: bytes for files, dialogues for indexes; `None` if it is unknown or both are read.
     pub(crate) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Vectors of the index if exactly one index is read. Their encoder is the default.
+    /// Returns the vectors of the index if the input is exactly one index. Its encoder is the default for the shards.
     pub fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.paths.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),

@@ -27,7 +27,7 @@ pub struct ShardManifest {
     pub format: u32,
     /// Version of turnwise that wrote it.
     pub turnwise: String,
-    /// Number of the shard.
+    /// Number of this shard, and the number of shards.
     pub shard: Shard,
     /// Recipe of the vectors.
     pub recipe: Recipe,
@@ -45,14 +45,14 @@ pub struct ShardManifest {
     pub command: Vec<String>,
 }
 
-/// DataFile file of a shard.
+/// Data file of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
     /// File name.
     pub file: String,
     /// File format.
     pub target: VectorFileFormat,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
     /// BLAKE3 hash of the content, in hexadecimal.
     pub blake3: String,
@@ -115,7 +115,7 @@ pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
     format!("{}/{key:?}", kind.name())
 }
 
-/// Parses such an id.
+/// Parses the id of a row; `None` if it is malformed.
 pub(crate) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     let (kind, digits) = id.split_once('/')?;
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;

@@ -15,12 +15,13 @@ use tokio::runtime::Runtime;
 use crate::folder::{FileEntry, Folder, TemporaryFile};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Size of one part of an upload. Stores accept up to 10,000 parts.
+/// Size of one part of an upload or download, in bytes. Stores accept up to 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 /// Number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
-/// Reads credentials from the same environment variables as the store's own tools.
+/// Folder in an object store, such as `s3://bucket/folder`. Credentials come from the environment variables that the
+/// store's own tools use.
 pub(crate) struct RemoteFolder {
     name: String,
     folder: Path,
@@ -69,7 +70,7 @@ fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
     Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
 }
 
-/// Reads the next part of a file.
+/// Reads the next part of a local file.
 fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
     let mut part = Vec::new();
     Read::take(file, PART_BYTES as u64).read_to_end(&mut part).at("read", path)?;

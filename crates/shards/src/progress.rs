@@ -24,10 +24,10 @@ pub enum Step {
     Indexing,
 }
 
-/// Amount of work that is done.
+/// Amount of work done in a step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Amount {
-    /// Part of the total of the step: bytes of files, or the same as `units`.
+    /// Progress toward the total of the step: bytes of input files, or the same value as `units`.
     pub done: u64,
     /// Number of dialogues, rows, shards or utterances.
     pub units: u64,
@@ -68,7 +68,7 @@ pub trait Progress: turnwise_index::dense::Progress {
 
 impl<F: Fn() -> bool + Sync> Progress for F {}
 
-/// Returns an error with this hint if the operation is canceled.
+/// Returns [`Error::Interrupted`] with this hint if the operation was canceled.
 pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) -> Result<()> {
     match progress.stop() {
         true => Err(Error::Interrupted { hint: Some(hint.into()) }),

@@ -9,10 +9,10 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Largest number of shards. File names have five digits.
+/// Largest number of shards: a shard number has five digits in file names.
 const MAX_SHARDS: u32 = 99_999;
 
-/// One shard of a corpus that is divided into `of` shards.
+/// One of the shards of a corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Zero-based number of the shard.
@@ -27,13 +27,13 @@ impl Shard {
         Shard::of_dialogue(id, self.of) == self
     }
 
-    /// Returns the shard of a dialogue in a division into `of` shards.
+    /// Returns the shard that contains a dialogue, if the corpus has `of` shards.
     pub fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
         Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
 
-    /// Common prefix of the shard's file names.
+    /// Common prefix of the shard's file names, such as `shard-00003-of-00100`.
     pub(crate) fn stem(self) -> String {
         format!("shard-{:05}-of-{:05}", self.number, self.of)
     }
@@ -43,7 +43,7 @@ impl Shard {
         format!("{}.json", self.stem())
     }
 
-    /// Parses the shard from the beginning of a file name.
+    /// Parses the shard from the beginning of a file name; `None` if no shard has such a file.
     pub(crate) fn named(name: &str) -> Option<Shard> {
         let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
         let of = rest.strip_prefix("-of-")?.get(..5)?;
@@ -58,7 +58,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// A set of shards of one division, such as `3/100` or `0-9,42/100`.
+/// A set of shards of one corpus, such as `3/100` or `0-9,42/100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shards {
     /// Number of shards of the corpus.
@@ -67,7 +67,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Creates the set and sorts it.
+    /// Creates a sorted set without duplicates.
     pub(crate) fn of(of: u32, numbers: impl IntoIterator<Item = u32>) -> Self {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();

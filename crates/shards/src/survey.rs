@@ -17,9 +17,9 @@ const SHOWN: usize = 8;
 /// The shards in a folder, and what prevents assembling them.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Number of shards of the division.
+    /// Number of shards of the corpus.
     of: u32,
-    /// ShardManifests of the complete and compatible shards, in order.
+    /// Manifests of the complete and compatible shards, in order.
     pub(crate) manifests: Vec<ShardManifest>,
     /// Data files without a manifest: replaced files, or leftovers of a killed process.
     pub(crate) left_over: Vec<String>,
@@ -28,6 +28,7 @@ pub(crate) struct Survey {
     wrong: Vec<(Shard, String)>,
     /// Files that must be removed, with the reasons.
     foreign: Vec<(String, String)>,
+    /// Arguments of the command that created most of the shards.
     again: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     Ok(set)
 }
 
-/// Returns the number of shards that most manifests agree on.
+/// Returns the number of shards of the corpus, as given by most manifests.
 fn division(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
@@ -177,7 +178,7 @@ impl Survey {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }
 
-    /// Number of shards of the division.
+    /// Number of shards of the corpus.
     #[cfg(feature = "milvus")]
     pub(crate) fn of(&self) -> u32 {
         self.of

@@ -27,7 +27,7 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// The encoder to use when no model was named.
+/// Encoder to use if none was named.
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
@@ -36,7 +36,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the default model if it is installed or can be fetch_default, else an encoder fitted on the
+    /// Returns the default model if it is installed or can be downloaded, else an encoder fitted on the
     /// dialogues.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;

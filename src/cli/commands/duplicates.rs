@@ -22,7 +22,7 @@ use turnwise_index::{
 use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
-/// Number of dialogues newer than the graph up to which no warning about slow comparison is printed.
+/// If more dialogues than this are newer than the graph, a warning about slow comparison is printed.
 const LONG_TAIL: usize = 10_000;
 
 /// Result of the command. `schema` names the JSON shape.

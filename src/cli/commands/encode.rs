@@ -157,7 +157,7 @@ pub(super) fn everything(
     with(encoder, &choice, other, root, context)
 }
 
-/// Encoding options from the command line. By default, nothing is requested.
+/// Encoding options from the command line; unset ones are chosen later.
 #[derive(Default)]
 struct Requested {
     model: Option<String>,
@@ -168,7 +168,7 @@ struct Requested {
     replace: bool,
 }
 
-/// Encoding options: the command line first, then the recipe of the existing vectors.
+/// Encoding options: from the command line, else from the recipe of the existing vectors, else the defaults.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -293,7 +293,7 @@ fn with(
 }
 
 impl Encoded {
-    /// Whether the run changed anything.
+    /// Whether there were dialogues to check.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }

@@ -75,7 +75,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
 }
 
 /// Ingests into a writer, closes it and reports the result. `derive` updates the derived data of an index folder. Its
-/// inner error does not hide that the ingest succeeded.
+/// outer error is returned at once; its inner error is returned after the report.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,
@@ -94,7 +94,7 @@ pub(super) fn fill(
         printer.warn(format!("searches are slow until {engine} has indexed the new dialogues: {e}"));
     }
     writer.take_warnings().iter().for_each(|warning| printer.warn(warning));
-    // Count only what is visible: after an error, a replacement is not.
+    // After an error, a replacement never becomes visible, so its dialogues are not counted.
     let totals = (outcome.is_ok() || location.folder().is_some()).then(|| writer.totals());
     // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
     let closed = writer.close(outcome.is_ok());

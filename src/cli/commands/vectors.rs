@@ -113,7 +113,7 @@ pub(super) fn repair_vectors(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Hints at the number of items that have no vector and were skipped.
+/// Warns about items that were skipped because they have no vector.
 pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Printer) {
     if without > 0 {
         let what = counted(without, kind.name().trim_end_matches('s'));

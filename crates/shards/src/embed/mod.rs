@@ -34,7 +34,7 @@ pub const MAX_WARNINGS: u64 = 5;
 /// Hint after an interruption.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
-/// How to embed.
+/// Options of [`embed`].
 #[derive(Debug, Clone)]
 pub struct EmbedSettings<'a> {
     /// Name of the model, for the metadata of the file.
@@ -43,7 +43,7 @@ pub struct EmbedSettings<'a> {
     pub options: Options,
     /// File to write.
     pub output: &'a Path,
-    /// Its format.
+    /// Format of the file.
     pub format: VectorFileFormat,
     /// Number of dimensions to keep; `None` for all.
     pub dim: Option<usize>,
@@ -53,11 +53,11 @@ pub struct EmbedSettings<'a> {
     pub batch: usize,
     /// File for the records that could not be read.
     pub rejects: Option<PathBuf>,
-    /// Number of records that may be rejected.
+    /// Largest number of rejected records before embedding fails.
     pub max_errors: u64,
 }
 
-/// Result of an embedding.
+/// Result of [`embed`].
 #[derive(Debug)]
 pub struct Embedded {
     /// Number of inputs per format.
@@ -66,13 +66,13 @@ pub struct Embedded {
     pub vectors: u64,
     /// Number of dimensions.
     pub dim: usize,
-    /// Usage of the encoder.
+    /// Statistics of the encoder, such as the number of tokens.
     pub spent: EncodeStats,
     /// Number of records that could not be read.
     pub rejected: u64,
     /// Number of files that could not be read to their end.
     pub damaged_files: u64,
-    /// Time it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -80,7 +80,8 @@ pub struct Embedded {
 ///
 /// # Errors
 ///
-/// [`Error::Data`] if more records than allowed could not be read, or if there is nothing to embed.
+/// [`Error::Input`] if more dimensions are requested than the encoder has; [`Error::Data`] if too many records are
+/// rejected, or if there is nothing to embed; [`Error::Interrupted`] if the user stops it.
 pub fn embed(
     inputs: EmbedInputs,
     encoder: &dyn Encoder,
@@ -127,6 +128,7 @@ pub fn embed(
     Ok(Embedded { read_as, vectors, dim, spent, rejected, damaged_files, seconds })
 }
 
+/// Returns the number of dimensions to write.
 fn width(encoder: &dyn Encoder, wanted: Option<usize>) -> Result<usize> {
     let all = encoder.dim();
     match wanted {

@@ -1,4 +1,4 @@
-//! Inputs of an embedding: plain texts or corpora. The format is detected from the content.
+//! Inputs to embed: plain texts or corpora. The format is detected from the content.
 
 use std::{
     collections::BTreeMap,
@@ -20,8 +20,9 @@ use turnwise_index::vectors::Kind;
 
 use crate::progress::Progress;
 
-/// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
+/// Number of items per batch that the reading thread sends.
 const BATCH: usize = 256;
+/// Capacity of the channel, in batches.
 const BATCHES_AHEAD: usize = 8;
 
 /// One input item.
@@ -57,7 +58,13 @@ enum TextSource {
 }
 
 impl EmbedInputs {
-    /// Finds the inputs and detects their formats. `unit` is what to embed; `from` names the format of all inputs.
+    /// Finds the inputs and detects their formats. `unit` selects utterances or dialogues. `from` names the format of
+    /// all inputs; with `None`, it is detected for each input.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Data`] if a file is empty; [`Error::Input`] if the format of an input has no dialogues, but `unit`
+    /// needs them.
     pub fn plan(
         paths: &[PathBuf],
         unit: Kind,

@@ -1,4 +1,4 @@
-//! Counts and checksums of the migrated data. They do not depend on the storage or the order of reading.
+//! Counts and checksums of the migrated data. They are the same for any storage and any order of reading.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ impl Sum {
 }
 
 impl Content {
-    /// Adds a dialogue and its vectors.
+    /// Adds a dialogue, its own vector (`whole`), and its turns with their vectors.
     pub(crate) fn add<'a>(
         &mut self,
         dialogue: &Dialogue,

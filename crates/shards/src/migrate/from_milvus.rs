@@ -35,7 +35,7 @@ struct Mark {
     from: String,
     generation: u64,
     recipe: Option<Recipe>,
-    /// Id of the last part that is complete.
+    /// Id of the last part that was copied completely.
     done: String,
     content: Content,
 }
@@ -132,7 +132,7 @@ fn copy(
     Ok(Migration::new(names, &content, already_there, sampled, seconds))
 }
 
-/// Reads everything that is not copied yet.
+/// Copies the dialogues that an earlier run has not copied.
 fn fill(
     staging: &Staging,
     walk: Walk,
@@ -189,7 +189,7 @@ fn fill(
 }
 
 fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
-    // A vector without a direction is stored as zeros, just as an encoder returns it.
+    // An engine need not store zero vectors, so a missing vector is restored as zeros.
     let nothing = vec![0.0; vectors.manifest().recipe.dim];
     let or_nothing = |vector: &Option<Vec<f32>>| vector.clone().unwrap_or_else(|| nothing.clone());
     vectors.put(Kind::Dialogues, dialogue_key(&moved.dialogue), &or_nothing(&moved.whole))?;

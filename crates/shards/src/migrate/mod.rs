@@ -24,7 +24,8 @@ const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
 /// Smallest share of dense hits that must be the same in both places.
 const MIN_OVERLAP: f64 = 0.8;
-/// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
+/// Up to one in N sampled turns may not be found by their own vectors: graphs are approximate, above all where many
+/// vectors are equal.
 const LOST_ONE_IN: usize = 5;
 
 /// Settings of a migration.
@@ -34,7 +35,7 @@ pub struct MigrationSettings<'a> {
     pub replace: bool,
     /// Number of searches to compare between the original and the copy.
     pub samples: usize,
-    /// Command line, for the lock of the index.
+    /// Command line, for the lock file of the index.
     pub command_line: &'a str,
 }
 
@@ -42,9 +43,9 @@ pub struct MigrationSettings<'a> {
 #[derive(Debug, Serialize)]
 pub struct Migration {
     schema: &'static str,
-    /// Name of the original.
+    /// Folder or address of the original.
     pub from: String,
-    /// Name of the copy.
+    /// Folder or address of the copy.
     pub to: String,
     /// Number of dialogues.
     pub dialogues: u64,
@@ -59,9 +60,9 @@ pub struct Migration {
     /// Comparison of searches.
     #[serde(flatten)]
     pub sampled: Sampled,
-    /// Time until everything was copied, without the checks.
+    /// Duration of the copying in seconds, without the checks.
     pub moving_seconds: f64,
-    /// Time of the whole migration.
+    /// Duration of the whole migration in seconds.
     pub seconds: f64,
 }
 
@@ -103,7 +104,7 @@ fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()>
     }
 }
 
-/// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
+/// Returns an error if searches in the copy find too few of the expected hits. A few misses are only a warning.
 fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(

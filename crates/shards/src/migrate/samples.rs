@@ -1,5 +1,5 @@
-//! Compares searches in both places. Each sampled turn must be found by its own vector; the overlap of the
-//! hits is reported.
+//! Compares searches in the original and the copy. Counts the sampled turns that are not found by their own vectors,
+//! and the hits that both have in common.
 
 use std::collections::HashSet;
 
@@ -26,17 +26,18 @@ const SELF_SCORE: f32 = 0.999;
 pub struct Sampled {
     /// Number of turns searched for.
     pub searches: usize,
-    /// Share of dense hits found in both places. Hits with equal scores count as the same.
+    /// Share of dense hits that both have in common, from 0 to 1; `None` without vectors. Hits with equal scores count
+    /// as the same.
     #[serde(rename = "by_meaning")]
     pub dense: Option<f64>,
-    /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
+    /// The same for lexical hits. They may differ, because engines compute term statistics differently.
     #[serde(rename = "by_words")]
     pub lexical: Option<f64>,
     /// Turns that were not found by their own vector.
     pub lost: Vec<String>,
 }
 
-/// Searches for some turns of an index in two engines.
+/// Searches for some turns of an index in two engines and compares the hits.
 pub(crate) fn compare(
     snapshot: &Snapshot,
     samples: usize,
@@ -71,6 +72,8 @@ fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     snapshot.dialogues().step_by(step).take(samples).collect()
 }
 
+/// Share of the expected hits of a turn's own vector that were found; `None` if it has no vector. Adds the turn to
+/// `lost` if it is not found itself.
 fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,
@@ -96,7 +99,7 @@ fn dense_overlap(
     Ok(Some(as_near.min(expected.found.len()) as f64 / expected.found.len() as f64))
 }
 
-/// Share of one list that is in the other.
+/// Share of the expected hits that were found.
 fn overlap(expected: &HitList, found: &HitList) -> f64 {
     let positions = |list: &HitList| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()

@@ -27,8 +27,8 @@ const BYTES: usize = 16 << 20;
 ///
 /// # Errors
 ///
-/// [`Error::Input`] if the collection has dialogues and `replace` is not set, or if vectors are missing; [`Error::Data`] if
-/// the copy differs from the index.
+/// [`Error::Input`] if the collection has dialogues and `replace` is not set, or if vectors are missing;
+/// [`Error::Data`] if the copy differs from the index.
 pub fn to_milvus(
     root: &Path,
     target: &Target,
@@ -117,7 +117,7 @@ fn summarize(
     }
 }
 
-/// Copies what is not there yet. Returns the number of dialogues that already were.
+/// Copies the dialogues that the target does not have. Returns the number that it already had.
 fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress) -> Result<u64> {
     let mut live = snapshot.records();
     let (mut done, mut already_there) = (0, 0);
@@ -146,7 +146,8 @@ fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress)
     }
 }
 
-/// Reads everything back. Removes dialogues that were deleted from the index since an earlier run.
+/// Reads the copy back and compares it with the index. Removes dialogues that were deleted from the index since an
+/// earlier run.
 fn read_back(
     writer: &mut MilvusWriter,
     snapshot: &Snapshot,

@@ -49,7 +49,12 @@ impl VectorFileFormat {
         }
     }
 
-    /// Returns the format for a file extension.
+    /// Detects the format from the extension of a path; `.gz` and `.zst` are ignored. Standard output (`-`) is JSON
+    /// lines.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] if the extension is unknown.
     pub fn of(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -79,7 +84,12 @@ pub trait VectorFileWriter {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
+/// Creates a writer for vectors with `dim` dimensions. `about` is metadata about the encoder, for formats that can
+/// store it.
+///
+/// # Errors
+///
+/// [`Error::Input`] if a format other than JSON lines is to be written to standard output, or compressed.
 pub fn create(
     path: &Path,
     target: VectorFileFormat,
@@ -108,8 +118,12 @@ pub fn create(
 /// Callback for the id and the vector of each row.
 pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
 
-/// Reads a vector file that turnwise wrote, in the formats of shards. Calls the callback for every row, in order. At most
-/// one batch is in memory.
+/// Reads a vector file that turnwise wrote as Arrow or safetensors. Calls the callback for each row, in order. Only one
+/// batch of rows is in memory.
+///
+/// # Errors
+///
+/// [`Error::Data`] if turnwise did not write the file.
 pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
     match target {
         VectorFileFormat::Arrow => arrow::read_rows(path, row),

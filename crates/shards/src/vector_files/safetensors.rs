@@ -22,7 +22,7 @@ pub(super) struct Safetensors {
     about: BTreeMap<String, String>,
     header_bytes: usize,
     out: (PendingFile, BufWriter<File>),
-    /// PendingFile file for the ids, which come after all vectors in the final file.
+    /// Temporary file for the ids. They are appended to the vectors at the end.
     ids: (PendingFile, BufWriter<File>),
     ids_bytes: u64,
 }

@@ -21,7 +21,7 @@ const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
 /// A change of a model's options.
 type Change = fn(&mut Overrides);
-/// Suffixes after a model's name, and the changes they stand for.
+/// Suffixes of a model's name, each with the change of options that it requests.
 const SUFFIXES: [(&str, Change); 8] = [
     ("centre", |o| o.postprocess = Postprocess::Centered),
     ("white", |o| o.postprocess = Postprocess::Whitened),
@@ -41,7 +41,7 @@ struct Overrides {
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
     last_turns: Option<usize>,
-    /// The suffixes as text.
+    /// The parsed suffixes, for the name of the ranker.
     suffixes: String,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Returns why a ranker cannot run: its model is not installed.
+/// Returns the reason why a ranker cannot run if its model is not installed; otherwise `None`.
 pub(super) fn missing_model(
     spec: &str,
     asked: &RankerOptions<'_>,

@@ -64,7 +64,7 @@ fn chosen(args: &RecipeArgs) -> Result<Vec<Named>> {
     cookbook::chosen(cookbook::all(args.place.recipes.as_deref())?, &args.paper, &args.only)
 }
 
-/// Runs the rows of a recipe that can be run. The others get a reason.
+/// Runs the rows of a recipe that can be run. For the other rows, the table gives the reason.
 fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Result<Table> {
     let recipe = &named.recipe;
     let no_data = named.missing(data).map(|path| path.display().to_string());
@@ -183,7 +183,7 @@ pub(super) fn reproduce(
     }
 }
 
-/// Prints one line per number: whether it holds, the value, the expected value, and the comparison with the
+/// Prints one line per number: whether it is as expected, the value, the expected value, and the comparison with the
 /// paper.
 fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
     for one in tables {

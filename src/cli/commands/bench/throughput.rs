@@ -99,7 +99,7 @@ fn measured_with_vectors(
     })?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
         read_in(writer.as_mut(), plan, options)?;
-        // As at the end of an ingest: searches are slow until the new rows are indexed.
+        // Flush as an ingest does: searches are slow until the new rows are indexed.
         writer.flush()?;
         Ok(writer.totals()?.turns)
     })?);

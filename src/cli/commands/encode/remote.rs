@@ -43,8 +43,8 @@ mod again {
     use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
     use turnwise_store::{Prepared, PutOutcome, ingest::DialogueSink};
 
-    /// Largest number of passes over all dialogues. Dialogues added after the last pass are left to the
-    /// next run.
+    /// Largest number of passes over all dialogues. The new generation lacks dialogues that are added later; a warning
+    /// says to ingest them again.
     const MAX_PASSES: usize = 4;
 
     #[derive(Serialize)]
@@ -130,7 +130,7 @@ mod again {
         choice
     }
 
-    /// Repeats passes over all dialogues until a pass finds nothing new.
+    /// Repeats passes over all dialogues until a pass finds nothing new, at most [`MAX_PASSES`] times.
     fn fill(
         sink: &mut MilvusWriter,
         target: &Target,

@@ -57,7 +57,7 @@ struct Bytes {
     lexical: u64,
     vectors: u64,
     graphs: u64,
-    /// Size of all files of the index.
+    /// Size of all files of the index, in bytes.
     total: u64,
 }
 

@@ -19,9 +19,9 @@ use turnwise_index::{
     vectors::Recipe,
 };
 
-/// What an ingest does with existing dialogues and with vectors.
+/// How an ingest treats existing dialogues and vectors.
 pub(super) struct Wanted<'a> {
-    /// Model for a name that does not exist there yet.
+    /// Model for a new name. An existing name keeps its encoder.
     pub(super) model: Option<&'a str>,
     /// Whether to store vectors.
     pub(super) encode: bool,

@@ -28,7 +28,7 @@ impl<'a> RunPrinter<'a> {
         RunPrinter { printer, current: Mutex::new(None) }
     }
 
-    /// Prints a message. Only the bar of a stage that can go on after a message stays.
+    /// Prints a message. The bar of [`Stage::Reading`] stays, because reading continues; any other bar is removed.
     fn print(&self, print: impl FnOnce(&Printer)) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match current.as_ref() {

@@ -105,7 +105,7 @@ pub(super) fn end(
         }
     })?;
     warn_of_losses(&gains, outcome.learned.is_some(), context);
-    // The agreement with words is the weaker measure; it is only used if the held-out dialogues show no gain.
+    // The agreement with keyword search is the weaker measure. It matters only if the held-out dialogues show no gain.
     let is_better =
         gains.iter().any(|gain| gain.is_held_out() && gain.is_significant() && gain.kept > gain.start);
     if let Some([start, kept]) = agreements
