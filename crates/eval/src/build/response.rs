@@ -15,7 +15,7 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct one.
     pub of: usize,
-    /// Smallest number of turns before a response.
+    /// Minimum number of turns before a response.
     pub context: usize,
     /// Removes the names of the context's speakers from the candidates.
     pub strip_names: bool,
@@ -41,7 +41,8 @@ struct Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples whose correct response names a speaker of the context. The name alone reveals such a response.
+    /// Number of samples whose correct response contains the name of a speaker of the context. The name alone can
+    /// reveal such a response.
     pub leaks: usize,
 }
 

@@ -115,7 +115,7 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// Number of sentences without a positive candidate. A task leaves them out.
+    /// Returns the number of sentences without a positive candidate. The task skips them.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }

@@ -70,7 +70,7 @@ pub static DIAL2VEC: Definition = Definition {
     }),
 };
 
-/// Variant of dial2vec: the paper, or its released code where they differ.
+/// Variant of dial2vec. The paper and its released code differ in details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {

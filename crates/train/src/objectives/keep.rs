@@ -70,7 +70,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Draws utterances by the seed and encodes them with the untrained model.
+    /// Draws a random sample of utterances and encodes them with the untrained model.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
         let mut locations = super::all_turns(data);
         Random::new(seed, 2).shuffle(&mut locations);

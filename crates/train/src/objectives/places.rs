@@ -98,7 +98,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Computes the prototypes from utterances, drawn by the seed, with the untrained model.
+    /// Computes the prototypes with the untrained model, from a random sample of utterances.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
         let mut chosen = super::every_turn(data);
         Random::new(seed, 3).shuffle(&mut chosen);

@@ -21,11 +21,11 @@ use turnwise_encoder::Vectors;
 /// Settings of a teacher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Number of nearest neighbors.
+    /// Number of nearest neighbors per dialogue.
     pub neighbours: usize,
     /// Shrinkage of the whitening toward the identity, from 0 to 1.
     pub shrinkage: f64,
-    /// Number of principal axes.
+    /// Maximum number of principal axes that are kept.
     pub axes: usize,
 }
 

@@ -160,8 +160,8 @@ impl<'a> Trainer<'a> {
         Ok(StepResult { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
-    /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their
-    /// structure.
+    /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, their token ids and
+    /// their structure.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
