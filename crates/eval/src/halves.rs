@@ -57,7 +57,7 @@ impl Halves {
         self.pool.documents.len() / 2
     }
 
-    /// Whether there are no dialogues.
+    /// Returns true if there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

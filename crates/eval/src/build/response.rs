@@ -129,7 +129,7 @@ fn names(turns: &[Turn]) -> Vec<String> {
     names
 }
 
-/// Whether a character can be part of a word. Includes the punctuation of IRC nicknames.
+/// Returns true if a character can be part of a word. Includes the punctuation of IRC nicknames.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || "_-[]`|^{}\\".contains(c)
 }
@@ -157,7 +157,7 @@ impl ResponseSet {
         self.samples.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }

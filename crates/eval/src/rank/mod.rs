@@ -45,7 +45,7 @@ impl Items {
         }
     }
 
-    /// Whether there are no items.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

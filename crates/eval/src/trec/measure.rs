@@ -82,7 +82,7 @@ impl Measure {
         plain.chain(RECALLS.map(Measure::IprecAtRecall)).chain(CUTS.map(Measure::P)).collect()
     }
 
-    /// Whether the measure is a count, which is summed over the queries instead of averaged.
+    /// Returns true if the measure is a count, which is summed over the queries instead of averaged.
     pub fn is_count(self) -> bool {
         matches!(self, Measure::NumQ | Measure::NumRet | Measure::NumRel | Measure::NumRelRet)
     }

@@ -175,7 +175,7 @@ impl Gain {
         (self.task.as_str(), self.measure.as_str()) == HELD_OUT
     }
 
-    /// Whether the difference is significant.
+    /// Returns true if the difference is significant.
     pub fn is_significant(&self) -> bool {
         self.p.is_some_and(|p| p < SIGNIFICANCE)
     }
