@@ -28,7 +28,7 @@ impl Default for Settings {
     }
 }
 
-/// AdamW optimizer.
+/// AdamW optimizer with the step count and the moments of each parameter.
 pub struct AdamW {
     settings: Settings,
     steps: u64,

@@ -21,7 +21,7 @@ pub enum Tokens {
     Matching,
 }
 
-/// Two-stage ranker.
+/// Two-stage ranker: ranks by dense vectors, then reranks the top documents by token vectors.
 #[derive(Clone)]
 pub struct Reranked<'e> {
     /// Dense ranker of the first stage.

@@ -30,15 +30,15 @@ use turnwise_corpus::Dialogue;
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TaskSpec {
-    /// Semantic retrieval.
+    /// Semantic retrieval: sentences with the same intent rank above others (DialogueCSE).
     Sr(SemanticRetrieval),
-    /// Sentence similarity.
+    /// Sentence similarity: correlation with human scores (DialogueCSE).
     Dsts(Similarity),
-    /// The three dial2vec tasks.
+    /// The three dial2vec tasks on dialogues with domains.
     Dialogues(DialogueRetrieval),
-    /// Response selection.
+    /// Response selection: the real response ranks above other candidates.
     Response(ResponseSelection),
-    /// Ad-hoc retrieval.
+    /// Ad-hoc retrieval on a data set in BEIR's layout.
     Adhoc(AdHoc),
 }
 

@@ -29,7 +29,7 @@ pub enum Candidates {
     },
 }
 
-/// Ranking task.
+/// Task that ranks documents for each query.
 #[derive(Debug, Clone)]
 pub struct RankingTask {
     /// Short name.

@@ -1,4 +1,4 @@
-//! Definition of an objective: everything that the program knows about it besides its loss.
+//! Definition of an objective: its name, description, defaults and properties, without its loss.
 
 use std::fmt::Debug;
 
@@ -26,7 +26,7 @@ pub struct Definition {
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// How the objective is trained.
+    /// Training method of the objective.
     pub training: Training,
 }
 
@@ -50,7 +50,7 @@ pub enum Role {
     Both,
 }
 
-/// How an objective is trained.
+/// Training method of an objective.
 #[derive(Debug)]
 pub enum Training {
     /// With gradient steps.
@@ -120,7 +120,7 @@ pub enum Frozen {
 
 /// Settings of an objective. They create the objective once the data and the model are loaded.
 pub trait Settings: Debug + Send + Sync {
-    /// Creates the objective.
+    /// Creates the objective. Returns an error if the model or the data does not suit it.
     fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
 }
 

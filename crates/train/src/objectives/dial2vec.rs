@@ -121,7 +121,7 @@ impl Settings for Dial2vecSettings {
 pub struct Dial2vec {
     /// Number of negative samples per dialogue.
     pub negatives: usize,
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Window size w: turns that are further apart do not match.
     pub window: usize,

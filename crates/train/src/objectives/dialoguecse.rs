@@ -129,7 +129,7 @@ pub struct DialogueCse {
     /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
     /// hard negatives.
     pub hard: Option<(usize, HardNegatives)>,
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,

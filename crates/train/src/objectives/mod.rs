@@ -127,7 +127,7 @@ impl From<ObjectiveName> for String {
     }
 }
 
-/// A training objective.
+/// A training objective: lists the examples of the data, and builds batches that compute their loss.
 pub trait Objective: Send + Sync {
     /// Definition of the objective.
     fn definition(&self) -> &'static Definition;
@@ -193,7 +193,7 @@ pub trait PooledLoss {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
 }
 
-/// Returns the locations of all turns.
+/// Returns the locations of all turns, including dialogues with a single turn.
 fn all_turns(data: &TrainingSet) -> Vec<Location> {
     turns_of(data, 1)
 }

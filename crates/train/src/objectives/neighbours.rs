@@ -52,7 +52,7 @@ pub static NEIGHBOURS: Definition = Definition {
     }),
 };
 
-/// Settings of neighbours.
+/// Settings of `neighbours`.
 #[derive(Debug)]
 struct NeighboursSettings {
     temperature: f64,
@@ -72,7 +72,7 @@ const NEAR: usize = 3;
 /// Lower bound on the confidence of a teacher, so that every corpus gets some training steps.
 const MIN_CONFIDENCE: f64 = 0.05;
 
-/// The neighbours objective.
+/// The objective `neighbours`: the encoder reproduces the dialogue similarities of a teacher.
 pub struct Neighbours {
     /// Temperature τ of both distributions.
     pub temperature: f64,

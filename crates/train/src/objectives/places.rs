@@ -60,7 +60,7 @@ pub static PLACES: Definition = Definition {
     }),
 };
 
-/// Settings of places.
+/// Settings of `places`.
 #[derive(Debug)]
 struct PlacesSettings {
     temperature: f64,
@@ -85,9 +85,9 @@ const POSITIONS: u32 = 5;
 /// Number of classes.
 const CLASSES: usize = (ROLES * POSITIONS) as usize;
 
-/// The places objective.
+/// The objective `places`: utterances are classified by speaker role and position, with fixed class prototypes.
 pub struct Places {
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,

@@ -18,7 +18,9 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use super::{run::evaluations::Selection, schedule::Shape};
 use turnwise_core::error::Error;
 
-/// Settings of a training run as given in a recipe file, or on the command line.
+/// Settings of a training run, as given in a recipe file or on the command line.
+///
+/// A setting is `None` if it was not given; the default of the objective then applies.
 ///
 /// [`Recipe::resolve`] sets missing settings to the defaults of the objective, and rejects settings that the
 /// objective does not use.

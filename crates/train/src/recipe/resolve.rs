@@ -26,9 +26,9 @@ pub struct ResolvedRecipe {
     pub file: Recipe,
     /// Main objective.
     pub objective: ObjectiveName,
-    /// Base model.
+    /// Base model: a folder or a name.
     pub model: String,
-    /// Training dialogues.
+    /// Training dialogues: indexes, files and folders.
     pub corpus: Vec<PathBuf>,
     /// Random seed.
     pub seed: u64,
@@ -46,11 +46,11 @@ pub struct ResolvedRecipe {
     pub evaluates: bool,
     /// Criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// How the model is trained.
+    /// Training method, with its settings.
     pub method: Method,
 }
 
-/// How a model is trained.
+/// Training method.
 #[derive(Debug)]
 pub enum Method {
     /// With gradient steps.
@@ -98,7 +98,7 @@ pub struct StepSettings {
 /// Settings of an auxiliary objective.
 #[derive(Debug)]
 pub struct AuxiliarySettings {
-    /// The objective.
+    /// Name of the objective.
     pub objective: ObjectiveName,
     /// Settings of the objective.
     pub settings: Box<dyn Settings>,

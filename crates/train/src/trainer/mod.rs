@@ -55,7 +55,7 @@ pub struct StepResult {
     pub norm: f64,
     /// Number of examples.
     pub examples: usize,
-    /// Number of tokens.
+    /// Number of tokens in the batch.
     pub tokens: usize,
 }
 
@@ -115,12 +115,12 @@ impl<'a> Trainer<'a> {
         &self.parameters
     }
 
-    /// The optimizer.
+    /// The optimizer, which also counts the steps.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
 
-    /// Restores the optimizer state of a run after `steps` steps.
+    /// Restores the optimizer state of a run after `steps` steps. The caller restores the parameters.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         self.optimizer.restore(steps, state)
     }
