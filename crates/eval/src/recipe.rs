@@ -36,7 +36,7 @@ impl Paper {
         }
     }
 
-    /// Title for reports.
+    /// Title of the paper, for reports.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",

@@ -78,7 +78,7 @@ const WITHIN: f64 = 0.95;
 /// Difference between two results in a measure with per-query values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
     /// Mean of the first result over the shared queries.
     pub a: f64,

@@ -16,7 +16,7 @@ const SCHEMA: &str = "turnwise/bench-throughput/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     schema: String,
-    /// Indexed paths.
+    /// Indexed files and folders.
     pub paths: Vec<String>,
     /// Number of dialogues.
     pub dialogues: u64,
@@ -72,7 +72,7 @@ impl Pace {
 /// Search performance in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Searches {
-    /// Search mode.
+    /// Search mode, such as bm25 or dense.
     pub mode: String,
     /// Number of queries, run one after another.
     pub queries: usize,

@@ -143,7 +143,7 @@ impl TrainingSet {
         self.turns.is_empty()
     }
 
-    /// Returns the turns of a dialogue.
+    /// Returns the turns of a dialogue. Returns an error if they cannot be read from disk.
     pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<TurnTokens>>> {
         self.dialogues.get(number as usize)
     }

@@ -37,7 +37,7 @@ struct Sample {
     answer: usize,
 }
 
-/// Response selection samples.
+/// Response selection data set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
@@ -46,7 +46,9 @@ pub struct ResponseSet {
     pub leaks: usize,
 }
 
-/// Creates a sample for every turn with enough context whose speaker differs from that of the previous turn.
+/// Creates a sample for every turn that has enough context and a different speaker than the previous turn.
+///
+/// Returns an error if there are fewer than two dialogues, or fewer than two candidates per sample.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()

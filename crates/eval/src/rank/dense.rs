@@ -110,7 +110,7 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vec
     Ok(vectors)
 }
 
-/// Returns the `last` last turns of a dialogue, or all turns for `None`.
+/// Returns the end of a dialogue: its last `last` turns, or all turns if `last` is `None`.
 fn end_of(dialogue: &Dialogue, last: Option<usize>) -> Cow<'_, Dialogue> {
     let too_many = last.map_or(0, |last| dialogue.turns.len().saturating_sub(last));
     match too_many {

@@ -126,7 +126,7 @@ impl Progress for () {
     fn done(&self, _: Step, _: usize, _: usize) {}
 }
 
-/// Ranking method.
+/// Ranking method, such as BM25 or an encoder.
 pub trait Ranker: Sync {
     /// Display name.
     fn name(&self) -> String;

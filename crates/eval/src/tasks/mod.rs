@@ -84,7 +84,7 @@ pub struct LoadOptions<'a> {
 
 /// A task with a description of its data.
 pub struct Loaded {
-    /// The task.
+    /// The task, ready to run.
     pub task: Box<dyn Task>,
     /// Paths, hash and size of the data.
     pub data: Data,

@@ -81,7 +81,7 @@ pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     Ok(sentences)
 }
 
-/// Reads a semantic retrieval task: positive and negative candidates are ranked for each labeled sentence.
+/// Reads a semantic retrieval task, which ranks positive and negative candidates for each sentence.
 pub fn semantic_retrieval(path: &Path) -> Result<RankingTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)

@@ -26,7 +26,7 @@ pub struct Run {
 }
 
 /// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a
-/// header line).
+/// header line). Returns an error for a malformed line, for two grades of the same document, or for an empty file.
 pub fn read_qrels(path: &Path) -> Result<Qrels> {
     let mut qrels = Qrels::default();
     each_line(path, |number, line| {

@@ -16,7 +16,7 @@ pub enum Measure {
     NumRel,
     /// Number of relevant documents that were returned.
     NumRelRet,
-    /// Average precision.
+    /// Average precision; its mean over all queries is MAP.
     Map,
     /// Geometric mean of average precision. It has no value for a single query.
     GmMap,

@@ -15,7 +15,7 @@ pub struct Definition {
     pub about: &'static str,
     /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
     pub benchmark: &'static str,
-    /// Texts that the label-free evaluation compares.
+    /// Kind of texts in the label-free evaluation.
     pub sample: Sample,
     /// True if the objective is evaluated on the halves of held-out dialogues by default. This evaluation measures
     /// topics, so it does not suit objectives that predict tokens or classes.

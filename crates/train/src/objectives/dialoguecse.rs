@@ -353,7 +353,7 @@ fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tens
 
 #[derive(Default)]
 struct Tokens {
-    /// For each example, the mean over its context turns of their token means.
+    /// For each example, the mean of the token means of its context turns.
     contexts: Vec<Vec<Part>>,
     /// For each context turn, the mean over its tokens.
     turns: Vec<Vec<Part>>,

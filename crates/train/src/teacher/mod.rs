@@ -93,7 +93,7 @@ impl Teacher {
     }
 }
 
-/// Agreement of the two views: the share of mutual neighbors by words that are also similar by encoder vectors.
+/// Agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder vectors.
 ///
 /// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if
 /// the words of a corpus do not reflect its topics.
