@@ -72,7 +72,7 @@ impl Pace {
 /// Search performance in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Searches {
-    /// Search mode, such as bm25 or dense.
+    /// Search mode: lexical, dense or hybrid.
     pub mode: String,
     /// Number of queries, run one after another.
     pub queries: usize,
