@@ -27,9 +27,9 @@ use turnwise_encoder::Vectors;
 const SCHEMA: &str = "turnwise/bench-ann/1";
 /// Number of passes over all queries; the fastest pass of each setting counts.
 const PASSES: usize = 3;
-/// Largest number of queries for timing exact search. Its time is the same for each query.
+/// Maximum number of queries for timing exact search, whose time hardly varies between queries.
 const EXACT: usize = 200;
-/// Smallest difference between scores that counts. The order of summation changes scores by as much.
+/// Tolerance when scores are compared. Summation in a different order can change a score by this much.
 const SAME: f32 = 1e-6;
 
 /// Parameters of the benchmark.
@@ -47,7 +47,7 @@ pub struct Sweep {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     schema: String,
-    /// Source of the vectors.
+    /// Source of the vectors, for example a file name.
     pub data: String,
     /// Hash of the vectors.
     pub hash: String,
@@ -63,7 +63,7 @@ pub struct Measured {
     pub turnwise: String,
     /// Description of the machine.
     pub machine: String,
-    /// Seed of the query sample, if the queries were drawn.
+    /// Seed of the query sample. It has no meaning if the queries were not drawn from the vectors.
     pub seed: u64,
     /// Number of threads for building and for multi-threaded search.
     pub threads: usize,
@@ -76,7 +76,7 @@ pub struct Measured {
 /// Build cost and search results of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Builder.
+    /// Name of the graph builder.
     pub builder: String,
     /// Neighbors per node (M).
     pub m: usize,
@@ -86,12 +86,12 @@ pub struct Graph {
     pub bits: usize,
     /// Build time in seconds.
     pub build_seconds: f64,
-    /// Peak memory of the process during the build, including the vectors; `None` if the system does not report it.
+    /// Peak memory of the process during the build in bytes, including the vectors; `None` if unknown.
     pub build_bytes: Option<u64>,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Size of the part that a search traverses: everything except the vectors. Vectors are only read for the last
-    /// candidates.
+    /// Size in bytes of the part that a search traverses: everything except the full vectors. A search reads only the
+    /// full vectors of its last candidates.
     pub walked_bytes: u64,
     /// Results of each setting.
     pub settings: Vec<Setting>,
@@ -119,7 +119,7 @@ impl Graph {
         format!("{}, m {}, ef {}, {} bits", self.builder, self.m, self.ef_construction, self.bits)
     }
 
-    /// The fastest setting with at least this recall.
+    /// Returns the fastest setting with at least this recall; `None` if no setting reaches it.
     pub fn fastest_with_recall(&self, recall: f64) -> Option<&Setting> {
         self.settings.iter().filter(|s| s.recall >= recall).max_by(|a, b| a.qps.total_cmp(&b.qps))
     }
@@ -128,7 +128,7 @@ impl Graph {
 /// Source of the vectors, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Description.
+    /// Description of the source.
     pub data: String,
     /// Hash of the vectors.
     pub hash: String,
@@ -136,7 +136,7 @@ pub struct Source {
     pub seed: u64,
 }
 
-/// Returns the vectors that are not zero. Zero vectors have no direction, and no search finds them.
+/// Returns all nonzero vectors. Zero vectors have no direction, so no cosine search finds them.
 pub fn pointing(vectors: &Vectors) -> Vectors {
     let mut some = Vectors::new(vectors.dim());
     vectors.rows().filter(|row| row.iter().any(|v| *v != 0.0)).for_each(|row| some.push(row));
@@ -159,6 +159,8 @@ pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, V
 }
 
 /// Runs the benchmark. Graphs are temporary files in `folder`.
+///
+/// Returns an error if there are no queries, fewer than k vectors or no graphs, or if the dimensions differ.
 pub fn measure(
     base: &Vectors,
     queries: &Vectors,
@@ -249,8 +251,8 @@ pub fn measure(
     })
 }
 
-/// Exact score of each query's k-th nearest neighbor. Every hit with at least this score counts as correct, and the
-/// choice between ties does not matter.
+/// Returns the exact score of the k-th nearest neighbor of each query. Every hit with at least this score counts as
+/// correct, so the choice between ties does not matter.
 fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress) -> Result<Vec<f32>> {
     let kth = |n: usize| {
         let mut scores = Vec::new();
@@ -262,7 +264,7 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Runs all queries on one thread and then on all threads.
+/// Times all queries, first on one thread and then on all threads.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,

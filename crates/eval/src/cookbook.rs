@@ -43,17 +43,17 @@ built_in!(
     "response-ubuntu",
 );
 
-/// Recipe with its name. The name is the file name without its extension.
+/// Recipe with its name, which is the file name without its extension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
-    /// Name.
+    /// File name without its extension.
     pub name: String,
-    /// Recipe.
+    /// Content of the file.
     pub recipe: Recipe,
 }
 
 impl Named {
-    /// First data file of the recipe that does not exist.
+    /// Returns the first missing data file of the recipe; `None` if all exist. `data` is the data folder.
     pub fn missing(&self, data: &Path) -> Option<PathBuf> {
         self.recipe
             .task
@@ -64,7 +64,7 @@ impl Named {
             .find(|path| !path.exists())
     }
 
-    /// Whether the recipe has the name of a built-in recipe but differs from it.
+    /// Returns true if a built-in recipe has the same name but different content.
     pub fn is_changed(&self) -> Result<bool> {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
         built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
@@ -116,8 +116,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     }
 }
 
-/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. An empty list selects
-/// all.
+/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. Empty lists select all
+/// recipes. Returns an error if a text in `only` matches no recipe.
 pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<Vec<Named>> {
     if let Some(unknown) =
         only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))

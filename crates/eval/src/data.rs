@@ -11,13 +11,14 @@ use turnwise_corpus::{
     rows::{Dialect, RowError, Rows},
 };
 
-/// Longest row in bytes.
+/// Maximum length of a row in bytes.
 const LONGEST: usize = 1 << 20;
 /// Recognized column names in a header row.
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// Calls `f` for each line that is not blank, with its line number from 1. Errors of `f` are reported with the line.
+/// Calls `f` for each line that is not blank, with its line number, counted from 1. Errors of `f` get the file name and
+/// the line number.
 pub(crate) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
@@ -48,7 +49,7 @@ pub(crate) fn each_line_of(
     }
 }
 
-/// Hash of dialogues, independent of the files that they come from.
+/// Returns a hash of the dialogues. It does not depend on file names or formats.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     hash_of_records(
         dialogues
@@ -67,7 +68,7 @@ pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result
     Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Hash of the files' content, without their names.
+/// Returns a hash of the content of files, without their names.
 pub fn hash(paths: &[impl AsRef<Path>]) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -88,8 +89,8 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Whether a path contains labeled sentences rather than dialogues: a table, by its extension, or a folder with
-/// `seq.in`.
+/// Returns true if a path contains labeled sentences, not dialogues: a table, recognized by its extension, or a folder
+/// with `seq.in`.
 pub fn is_labelled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -98,14 +99,14 @@ pub fn is_labelled(path: &Path) -> bool {
     }
 }
 
-/// Whether a table is a dialogue corpus in a recognizable format, and its first two columns are not text and label.
+/// Returns true if a table is a dialogue corpus in a recognized format, so its columns are not text and label.
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
     matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
 }
 
-/// Reads sentences with their labels.
+/// Reads sentences with their labels. Returns an error if there are none.
 pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
     let sentences = if path.is_dir() {
         let (mut texts, mut labels) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
-//! Label-free quality of an encoder: how far the two halves of a dialogue have the same nearest neighbors.
+//! Label-free quality of an encoder: the fraction of nearest neighbors that the two halves of a dialogue share.
 //!
 //! The turns are grouped into exchanges of two turns, and exchanges go to the halves alternately. Both halves therefore
 //! have all speakers and cover the whole dialogue, but share no turns. The neighbors of a first half are searched among
 //! the first halves, and those of a second half among the second halves. If both halves have the same neighbors, the
-//! vectors represent the topic of the dialogue. An encoder that only recognizes matching halves gets no credit for it,
-//! and neither does an encoder with collapsed vectors.
+//! vectors represent the topic of the dialogue. An encoder that only recognizes the two halves of the same dialogue
+//! gets a low score, and so does an encoder with collapsed vectors.
 
 use rayon::prelude::*;
 
@@ -13,14 +13,14 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_nearest::highest;
 
-/// Largest number of neighbors per dialogue, and least number of dialogues for each neighbor.
+/// Maximum number of neighbors per dialogue. There is at most one neighbor per [`SHARE`] dialogues.
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 
 /// Minimum number of held-out dialogues. With fewer, the score is not reliable.
 pub const MIN_HELD_OUT: usize = 20;
 
-/// Number of neighbors compared for each of `count` dialogues.
+/// Returns the number of neighbors to compare per dialogue, for `count` dialogues.
 fn nearest_of(count: usize) -> usize {
     NEAR.min(count / SHARE)
 }
@@ -30,14 +30,14 @@ pub fn by_chance(count: usize) -> f64 {
     nearest_of(count) as f64 / count.saturating_sub(1).max(1) as f64
 }
 
-/// Dialogues split into halves.
+/// Held-out dialogues, split into halves.
 pub struct Halves {
     /// All first halves, followed by all second halves.
     pool: Pool,
 }
 
 impl Halves {
-    /// Splits dialogues. Returns `None` if too few of them can be split.
+    /// Splits dialogues. Returns `None` if fewer than [`MIN_HELD_OUT`] of them can be split.
     pub fn new(dialogues: &[Dialogue]) -> Option<Self> {
         let split: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_split(dialogue)).collect();
         if split.len() < MIN_HELD_OUT {
@@ -57,7 +57,7 @@ impl Halves {
         self.pool.documents.len() / 2
     }
 
-    /// Whether there are no dialogues.
+    /// Returns true if there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -82,7 +82,7 @@ impl Halves {
     }
 }
 
-/// Whether a dialogue has enough turns with text for two halves.
+/// Returns true if a dialogue has enough turns with text for two halves: at least four.
 pub fn can_be_split(dialogue: &Dialogue) -> bool {
     spoken(dialogue).nth(3).is_some()
 }

@@ -12,17 +12,17 @@ use turnwise_encoder::Vectors;
 use turnwise_measures::space::space;
 use turnwise_nearest::highest;
 
-/// Number of neighbors compared.
+/// Number of neighbors compared per item.
 const NEAR: usize = 10;
 
-/// Label-free measures of a set of vectors.
+/// Label-free measures of a set of vectors, see the [module documentation](self).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LabelFreeMeasures {
     /// Fraction of the ten nearest by BM25 that are also among the ten nearest by vector.
     pub agreement: f64,
-    /// Mean squared distance between vectors of items that are neighbors by BM25.
+    /// Mean squared distance between vectors of items that are neighbors by BM25. Lower is better.
     pub alignment: f64,
-    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs.
+    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs. Lower means more evenly spread vectors.
     pub uniformity: f64,
 }
 

@@ -11,7 +11,7 @@ const LEFT: f64 = 64.0;
 const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
-/// The n-th color of a palette of distinct colors that suit light and dark pages.
+/// Returns the n-th color of a palette. The colors are distinct and suit light and dark pages.
 pub fn color(n: usize) -> String {
     // With the golden angle, each hue is far from the previous ones.
     let hue = (n as f64 * 137.508) % 360.0;
@@ -209,7 +209,7 @@ pub fn lines(
             path.join(" "),
             color(n)
         );
-        // Many points need no dots.
+        // With many points, dots would cover the line.
         let dots = if points.len() > 30 { 0 } else { points.len() };
         for ((x, y), (of_x, of_y)) in spots.iter().zip(points).take(dots) {
             let of_y = if logarithmic { format!("{of_y:.0}") } else { format!("{of_y:.4}") };

@@ -36,7 +36,7 @@ impl Paper {
         }
     }
 
-    /// Title for reports.
+    /// Title of the paper, for reports.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
@@ -56,36 +56,36 @@ impl FromStr for Paper {
     }
 }
 
-/// Benchmark recipe, as in its file.
+/// Benchmark recipe, as stored in its TOML file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Description.
+    /// Description of the recipe.
     pub about: String,
-    /// Paper.
+    /// Paper that the recipe reproduces.
     pub paper: Paper,
     /// Table or other part of the paper.
     pub table: String,
-    /// Task.
+    /// Task to run, with its data.
     pub task: TaskSpec,
     /// Rankers with their expected values.
     pub rows: Vec<Row>,
 }
 
-/// Row of a recipe: a ranker with its expected values, or a row of the paper that cannot be run, with the reason.
+/// Row of a recipe: a ranker with its expected values, or a row of the paper that cannot be run.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Name in the paper, if it is in the paper.
+    /// Name of the row in the paper; empty if it is not in the paper.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Ranker, in the syntax of `--ranker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranker: Option<String>,
-    /// Arguments of `turnwise train` that train the model.
+    /// Arguments of `turnwise train` that train the model of the ranker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train: Option<String>,
-    /// Why the row cannot be run yet.
+    /// Reason why the row cannot be run yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Expected values in percent, by measure.
@@ -136,7 +136,7 @@ impl Recipe {
 /// Comparison of a value with the expected value.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Checked {
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
     /// Measured value, in percent.
     pub value: f64,
@@ -150,16 +150,16 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// SizeDifference by at most one percentage point.
+    /// Differs from the paper by at most one percentage point.
     Reproduced,
-    /// Greater than in the paper.
+    /// Higher than in the paper.
     Better,
-    /// Less than in the paper.
+    /// Lower than in the paper.
     Below,
 }
 
-/// Largest difference that counts as reproduced, in percentage points. Other seeds and other machines differ by as
-/// much.
+/// Maximum difference that counts as reproduced, in percentage points. Different seeds and machines cause differences
+/// of this size.
 const SAME: f64 = 1.0;
 
 impl Verdict {
@@ -172,7 +172,7 @@ impl Verdict {
         }
     }
 
-    /// Name of the verdict.
+    /// Name of the verdict, for reports.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",

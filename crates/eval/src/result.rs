@@ -24,9 +24,9 @@ pub struct Done {
     pub schema: String,
     /// Short name of the task.
     pub task: String,
-    /// Description of the task with the paper's name.
+    /// Description of the task, with the name of the paper.
     pub about: String,
-    /// Options of the task, in words.
+    /// Text that identifies the options of the task, from [`Task::identity`].
     pub options: String,
     /// Data of the task.
     pub data: Data,
@@ -38,16 +38,16 @@ pub struct Done {
     pub turnwise: String,
     /// Random seed.
     pub seed: u64,
-    /// Seeds, if the values are the means over several seeds.
+    /// Seeds of the averaged results; empty if the result is for one seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
     /// Description of the machine.
     pub machine: String,
     /// Elapsed time in seconds.
     pub seconds: f64,
-    /// What was left out, with reasons and counts.
+    /// Items of the data that were skipped, with reasons and counts.
     pub skipped: Vec<Skipped>,
-    /// One value per measure, with the values of each query if there are queries.
+    /// One value per measure, with per-query values if the task has queries.
     pub values: Vec<Value>,
     /// Query ids, in the order of the per-query values.
     pub queries: Vec<String>,
@@ -61,9 +61,9 @@ pub struct Done {
 pub struct Data {
     /// Paths of the files, as given.
     pub paths: Vec<String>,
-    /// Hash of their content.
+    /// Hash of the files' content.
     pub hash: String,
-    /// Size of the task in words.
+    /// Size of the task as text, for example "20 pairs".
     pub size: String,
 }
 
@@ -86,7 +86,7 @@ impl Of<'_> {
         path(folder, self.task.name(), self.data, self.ranker.0, &[&self.task.identity(), self.ranker.1])
     }
 
-    /// Reads the stored result, if there is one.
+    /// Reads the stored result. Returns `None` if there is none or if it cannot be read.
     pub fn known(&self, folder: &Path) -> Option<Done> {
         let done = Done::read(&self.path(folder)).ok()?;
         (done.data.hash == self.data.hash && done.identity == self.ranker.1).then_some(done)
@@ -139,7 +139,7 @@ fn stem(path: &str) -> String {
 }
 
 impl Done {
-    /// Reads a result.
+    /// Reads a result from its file. Returns an error if the file has a different schema.
     pub fn read(path: &Path) -> Result<Self> {
         read_file(path, SCHEMA)
     }
@@ -149,8 +149,8 @@ impl Done {
         write_file(path, self)
     }
 
-    /// Combines the results of several seeds into one result with means and standard deviations. Returns `None` without
-    /// results.
+    /// Combines the results of several seeds into one result with means and standard deviations. Returns `None` if
+    /// `seeds` is empty.
     pub fn over(seeds: &[Done]) -> Option<Done> {
         let mut one = seeds.first()?.clone();
         one.seeds = seeds.iter().map(|done| done.seed).collect();
@@ -164,7 +164,8 @@ impl Done {
             (value.value, value.deviation) = (mean, Some(deviation));
             let floors: Option<Vec<f64>> = of_seeds.iter().map(|of_seed| of_seed.floor).collect();
             value.floor = floors.map(|floors| mean_and_deviation(&floors).0);
-            // Averages per query if the values belong to queries. Random draws of different seeds do not correspond.
+            // Average per query if there is one value per query. Otherwise the values are random draws, which do not
+            // correspond between seeds.
             value.each = match of_seeds.iter().all(|of_seed| of_seed.each.len() == one.queries.len()) {
                 true => (0..one.queries.len())
                     .map(|n| of_seeds.iter().map(|of_seed| of_seed.each[n]).sum::<f64>() / means.len() as f64)
@@ -181,7 +182,7 @@ impl Done {
         path(folder, &self.task, &self.data, &self.ranker, &[&self.options, &self.identity, &seeds])
     }
 
-    /// Value of a measure.
+    /// Returns the value of a measure, or `None` if the result lacks it.
     pub fn value(&self, measure: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.measure == measure)
     }

@@ -9,14 +9,14 @@ use super::result::Done;
 use turnwise_core::random::Random;
 pub use turnwise_core::stats::mean_and_deviation;
 
-/// Number of resamples for a test or an interval.
+/// Default number of resamples for a test or an interval.
 pub const DRAWS: usize = 10_000;
 
-/// Two-sided p-value of the paired randomization test for the difference of two systems' means. Each resample swaps
-/// the two values of a query with probability one half.
+/// Returns the two-sided p-value of the paired randomization test for the difference between two means. Each resample
+/// swaps the two values of a query with probability one half.
 pub fn randomization_test(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
-    // Without any difference there is nothing to test.
+    // All pairs are equal.
     if apart.is_empty() {
         return 1.0;
     }
@@ -42,7 +42,7 @@ pub fn randomization_test(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 
     (as_great + 1) as f64 / (draws + 1) as f64
 }
 
-/// Percentile bootstrap interval of the mean. `within` is the confidence level, for example 0.95.
+/// Returns the percentile bootstrap interval of the mean. `within` is the confidence level, for example 0.95.
 pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, f64) {
     if values.is_empty() {
         return (0.0, 0.0);
@@ -75,10 +75,10 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// Confidence level of the intervals.
 const WITHIN: f64 = 0.95;
 
-/// Difference between two results in a measure that has a value for each query.
+/// Difference between two results in a measure with per-query values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
     /// Mean of the first result over the shared queries.
     pub a: f64,
@@ -92,7 +92,7 @@ pub struct Difference {
     pub queries: usize,
 }
 
-/// Compares two results query by query, for each measure that both have. Queries that only one of them has are ignored.
+/// Compares two results query by query, for each measure that both have. Only queries that occur in both count.
 pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     let mut differences = Vec::new();
     for value in &a.values {

@@ -15,7 +15,7 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-table/1";
 
-/// Result of a recipe.
+/// Results of a recipe, stored as one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     schema: String,
@@ -23,40 +23,40 @@ pub struct Table {
     pub name: String,
     /// Description of the recipe.
     pub about: String,
-    /// Paper.
+    /// Paper that the recipe reproduces.
     pub paper: Paper,
-    /// Table of the paper.
+    /// Name of the table in the paper, for example `Table 2`.
     pub table: String,
     /// Command line that runs the task.
     pub command: String,
-    /// Why the recipe could not be run.
+    /// Reason why the recipe could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Rows.
+    /// Results, one per row of the recipe.
     pub rows: Vec<RowDone>,
 }
 
-/// Result of a row.
+/// Result of one row of a recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowDone {
     /// Name in the paper, or else the ranker.
     pub who: String,
-    /// Why the row could not be run.
+    /// Reason why the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Comparison with the expected values.
+    /// Comparison of the measured values with the expected values.
     pub checked: Vec<Checked>,
     /// Values in the paper, in percent, by measure.
     pub paper: BTreeMap<String, f64>,
-    /// Note.
+    /// Note from the recipe, such as the source of the numbers.
     pub note: String,
-    /// Result of the ranker.
+    /// Result of the ranker; `None` if the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Done>,
 }
 
 impl RowDone {
-    /// Creates the result of a row that was run.
+    /// Creates the result of a row that was run. Returns an error if the result lacks an expected measure.
     pub fn run(row: &Row, result: Done) -> Result<Self> {
         let who = if row.name.is_empty() { result.ranker.clone() } else { row.name.clone() };
         let (checked, paper, note) = (row.check(&result)?, row.paper.clone(), row.note.clone());
@@ -70,7 +70,7 @@ impl RowDone {
     }
 }
 
-/// Value of a row with the values to compare it with.
+/// A measured value with its reference values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line<'a> {
     /// Name of the measure.
@@ -79,7 +79,7 @@ pub struct Line<'a> {
     pub value: Option<f64>,
     /// Expected value, in percent.
     pub expected: Option<f64>,
-    /// Whether the expectation holds.
+    /// Whether the measured value is close enough to the expected value.
     pub holds: Option<bool>,
     /// Expected value of a random ranking (chance level), from 0 to 1.
     pub floor: Option<f64>,
@@ -90,7 +90,7 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether the value does not exceed the random baseline.
+    /// Returns true if the measured value is at most the random baseline.
     pub fn is_no_better_than_chance(&self) -> bool {
         self.value.zip(self.floor).is_some_and(|(value, floor)| value <= floor)
     }
@@ -114,11 +114,11 @@ pub struct Best<'a> {
 pub struct Counts {
     /// Reproduced values.
     pub reproduced: usize,
-    /// Values that are greater here.
+    /// Values where ours is higher.
     pub better: usize,
-    /// Values that are less here.
+    /// Values where ours is lower.
     pub below: usize,
-    /// Values of rows that could not be run.
+    /// Values that we did not measure, because the row could not be run.
     pub missing: usize,
 }
 
@@ -171,7 +171,7 @@ impl Table {
         if some.is_empty() { all } else { some }
     }
 
-    /// Values of a row.
+    /// Returns the values of a row, one per measure. Omits measures with neither a measured value nor one in the paper.
     pub fn lines<'a>(&'a self, row: &'a RowDone) -> Vec<Line<'a>> {
         let line = |measure: &'a str| {
             let value = row.result.as_ref().and_then(|result| result.value(measure));
@@ -190,7 +190,7 @@ impl Table {
         self.measures().into_iter().filter_map(line).collect()
     }
 
-    /// Best values by measure. Measures without a value in the paper are left out.
+    /// Returns the best values of each measure. Omits measures without a value in the paper.
     pub fn best(&self) -> Vec<Best<'_>> {
         let best = |measure| {
             let greater = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
@@ -218,7 +218,7 @@ impl Table {
         counts
     }
 
-    /// Number of expectations that hold, and of those that do not.
+    /// Returns the number of expected values that were met, and the number that were not.
     pub fn held(&self) -> (usize, usize) {
         let checked = || self.rows.iter().flat_map(|row| &row.checked);
         let held = checked().filter(|checked| checked.holds).count();

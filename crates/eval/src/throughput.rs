@@ -12,22 +12,22 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-throughput/1";
 
-/// Throughput measurement.
+/// Result of a throughput benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     schema: String,
-    /// Indexed paths.
+    /// Indexed files and folders.
     pub paths: Vec<String>,
     /// Number of dialogues.
     pub dialogues: u64,
     /// Number of turns.
     pub turns: u64,
-    /// Size of the files in bytes.
+    /// Total size of the indexed files in bytes.
     pub bytes: u64,
-    /// Remote engine, if the index was in one.
+    /// Remote engine that held the index; `None` for a local index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// Encoder of the vectors.
+    /// Name of the encoder that produced the vectors.
     pub encoder: String,
     /// Version of turnwise.
     pub turnwise: String,
@@ -41,14 +41,14 @@ pub struct Throughput {
     pub searches: Vec<Searches>,
 }
 
-/// Speed of one step.
+/// Time and amount of work of one indexing step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     /// Name of the step.
     pub step: String,
     /// Number of units processed.
     pub count: u64,
-    /// Name of the unit.
+    /// Name of the unit, for example turns.
     pub unit: String,
     /// Elapsed time in seconds.
     pub seconds: f64,
@@ -72,13 +72,13 @@ impl Pace {
 /// Search performance in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Searches {
-    /// Search mode.
+    /// Search mode: lexical, dense or hybrid.
     pub mode: String,
     /// Number of queries, run one after another.
     pub queries: usize,
     /// Queries per second on one thread.
     pub qps: f64,
-    /// Latency of a query.
+    /// Latency of single queries.
     pub latency: Latency,
     /// Queries per second on all threads.
     pub qps_all: f64,
@@ -96,7 +96,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Computes the percentiles. `times` may be in any order.
+    /// Computes the percentiles of query times, which may be in any order. Without times, all are 0.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |part: f64| {
@@ -107,7 +107,7 @@ impl Latency {
     }
 }
 
-/// Rate per second.
+/// Computes a rate per second.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
@@ -131,7 +131,7 @@ impl Throughput {
         }
     }
 
-    /// The paths and, for a remote index, the engine.
+    /// Returns the indexed paths and the remote engine, as text for reports.
     pub fn subject(&self) -> String {
         let paths = self.paths.join(", ");
         match &self.engine {
@@ -145,7 +145,8 @@ impl Throughput {
         result::read_file(path, SCHEMA)
     }
 
-    /// Writes the measurement to the results folder. Replaces an earlier measurement of the same files.
+    /// Writes the measurement to the results folder. Replaces an earlier measurement of the same paths, encoder and
+    /// engine.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| Path::new(path).file_stem().unwrap_or_default());
         let stem = file_name(&stem.unwrap_or_default().to_string_lossy());

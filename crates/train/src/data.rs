@@ -60,7 +60,7 @@ pub struct TrainingSet {
 }
 
 impl TrainingSet {
-    /// Tokenizes dialogues.
+    /// Tokenizes dialogues and skips those that are too short.
     ///
     /// The tokens are stored in a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(
@@ -97,7 +97,8 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Sets the end of each corpus (exclusive), as an index into the input dialogues.
+    /// Divides the dialogues into corpora. `ends` has the end of each corpus (exclusive), as an index into the input
+    /// dialogues.
     pub fn with_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
@@ -142,7 +143,7 @@ impl TrainingSet {
         self.turns.is_empty()
     }
 
-    /// Returns the turns of a dialogue.
+    /// Returns the turns of a dialogue. Returns an error if they cannot be read from disk.
     pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<TurnTokens>>> {
         self.dialogues.get(number as usize)
     }

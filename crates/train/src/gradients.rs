@@ -52,7 +52,7 @@ impl Gradients {
         Ok(sum.sqrt())
     }
 
-    /// Checks that every parameter has a gradient that is finite and not zero.
+    /// Returns an error if a parameter has no gradient, or a gradient that is zero or not finite.
     ///
     /// Some operations of candle have no backward pass and report no error. Training would then look fine, but some
     /// parameters would never change.

@@ -28,7 +28,7 @@ impl Default for Settings {
     }
 }
 
-/// AdamW optimizer.
+/// AdamW optimizer with the step count and the moments of each parameter.
 pub struct AdamW {
     settings: Settings,
     steps: u64,
@@ -100,7 +100,7 @@ impl AdamW {
         all.map_err(device::error)
     }
 
-    /// Restores the step count and the moments from a checkpoint.
+    /// Restores the step count and the moments from a checkpoint. Returns an error if their sizes do not fit the model.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         if state.len() != self.moments.len() {
             return Err(Error::data(format!(
@@ -144,7 +144,7 @@ impl Moments {
         })
     }
 
-    /// Same update, built from candle's operations.
+    /// Same update with candle's operations, for devices other than the CPU.
     fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let f = f64::from;
         let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;

@@ -25,7 +25,7 @@ struct CorpusBatches {
 }
 
 impl Order {
-    /// Creates the order of at least one example.
+    /// Creates the order. `examples` must not be empty.
     pub fn new(examples: Vec<Location>, seed: u64) -> Self {
         let mut order = Order { shuffled: Vec::new(), examples, seed, epoch: 0, by_corpus: None };
         order.shuffle(0);
@@ -35,7 +35,7 @@ impl Order {
     /// Makes every batch of `batch` examples come from one corpus.
     ///
     /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If
-    /// no corpus has enough examples for a batch, the corpora are hash64.
+    /// no corpus has enough examples for a batch, batches mix the corpora.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some(CorpusBatches { batch, corpora }), ..self };
@@ -53,7 +53,8 @@ impl Order {
         self.shuffled.is_empty()
     }
 
-    /// Returns the example with this index in the run, and its own random number generator.
+    /// Returns the example at position `index` of the run, counted over all epochs, and its own random number
+    /// generator.
     pub fn at(&mut self, index: u64) -> (Location, Random) {
         let count = self.shuffled.len() as u64;
         let epoch = index / count;
@@ -67,7 +68,7 @@ impl Order {
     fn shuffle(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shuffled = (0..self.examples.len() as u32).collect();
-        // No example uses this stream.
+        // The streams of the examples are their numbers, so this one is free.
         let mut random = Random::new(hash64(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
         if let Some(by_corpus) = &self.by_corpus {
@@ -139,7 +140,7 @@ mod tests {
             left_over.push((0..103).filter(|n| !seen.contains(n)).collect::<Vec<u32>>());
         }
         assert!(left_over[0] != left_over[1]);
-        // No corpus has 80 examples: the order uses all examples, hash64.
+        // No corpus has 80 examples, so the batches mix the corpora and no example is dropped.
         assert_eq!(Order::new(examples, 3).by_corpus(80, corpus).len(), 103);
     }
 }

@@ -68,27 +68,27 @@ impl Published {
         CORPORA[self.corpus].domains
     }
 
-    /// Training ignores domains, and the train split therefore keeps all dialogues.
+    /// Returns true for a train split. It keeps all dialogues, because training does not use domains.
     fn keeps_all(&self) -> bool {
         self.split == 0
     }
 }
 
-/// Data set of dialogues, with what was left out.
+/// Data set of dialogues.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueSet {
     /// Dialogues with exactly one domain. A train split has dialogues with any number of domains.
     pub dialogues: Vec<Dialogue>,
-    /// What was left out, with reasons and counts.
+    /// Dialogues that were skipped, with reasons and counts.
     pub skipped: Vec<Skipped>,
     /// Number of dialogues per domain.
     pub domains: BTreeMap<String, usize>,
 }
 
-/// Difference between a data set and the paper's.
+/// Difference in size between a data set and that of the paper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SizeDifference {
-    /// Number of dialogues and of domains here.
+    /// Number of dialogues and number of domains in our data set.
     pub here: (usize, usize),
     /// The same numbers in the paper.
     pub paper: (usize, usize),
@@ -122,8 +122,8 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
 }
 
 impl DialogueSet {
-    /// Returns the difference from the paper's data set, if any. The paper counts domains over all splits of a corpus.
-    /// Fewer domains are therefore no difference.
+    /// Compares the size with the paper. Returns `None` if it does not differ. The paper counts domains over all splits
+    /// of a corpus, so fewer domains are not a difference.
     pub fn differs(&self, published: Published) -> Option<SizeDifference> {
         let here = (self.dialogues.len(), self.domains.len());
         let paper = (published.dialogues(), published.domains());

@@ -17,7 +17,7 @@ use turnwise_core::{
 
 /// Number of nearest neighbors to draw from.
 const NEAREST: usize = 10;
-/// Largest number of draws per requested pair.
+/// Maximum number of draws per requested pair.
 const DRAWS: usize = 50;
 /// Placeholder for a missing score.
 pub const UNSCORED: &str = "?";
@@ -37,7 +37,7 @@ pub struct Pair {
 /// with the same intent are another share.
 pub struct Drawing {
     pool: Pool,
-    /// Sentence indices of each intent that has at least two.
+    /// Indices of the sentences of each intent. Intents with only one sentence are left out.
     intents: Vec<Vec<usize>>,
     wanted: usize,
     /// Number of sampling methods, and how many of them are finished.

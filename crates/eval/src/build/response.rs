@@ -15,7 +15,7 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct one.
     pub of: usize,
-    /// Smallest number of turns before a response.
+    /// Minimum number of turns before a response.
     pub context: usize,
     /// Removes the names of the context's speakers from the candidates.
     pub strip_names: bool,
@@ -37,15 +37,18 @@ struct Sample {
     answer: usize,
 }
 
-/// Response selection samples.
+/// Response selection data set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples whose correct response names a speaker of the context. The name alone reveals such a response.
+    /// Number of samples whose correct response contains the name of a speaker of the context. The name alone can
+    /// reveal such a response.
     pub leaks: usize,
 }
 
-/// Creates a sample for every turn with enough context whose speaker differs from that of the previous turn.
+/// Creates a sample for every turn that has enough context and a different speaker than the previous turn.
+///
+/// Returns an error if there are fewer than two dialogues, or fewer than two candidates per sample.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
@@ -128,7 +131,7 @@ fn names(turns: &[Turn]) -> Vec<String> {
     names
 }
 
-/// Whether a character can be part of a word. Includes the punctuation of IRC nicknames.
+/// Returns true if a character can be part of a word. Includes the punctuation of IRC nicknames.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || "_-[]`|^{}\\".contains(c)
 }
@@ -156,7 +159,7 @@ impl ResponseSet {
         self.samples.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }

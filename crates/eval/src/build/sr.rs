@@ -36,10 +36,10 @@ impl CandidateSelection {
     }
 }
 
-/// Number of candidates in the paper's recipe, and the largest number of positive ones.
+/// Number of candidates in [`CandidateSelection::Text`], and maximum number of positive candidates in both selections.
 const CANDIDATES: usize = 100;
 const POSITIVE: usize = 30;
-/// Number of negative candidates in the recipe of the released files.
+/// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;
 
 /// Semantic retrieval data set.
@@ -47,11 +47,12 @@ const NEGATIVE: usize = 40;
 pub struct RetrievalSet {
     /// Sentences with their intents.
     pub sentences: Vec<(String, String)>,
-    /// Positive and negative candidates of each sentence.
+    /// Positive and negative candidates of each sentence, as indices into `sentences`.
     pub lists: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
-/// Selects the candidates of each sentence. `terms` is the tokenization for BM25.
+/// Selects the candidates of each sentence. `terms` is the tokenization for BM25. Returns an error if there are fewer
+/// than two intents.
 pub fn retrieval_set(
     sentences: Vec<(String, String)>,
     recipe: CandidateSelection,
@@ -115,7 +116,7 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// Number of sentences without a positive candidate. A task leaves them out.
+    /// Returns the number of sentences without a positive candidate. The task skips them.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }

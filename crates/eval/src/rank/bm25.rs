@@ -43,7 +43,7 @@ impl Ranker for Bm25 {
 pub(super) struct Words {
     /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// The same for separate queries. Terms that no document contains have no number and are left out.
+    /// The same for separate queries. Terms that occur in no document are left out.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Document frequency of each term.
     pub(super) documents_with: Vec<u32>,
@@ -95,7 +95,7 @@ fn counted(mut words: Vec<u32>) -> Vec<(u32, u32)> {
 
 struct Prepared {
     words: Words,
-    /// Each document's terms with the amount that each adds to a score.
+    /// For each document, its terms and the contribution of each term to a score.
     weights: Vec<Vec<(u32, f32)>>,
 }
 

@@ -9,18 +9,18 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Vectors, ahead::Options};
 use turnwise_search::Fusion;
 
-/// Encoder with its options.
+/// Dense ranker: an encoder with its options.
 #[derive(Clone)]
 pub struct Dense<'e> {
     /// Encoder of the vectors.
     pub encoder: &'e dyn Encoder,
     /// Encoding options.
     pub options: Options,
-    /// If set, encodes only the last N turns of a dialogue.
+    /// Encodes only this number of last turns of a dialogue; `None` encodes all turns.
     pub last_turns: Option<usize>,
     /// Transformation of all vectors.
     pub postprocess: Postprocess,
-    /// Description of options that differ from the defaults; appended to the encoder's name.
+    /// Description of the options that differ from the defaults. It is appended to the name of the encoder.
     pub otherwise: String,
 }
 
@@ -43,7 +43,7 @@ impl Ranker for Dense<'_> {
     }
 
     fn identity(&self) -> String {
-        // The precision and the device change the last digits, and with them the order of near ties.
+        // The precision and the device change the last digits of a score, which can change the order of near ties.
         let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.postprocess);
         let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
         format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
@@ -110,7 +110,7 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vec
     Ok(vectors)
 }
 
-/// The last N turns of a dialogue.
+/// Returns the end of a dialogue: its last `last` turns, or all turns if `last` is `None`.
 fn end_of(dialogue: &Dialogue, last: Option<usize>) -> Cow<'_, Dialogue> {
     let too_many = last.map_or(0, |last| dialogue.turns.len().saturating_sub(last));
     match too_many {

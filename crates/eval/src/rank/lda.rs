@@ -21,13 +21,13 @@ pub struct Lda {
     pub seed: u64,
 }
 
-/// Largest document frequency of a term, as a fraction of the documents.
+/// Maximum document frequency of a term, as a fraction of the documents. More frequent terms are ignored.
 const COMMON: f64 = 0.5;
-/// Smallest number of documents that contain a term.
+/// Minimum document frequency of a term, as a number of documents. Rarer terms are ignored.
 const RARE: u32 = 2;
 /// Dirichlet prior of the words of a topic.
 const BETA: f64 = 0.01;
-/// Number of last rounds over which a document's topics are averaged.
+/// Number of rounds at the end over which the topic counts are averaged.
 const AVERAGED: usize = 20;
 
 impl Lda {

@@ -45,12 +45,12 @@ impl Items {
         }
     }
 
-    /// Whether there are no items.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The whole text of one item.
+    /// Returns the text of one item. The turns of a dialogue are joined.
     pub fn text(&self, n: usize) -> Cow<'_, str> {
         match self {
             Items::Texts(texts) => Cow::Borrowed(&texts[n]),
@@ -66,7 +66,7 @@ pub struct Pool {
     pub documents: Items,
     /// Queries. `None` means that each document is also a query.
     pub queries: Option<Items>,
-    /// More texts of the same kind, used only for document frequencies.
+    /// Additional texts that are not ranked. They only affect document frequencies.
     pub background: Vec<String>,
 }
 
@@ -106,12 +106,12 @@ pub enum Step {
 
 /// Receiver of progress reports, which can also request a stop.
 pub trait Progress: Sync {
-    /// Whether a stop was requested.
+    /// Returns true if a stop was requested.
     fn stop(&self) -> bool;
     /// Reports that `done` of `all` units of a step are complete.
     fn done(&self, step: Step, done: usize, all: usize);
 
-    /// Returns an error if a stop was requested.
+    /// Returns [`Error::Interrupted`] if a stop was requested.
     fn check(&self) -> Result<()> {
         if self.stop() { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
     }
@@ -126,7 +126,7 @@ impl Progress for () {
     fn done(&self, _: Step, _: usize, _: usize) {}
 }
 
-/// Ranking method.
+/// Ranking method, such as BM25 or an encoder.
 pub trait Ranker: Sync {
     /// Display name.
     fn name(&self) -> String;
@@ -143,7 +143,7 @@ pub trait Scorer: Sync {
     /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
-    /// The documents' vectors, each of length 1. Lexical rankers have none.
+    /// Vectors of the documents, each of length 1; `None` for lexical rankers.
     fn vectors(&self) -> Option<&Vectors> {
         None
     }
@@ -162,7 +162,7 @@ pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     }
 }
 
-/// Random scores from a seed.
+/// Ranker with random scores.
 #[derive(Debug, Clone, Copy)]
 pub struct RandomBaseline {
     /// Random seed.
@@ -199,8 +199,8 @@ pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
 }
 
-/// Returns the rank of each id when ids are sorted in descending order. Comparing these ranks is cheaper than
-/// comparing ids when the same documents are ranked many times.
+/// Returns the rank of each id in descending order of the ids. Comparing ranks is cheaper than comparing ids, which
+/// pays off when the same documents are ranked many times.
 pub fn descending_ranks<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).collect();
     order.sort_unstable_by(|a, b| {

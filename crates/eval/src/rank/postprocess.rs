@@ -16,8 +16,8 @@ pub enum Postprocess {
     Whitened,
 }
 
-/// Regularization: fraction of the mean variance that is added to each dimension's variance. The covariance is
-/// singular if there are fewer vectors than dimensions.
+/// Regularization: fraction of the mean variance that is added to the variance of each dimension. Without it, the
+/// covariance is singular if there are fewer vectors than dimensions.
 const RIDGE: f64 = 1e-6;
 
 /// Statistics of the documents' vectors.
@@ -29,7 +29,7 @@ pub(super) struct Learned {
 }
 
 impl Postprocess {
-    /// Computes the statistics of the documents' vectors. Returns `None` if there is nothing to do.
+    /// Computes the statistics of the documents' vectors. Returns `None` for [`Postprocess::None`].
     pub(super) fn learn(self, vectors: &Vectors) -> Option<Learned> {
         let mean = match self {
             Postprocess::None => return None,
@@ -47,7 +47,7 @@ fn mean(vectors: &Vectors) -> Vec<f64> {
     sum.iter().map(|s| s / vectors.len().max(1) as f64).collect()
 }
 
-/// Regularized covariance matrix. Each row is summed in order, and the result is independent of the number of threads.
+/// Regularized covariance matrix. Each row is summed in order, so the result does not depend on the number of threads.
 fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
     let dim = mean.len();
     let of_row = |i: usize| {

@@ -8,7 +8,7 @@ use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// Vectors from a file.
+/// Ranker whose vectors come from a NumPy file.
 pub struct Precomputed {
     path: PathBuf,
     vectors: Vectors,

@@ -9,7 +9,7 @@ use turnwise_search::{matching_guided, maxsim};
 
 /// Number of texts per encoding batch.
 const BATCH: usize = 64;
-/// Added to reranked scores. It exceeds any cosine, and reranked documents therefore come first.
+/// Offset that is added to reranked scores. It exceeds any cosine, so that reranked documents come first.
 const RERANKED_OFFSET: f32 = 2.0;
 
 /// Method of comparing token vectors.
@@ -21,12 +21,12 @@ pub enum Tokens {
     Matching,
 }
 
-/// Two-stage ranker.
+/// Two-stage ranker: ranks by dense vectors, then reranks the top documents by token vectors.
 #[derive(Clone)]
 pub struct Reranked<'e> {
-    /// First stage.
+    /// Dense ranker of the first stage.
     pub dense: Dense<'e>,
-    /// Second stage.
+    /// Comparison of token vectors in the second stage.
     pub by: Tokens,
     /// Number of top documents to rerank.
     pub top: usize,
@@ -60,7 +60,7 @@ impl Ranker for Reranked<'_> {
     }
 }
 
-/// Texts of the turns of each item. A text counts as one turn.
+/// Returns the texts of the turns of each item. A plain text counts as one turn.
 fn turns(items: &Items) -> Vec<Vec<&str>> {
     match items {
         Items::Texts(texts) => texts.iter().map(|text| vec![text.as_str()]).collect(),
@@ -71,7 +71,7 @@ fn turns(items: &Items) -> Vec<Vec<&str>> {
     }
 }
 
-/// Encodes the tokens of every turn of every item. All turns share batches.
+/// Encodes the tokens of every turn. Turns of different items share batches.
 fn tokens_of(
     encoder: &dyn Encoder,
     items: &[Vec<&str>],

@@ -12,8 +12,8 @@ use turnwise_text::{Analyzer, words_and_letters};
 pub enum Terms {
     /// With an index analyzer.
     Analyzed(Analyzer),
-    /// Words and their bigrams, where scripts without spaces are split into single characters. Papers on Chinese
-    /// dialogues use this as a baseline.
+    /// Words and their bigrams. Scripts without spaces are split into single characters. Papers on Chinese dialogues
+    /// use such a baseline.
     Pairs,
     /// Characters and their bigrams, without whitespace.
     Letters,

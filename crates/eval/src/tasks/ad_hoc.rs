@@ -18,7 +18,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 /// Number of top documents that are evaluated, as in trec_eval.
 const DEPTH: usize = 1000;
-/// Sets of judgments, in order of preference.
+/// File names of judgments in `qrels`, in order of preference.
 const SPLITS: [&str; 3] = ["test", "dev", "train"];
 
 /// Settings of ad-hoc retrieval.
@@ -62,8 +62,8 @@ struct Line {
     text: String,
 }
 
-/// Reads an ad-hoc retrieval task. `qrels` replaces the folder's own judgments. Also returns the paths of the files
-/// read.
+/// Reads an ad-hoc retrieval task. `qrels` replaces the judgments of the folder. Also returns the paths of all files
+/// that were read.
 fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;

@@ -1,4 +1,5 @@
-//! The three dial2vec tasks over one set of dialogues, each with one domain.
+//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All use the same
+//! dialogues, each with exactly one domain.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -81,9 +82,9 @@ impl Profile {
     }
 }
 
-/// Number of random draws.
+/// Number of random draws of pairs and of k-means runs.
 const DRAWS: usize = 10;
-/// Largest number of dialogues on a map. Larger maps are slow to draw.
+/// Maximum number of dialogues on a map. Larger maps are slow to draw.
 const MAPPED: usize = 1_000;
 /// Number of k-means initializations; the best result is used.
 const INITIALIZATIONS: usize = 10;
@@ -99,7 +100,8 @@ pub struct DialogueTask {
 }
 
 impl DialogueTask {
-    /// Creates the tasks. Dialogues without a domain or with several domains are left out and counted.
+    /// Creates the tasks. Dialogues without a domain or with several domains are skipped and counted. Returns an error
+    /// if fewer than two domains remain.
     pub fn new(dialogues: Vec<Dialogue>, profile: Profile, seed: u64) -> Result<Self> {
         let mut skipped = Vec::new();
         let mut kept = Vec::new();
@@ -255,7 +257,8 @@ struct Pair {
     score: f64,
 }
 
-/// Computes the correlation. With `keep`, also returns the pairs if they were drawn at random.
+/// Computes the correlation between scores and shared domains. With `keep`, also returns the pairs if they were drawn
+/// at random.
 fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(Value, Option<Columns>)> {
     let drawn = match task.profile {
         Profile::Paper => {
@@ -281,7 +284,7 @@ fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(
     Ok((value, drawn.filter(|_| keep).map(|drawn| pair_columns(task, &drawn))))
 }
 
-/// Protocol of the paper: each dialogue with one random other dialogue.
+/// Pairs for the protocol of the paper: each dialogue with one random other dialogue.
 fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair>> {
     let n = task.labels.len();
     let mut random = Random::new(task.seed, draw);
@@ -296,7 +299,7 @@ fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair
     (0..n).map(pair).collect()
 }
 
-/// Protocol of the released code: one dialogue with all others.
+/// Pairs for the protocol of the released code: one dialogue with all others.
 fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pair>> {
     let others: Vec<u32> = (0..task.labels.len() as u32).filter(|b| *b != a as u32).collect();
     let mut scores = Vec::new();
@@ -309,15 +312,15 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Spearman correlation of scores and shared domains. It is 0 if no pair or every pair shares its domain, as in the
-/// released code.
+/// Spearman correlation between scores and shared domains. As in the released code, it is 0 if all pairs or no pairs
+/// share their domain.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();
     spearman(&scores, &same).unwrap_or(0.0)
 }
 
-/// One row per drawn pair.
+/// Table for export with one row per drawn pair.
 fn pair_columns(task: &DialogueTask, drawn: &[Vec<Pair>]) -> Columns {
     let id = |n: usize| task.retrieval.documents[n].clone();
     let row = |(draw, pair): (usize, &Pair)| {
@@ -387,7 +390,7 @@ fn categorization(
     Ok((values, keep.then(|| cluster_columns(task, &clusters))))
 }
 
-/// One row per dialogue: its domain, and its cluster in each run.
+/// Table for export with one row per dialogue: its domain, and its cluster in each run.
 fn cluster_columns(task: &DialogueTask, clusters: &[Vec<usize>]) -> Columns {
     let row = |n: usize| {
         let of_runs = clusters.iter().map(|of_run| of_run[n].to_string());

@@ -26,19 +26,19 @@ use super::{
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 
-/// All tasks with their settings, as in a recipe. Paths are relative to the data folder.
+/// A task with its settings, as stored in a recipe. Paths are relative to the data folder.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TaskSpec {
-    /// Semantic retrieval.
+    /// Semantic retrieval: sentences with the same intent rank above others (DialogueCSE).
     Sr(SemanticRetrieval),
-    /// Sentence similarity.
+    /// Sentence similarity: correlation with human scores (DialogueCSE).
     Dsts(Similarity),
-    /// The three dial2vec tasks.
+    /// The three dial2vec tasks on dialogues with domains.
     Dialogues(DialogueRetrieval),
-    /// Response selection.
+    /// Response selection: the real response ranks above other candidates.
     Response(ResponseSelection),
-    /// Ad-hoc retrieval.
+    /// Ad-hoc retrieval on a data set in BEIR's layout.
     Adhoc(AdHoc),
 }
 
@@ -68,7 +68,7 @@ pub trait TaskSettings {
     /// Files of the task, relative to the data folder.
     fn files(&self) -> Vec<&Path>;
 
-    /// Reads the data from a folder.
+    /// Reads the data. `folder` is the data folder.
     fn load(&self, folder: &Path, with: &LoadOptions<'_>) -> Result<Loaded>;
 }
 
@@ -84,7 +84,7 @@ pub struct LoadOptions<'a> {
 
 /// A task with a description of its data.
 pub struct Loaded {
-    /// The task.
+    /// The task, ready to run.
     pub task: Box<dyn Task>,
     /// Paths, hash and size of the data.
     pub data: Data,
@@ -97,7 +97,7 @@ impl Loaded {
         Loaded { data: Data { paths, hash, size: task.size() }, task: Box::new(task) }
     }
 
-    /// Like [`Loaded::new`], with the hash of the files' content.
+    /// Like [`Loaded::new`], but computes the hash from the content of the files.
     pub fn from_files(task: impl Task + 'static, files: Vec<PathBuf>) -> Result<Self> {
         let hash = data::hash(&files)?;
         Ok(Loaded::new(task, &files, hash))
@@ -109,31 +109,31 @@ pub trait Task: Sync {
     /// Short name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// Description with the paper's name.
+    /// Description, with the name of the paper.
     fn about(&self) -> &'static str;
 
-    /// Size of the task in words, for example "20 pairs".
+    /// Size of the task as text, for example "20 pairs".
     fn size(&self) -> String;
 
     /// The documents and queries.
     fn pool(&self) -> &Pool;
 
-    /// What was left out of the data, with reasons and counts.
+    /// Items of the data that were skipped, with reasons and counts.
     fn skipped(&self) -> &[Skipped];
 
     /// Text that identifies every setting that affects the values. The data is identified separately, by hash.
     fn identity(&self) -> String;
 
-    /// Number of classes, for a classification task.
+    /// Number of classes; `None` if the task has no classes.
     fn classes(&self) -> Option<usize> {
         None
     }
 
-    /// Evaluates a ranker. With `keep`, the outcome also contains the rankings.
+    /// Evaluates a ranker. With `keep`, the outcome also contains the rankings and other tables for export.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome>;
 }
 
-/// Count of items that were left out for one reason.
+/// Number of items that were skipped for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// The kind of item and the reason.
@@ -180,7 +180,7 @@ pub struct Columns {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Two-dimensional projection: points are close where their vectors are close.
+/// Two-dimensional projection of vectors, in which similar vectors are close together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// Names of the labels.
@@ -207,12 +207,12 @@ pub struct Ranked {
 pub struct Value {
     /// Name of the measure.
     pub measure: String,
-    /// Mean value.
+    /// Mean value, as a fraction, not in percent.
     pub value: f64,
-    /// Standard deviation, if there are several draws.
+    /// Standard deviation over random draws or seeds; `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Random baseline.
+    /// Random baseline; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
     /// Value of each query or each draw.

@@ -29,16 +29,16 @@ pub enum Candidates {
     },
 }
 
-/// Ranking task.
+/// Task that ranks documents for each query.
 #[derive(Debug, Clone)]
 pub struct RankingTask {
     /// Short name.
     pub name: &'static str,
-    /// Description with the paper's name.
+    /// Description, with the name of the paper.
     pub about: &'static str,
     /// The documents and queries.
     pub pool: Pool,
-    /// Document ids, which break ties.
+    /// Document ids. Documents with equal scores are ordered by id.
     pub documents: Vec<String>,
     /// Query ids.
     pub queries: Vec<String>,
@@ -48,7 +48,7 @@ pub struct RankingTask {
     pub candidates: Candidates,
     /// Measures, with the names that papers use for them.
     pub measures: Vec<(&'static str, Measure)>,
-    /// What was left out of the data.
+    /// Items of the data that were skipped.
     pub skipped: Vec<Skipped>,
 }
 
@@ -154,7 +154,7 @@ impl RankingTask {
         let mut scores = Vec::new();
         scorer.scores(own as usize, &documents, &mut scores)?;
         ensure_finite("the ranker", &self.queries[n], &scores)?;
-        // A document is not a candidate for itself.
+        // A document that is also the query is not a candidate.
         let is_itself = |at: &u32| {
             let whole = matches!(self.candidates, Candidates::All { .. });
             whole && self.pool.queries.is_none() && documents[*at as usize] == own

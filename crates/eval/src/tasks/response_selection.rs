@@ -1,4 +1,4 @@
-//! Response selection: reads samples of a context with candidate responses, one of which is the real response.
+//! Response selection. A sample is a context with candidate responses, one of which is the real response.
 //!
 //! Two formats are supported. JSON lines have one sample per line: `{"id", "context": [{"role", "text"}], "candidates":
 //! ["…"], "answer": 3}`, where the answer is an index from 0. The Ubuntu, Douban and E-commerce corpora use lines of
@@ -125,7 +125,7 @@ struct Samples {
 
 impl Samples {
     fn push_lines(&mut self, context: Vec<String>, candidates: Vec<Response>) -> Result<(), String> {
-        // The format has no speakers. Two speakers are assumed to alternate, and the next one gives the response.
+        // The format has no speakers. Assume that two speakers alternate, also between the last turn and the response.
         let speakers = ["a", "b"];
         let said = context.into_iter().rev().enumerate();
         let mut context: Vec<ContextTurn> =

@@ -1,5 +1,5 @@
-//! Semantic retrieval. The data is a file in the format of DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ positive ids
-//! ⇥ negative ids`, with ids separated by commas.
+//! Semantic retrieval. The data is a file in the format of DialogueCSE's `select.txt`:
+//! `id ⇥ text ⇥ intent ⇥ positive ids ⇥ negative ids`, with ids separated by commas.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,8 @@ pub struct SemanticRetrieval {
     /// candidates with other intents.
     #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
     pub data: PathBuf,
-    /// Builds the set from a file of labeled sentences, which is then the `data`.
+    /// Builds the task from labeled sentences, with this selection of candidates. `data` is then the file of the
+    /// sentences.
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<CandidateSelection>,
@@ -66,7 +67,7 @@ impl TaskSettings for SemanticRetrieval {
     }
 }
 
-/// Reads only the sentences.
+/// Reads only the sentences of a file in this format.
 pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     let mut sentences = Vec::new();
     each_line(path, |_, text| {
@@ -80,7 +81,7 @@ pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     Ok(sentences)
 }
 
-/// Reads a semantic retrieval task: positive and negative candidates are ranked for each labeled sentence.
+/// Reads a semantic retrieval task, which ranks positive and negative candidates for each sentence.
 pub fn semantic_retrieval(path: &Path) -> Result<RankingTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)

@@ -10,7 +10,7 @@ use turnwise_measures::ranking::{RELEVANT, Ranking};
 pub struct Options {
     /// Lowest grade of a relevant document.
     pub level: i32,
-    /// Counts judged queries that are missing from the run, with a value of 0.
+    /// Includes judged queries that are missing from the run, with a value of 0.
     pub complete: bool,
 }
 
@@ -25,7 +25,7 @@ impl Default for Options {
 pub struct Evaluation {
     /// Tag of the run.
     pub tag: String,
-    /// The measures, in their order.
+    /// The evaluated measures.
     pub measures: Vec<Measure>,
     /// Values of each query, in the order of `measures`.
     pub queries: BTreeMap<String, Vec<f64>>,
@@ -35,7 +35,7 @@ pub struct Evaluation {
     pub missing: Vec<String>,
 }
 
-/// Evaluates a run.
+/// Evaluates a run. Queries without judgments are skipped.
 pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options) -> Evaluation {
     let mut evaluation =
         Evaluation { tag: run.tag.clone(), measures: measures.to_vec(), ..Evaluation::default() };
@@ -68,7 +68,7 @@ impl Evaluation {
         self.measures.iter().enumerate().map(|(n, measure)| measure.of_all(&column(n))).collect()
     }
 
-    /// Lines in trec_eval's output format: for all queries and, with `each`, for each query.
+    /// Returns lines in trec_eval's output format, for all queries together. With `each`, also for each query.
     pub fn lines(&self, each: bool) -> impl Iterator<Item = String> + '_ {
         let queries = self.queries.iter().filter(move |_| each).flat_map(|(query, values)| {
             let of_query = self.measures.iter().zip(values).filter(|(measure, _)| !measure.is_of_all());

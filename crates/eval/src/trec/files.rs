@@ -26,7 +26,7 @@ pub struct Run {
 }
 
 /// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a
-/// header line).
+/// header line). Returns an error for a malformed line, for two grades of the same document, or for an empty file.
 pub fn read_qrels(path: &Path) -> Result<Qrels> {
     let mut qrels = Qrels::default();
     each_line(path, |number, line| {
@@ -57,8 +57,8 @@ pub fn read_qrels(path: &Path) -> Result<Qrels> {
     Ok(qrels)
 }
 
-/// Reads a run: `query Q0 document rank score tag`. Documents are sorted by score, as in trec_eval; the rank column
-/// is ignored.
+/// Reads a run in TREC's format (`query Q0 document rank score tag`). As in trec_eval, documents are sorted by score,
+/// and the rank column is ignored.
 pub fn read_run(path: &Path) -> Result<Run> {
     let mut run = Run::default();
     let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();

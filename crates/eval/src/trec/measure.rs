@@ -8,7 +8,7 @@ use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 /// Ranking measure. Variants are in the order in which trec_eval prints them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Number of queries; only over all queries.
+    /// Number of queries. It has no value for a single query.
     NumQ,
     /// Number of returned documents.
     NumRet,
@@ -16,9 +16,9 @@ pub enum Measure {
     NumRel,
     /// Number of relevant documents that were returned.
     NumRelRet,
-    /// Average precision.
+    /// Average precision; its mean over all queries is MAP.
     Map,
-    /// Geometric mean of average precision; only over all queries.
+    /// Geometric mean of average precision. It has no value for a single query.
     GmMap,
     /// R-precision: precision at rank R, where R is the number of relevant documents.
     Rprec,
@@ -49,7 +49,7 @@ type WithCutoffs = (&'static str, fn(u32) -> Measure, &'static [u32]);
 const CUTS: [u32; 9] = [5, 10, 15, 20, 30, 100, 200, 500, 1000];
 const SUCCESS: [u32; 3] = [1, 5, 10];
 const RECALLS: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
-/// trec_eval's lower bound of average precision in a geometric mean.
+/// Lower bound of average precision in the geometric mean, as in trec_eval.
 const LEAST: f64 = 0.00001;
 
 impl Measure {
@@ -66,7 +66,7 @@ impl Measure {
         ("ndcg", Measure::Ndcg),
     ];
 
-    /// Measures with a cutoff in their name, and the cutoffs used if none is given.
+    /// Measures with a cutoff in their name, and their default cutoffs.
     const CUT: [WithCutoffs; 6] = [
         ("iprec_at_recall", Measure::IprecAtRecall, &RECALLS),
         ("P", Measure::P, &CUTS),
@@ -82,17 +82,17 @@ impl Measure {
         plain.chain(RECALLS.map(Measure::IprecAtRecall)).chain(CUTS.map(Measure::P)).collect()
     }
 
-    /// Whether the measure is a count, which is summed over the queries instead of averaged.
+    /// Returns true if the measure is a count, which is summed over the queries instead of averaged.
     pub fn is_count(self) -> bool {
         matches!(self, Measure::NumQ | Measure::NumRet | Measure::NumRel | Measure::NumRelRet)
     }
 
-    /// Whether the measure exists only over all queries.
+    /// Returns true if the measure has no value for a single query.
     pub fn is_of_all(self) -> bool {
         matches!(self, Measure::NumQ | Measure::GmMap)
     }
 
-    /// Value for one query.
+    /// Returns the value for one query.
     pub fn of(self, ranking: &Ranking) -> f64 {
         let all = usize::MAX;
         match self {
@@ -131,7 +131,7 @@ impl Measure {
         }
     }
 
-    /// Value over all queries, from the values of each query.
+    /// Returns the value over all queries, computed from the values of the single queries.
     pub fn of_all(self, values: &[f64]) -> f64 {
         let sum: f64 = values.iter().sum();
         let mean = if values.is_empty() { 0.0 } else { sum / values.len() as f64 };

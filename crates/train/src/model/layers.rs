@@ -29,7 +29,7 @@ pub(super) struct Layer {
     pub(super) outer_norm: Tensor,
 }
 
-/// Embedding tables.
+/// Embedding tables of a network, one row per index, with the width of the hidden states.
 pub(super) struct Tables {
     words: Tensor,
     positions: Tensor,

@@ -72,7 +72,7 @@ enum Bottom {
 }
 
 impl Trainable {
-    /// Creates variables for the trained parameters. `dtype` is the type of the computation; the parameters are f32.
+    /// Creates variables for the trained parameters. Computes in `dtype`; the parameters themselves are f32.
     pub fn new(network: Network, freezing: Freezing, on: &Device, dtype: DType) -> Result<Self> {
         let count = network.layers.len();
         if freezing.layers >= count {

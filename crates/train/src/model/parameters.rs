@@ -10,7 +10,7 @@ use turnwise_core::error::{Error, Result};
 pub struct Parameter {
     /// Name in error messages and checkpoints.
     pub name: String,
-    /// The variable.
+    /// Variable with the current values.
     pub var: Var,
     /// True if weight decay applies: for weights and embeddings, not for biases and layer normalization.
     pub decays: bool,
@@ -29,13 +29,13 @@ impl Parameter {
         Ok(Parameter { name: name.into(), var: Var::from_tensor(&tensor).map_err(device::error)?, decays })
     }
 
-    /// Copies the values to the CPU.
+    /// Returns a copy of the values on the CPU.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let read = || self.var.flatten_all()?.to_dtype(DType::F32)?.to_vec1();
         read().map_err(device::error)
     }
 
-    /// Replaces the values. The number of values must match.
+    /// Replaces the values. Returns an error if the number of values differs.
     pub fn set(&self, numbers: Vec<f32>) -> Result<()> {
         if numbers.len() != self.var.elem_count() {
             return Err(Error::data(format!(

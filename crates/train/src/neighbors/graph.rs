@@ -9,8 +9,8 @@ use turnwise_encoder::Vectors;
 /// Number of search candidates (`ef`) per requested neighbor.
 const EF_FACTOR: usize = 8;
 
-/// Returns the approximate nearest neighbors of each vector, the nearest first. Only one of several equal vectors
-/// is listed.
+/// Returns the approximate nearest neighbors of each vector, the nearest first. Of several equal vectors, only one is
+/// listed.
 pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {

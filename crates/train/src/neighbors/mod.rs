@@ -58,7 +58,8 @@ pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Returns the mutual nearest neighbors of each vector: pairs where each is among the `near` nearest of the other.
+/// Returns the mutual nearest neighbors of each vector. In such a pair, each vector is among the `near` nearest of the
+/// other.
 pub(super) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
     mutual_of(&nearest(vectors, near), near)
 }

@@ -1,4 +1,4 @@
-//! Definition of an objective: everything that the program knows about it besides its loss.
+//! Definition of an objective: its name, description, defaults and properties, without its loss.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use super::{Group, HardNegatives, Objective, ObjectiveName};
 use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
 use turnwise_core::error::Result;
 
-/// Definition of an objective. Each objective has one, in its own file.
+/// Properties and defaults of an objective. Each objective defines them in its own file.
 #[derive(Debug)]
 pub struct Definition {
     /// Name on the command line and in recipes.
@@ -15,18 +15,18 @@ pub struct Definition {
     pub about: &'static str,
     /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
     pub benchmark: &'static str,
-    /// Texts that the label-free evaluation compares.
+    /// Kind of texts in the label-free evaluation.
     pub sample: Sample,
-    /// True if the two halves of held-out dialogues measure the objective. They measure topics, so they cannot
-    /// measure objectives that predict tokens or classes.
+    /// True if the objective is evaluated on the halves of held-out dialogues by default. This evaluation measures
+    /// topics, so it does not suit objectives that predict tokens or classes.
     pub held_out: bool,
     /// Default criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// Whether it can be the main objective and an auxiliary one.
+    /// Whether the objective can be the main one, an auxiliary one, or both.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// How the objective is trained.
+    /// Training method of the objective.
     pub training: Training,
 }
 
@@ -50,7 +50,7 @@ pub enum Role {
     Both,
 }
 
-/// How an objective is trained.
+/// Training method of an objective.
 #[derive(Debug)]
 pub enum Training {
     /// With gradient steps.
@@ -80,7 +80,7 @@ pub struct StepTraining {
     pub merge_turns: bool,
     /// Default number of steps.
     pub steps: Steps,
-    /// Number of warm-up steps, if the number of steps is the default.
+    /// Default number of warm-up steps. It applies only if the number of steps is also the default.
     pub warm_up: u64,
     /// Default batch size.
     pub batch: usize,
@@ -94,7 +94,7 @@ pub struct StepTraining {
     pub frozen: Frozen,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
-    /// Batch size and maximum number of tokens as an auxiliary objective, if they differ from those above.
+    /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal those above.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
     pub settings: fn(&mut Given<'_>) -> Box<dyn Settings>,
@@ -103,9 +103,9 @@ pub struct StepTraining {
 /// Default number of steps.
 #[derive(Debug, Clone, Copy)]
 pub enum Steps {
-    /// The same number for all data.
+    /// One number, for corpora of any number and size.
     Total(u64),
-    /// A number for each corpus.
+    /// A number that is multiplied by the number of corpora.
     PerCorpus(u64),
 }
 
@@ -120,7 +120,7 @@ pub enum Frozen {
 
 /// Settings of an objective. They create the objective once the data and the model are loaded.
 pub trait Settings: Debug + Send + Sync {
-    /// Creates the objective.
+    /// Creates the objective. Returns an error if the model or the data does not suit it.
     fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
 }
 
@@ -132,7 +132,7 @@ pub struct Setup<'a> {
     pub data: &'a TrainingSet,
     /// Seed of the run.
     pub seed: u64,
-    /// Inputs that take long to compute, and only for the objectives that need them.
+    /// Inputs that take long to compute. They are computed only for objectives that need them.
     pub sources: &'a dyn Sources,
 }
 
@@ -146,7 +146,7 @@ pub trait Sources {
 }
 
 impl Definition {
-    /// Properties of the training steps; `None` if it has no steps.
+    /// Properties of the training steps; `None` if the objective has no steps.
     pub fn steps(&self) -> Option<&StepTraining> {
         match &self.training {
             Training::Steps(steps) => Some(steps),

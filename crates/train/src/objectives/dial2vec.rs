@@ -1,7 +1,7 @@
 //! dial2vec: contrastive learning of dialogue embeddings.
 //!
-//! The self-representation of each interlocutor is compared with its cross-representation. In negative samples, the
-//! turns of the other interlocutor are replaced by turns of other dialogues.
+//! The self-representation of each interlocutor (speaker) is compared with its cross-representation. In negative
+//! samples, turns of other dialogues replace the turns of the other interlocutor.
 //!
 //! The matching matrix is `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`, with zeros where two turns are more than a window apart. The
 //! cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the tokens of the other interlocutor.
@@ -70,7 +70,7 @@ pub static DIAL2VEC: Definition = Definition {
     }),
 };
 
-/// Variant of dial2vec: the paper, or its released code where they differ.
+/// Variant of dial2vec. The paper and its released code differ in details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -121,7 +121,7 @@ impl Settings for Dial2vecSettings {
 pub struct Dial2vec {
     /// Number of negative samples per dialogue.
     pub negatives: usize,
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Window size w: turns that are further apart do not match.
     pub window: usize,
@@ -274,7 +274,7 @@ struct Matched {
 }
 
 impl Matched {
-    /// Returns the terms of all weighted sums: tokens of each turn, matching turns of each turn, turns of each side.
+    /// Returns the terms of all weighted sums: over tokens per turn, matching turns per turn, and turns per side.
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for (n, turns) in self.turns.iter().enumerate() {

@@ -129,7 +129,7 @@ pub struct DialogueCse {
     /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
     /// hard negatives.
     pub hard: Option<(usize, HardNegatives)>,
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
@@ -353,7 +353,7 @@ fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tens
 
 #[derive(Default)]
 struct Tokens {
-    /// For each example, the mean over its context turns of their token means.
+    /// For each example, the mean of the token means of its context turns.
     contexts: Vec<Vec<Part>>,
     /// For each context turn, the mean over its tokens.
     turns: Vec<Vec<Part>>,

@@ -1,7 +1,7 @@
 //! Hard negatives: responses from other dialogues that are similar to the true response, by embedding or by BM25.
 //!
-//! A response that is too similar may be a correct answer too (a false negative). Two kinds of candidates are
-//! therefore excluded: those with a cosine similarity above a bound, and mutual nearest neighbors of the true
+//! A response that is too similar may also be correct (a false negative). Two kinds of candidates are therefore
+//! excluded: candidates with a cosine similarity of at least a bound, and mutual nearest neighbors of the true
 //! response.
 
 use std::collections::HashMap;

@@ -47,7 +47,7 @@ pub static KEEP: Definition = Definition {
     }),
 };
 
-/// Settings of keep.
+/// Settings of `keep`.
 #[derive(Debug)]
 struct KeepSettings {
     max_tokens: usize,
@@ -62,7 +62,7 @@ impl Settings for KeepSettings {
 /// Maximum number of sampled utterances.
 const MOST: usize = 4_096;
 
-/// The keep objective: a sample of utterances and their original embeddings.
+/// The objective `keep`: a sample of utterances keeps its original embeddings.
 pub struct Keep {
     locations: Vec<Location>,
     start: Vectors,
@@ -70,7 +70,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Draws utterances by the seed and encodes them with the untrained model.
+    /// Draws a random sample of utterances and encodes them with the untrained model.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
         let mut locations = super::all_turns(data);
         Random::new(seed, 2).shuffle(&mut locations);

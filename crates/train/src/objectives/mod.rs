@@ -47,7 +47,7 @@ use turnwise_core::{
     random::Random,
 };
 
-/// Defines the names of the objectives from their definitions.
+/// Generates [`ObjectiveName`] from a list of names and definitions.
 macro_rules! objectives {
     ($($name:ident: $definition:path),* $(,)?) => {
         /// Name of a training objective.
@@ -89,7 +89,7 @@ objectives! {
     Keep: keep::KEEP,
 }
 
-/// Best objective for dialogues so far: see "What training gains" in benchmarks/README.md.
+/// Objective named `auto`: the best one for dialogues so far, see "What training gains" in benchmarks/README.md.
 const AUTO: ObjectiveName = ObjectiveName::Neighbours;
 
 impl ObjectiveName {
@@ -127,7 +127,7 @@ impl From<ObjectiveName> for String {
     }
 }
 
-/// A training objective.
+/// A training objective: lists the examples of the data, and builds batches that compute their loss.
 pub trait Objective: Send + Sync {
     /// Definition of the objective.
     fn definition(&self) -> &'static Definition;
@@ -151,7 +151,7 @@ pub trait Objective: Send + Sync {
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>>;
 }
 
-/// Location of an example: a dialogue, and a turn if the example is about one turn.
+/// Location of an example in the training set: a dialogue, and a turn if the example is a single turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Location {
     /// Index of the dialogue in the training set.
@@ -165,7 +165,7 @@ pub trait Prepared: Send {
     /// The input sequences.
     fn packed(&self) -> &Packed;
 
-    /// Number of examples; the loss is the mean over them.
+    /// Number of examples. The loss is the mean over the examples.
     fn count(&self) -> usize;
 
     /// Returns the structure of the sequences as JSON, for other programs that compute the same loss.
@@ -179,9 +179,9 @@ pub trait Prepared: Send {
         }
     }
 
-    /// Returns the loss as a function of the pooled sequence embeddings, if these are the only input of the loss.
+    /// Returns the loss as a function of the pooled sequence embeddings; `None` if the loss needs other inputs.
     ///
-    /// A large batch can then be computed in micro-batches.
+    /// Batches with such a loss can be computed in micro-batches.
     fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         None
     }
@@ -193,7 +193,7 @@ pub trait PooledLoss {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
 }
 
-/// Returns the locations of all turns.
+/// Returns the locations of all turns, including dialogues with a single turn.
 fn all_turns(data: &TrainingSet) -> Vec<Location> {
     turns_of(data, 1)
 }

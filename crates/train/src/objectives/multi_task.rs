@@ -13,7 +13,7 @@ use turnwise_core::{
     random::Random,
 };
 
-/// An auxiliary objective.
+/// An auxiliary objective with its weight and its batch size.
 pub struct Auxiliary {
     /// The objective.
     pub objective: Box<dyn Objective>,

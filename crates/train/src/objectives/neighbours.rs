@@ -1,4 +1,4 @@
-//! Neighbours: distills the similarities of dialogues from a teacher, which was learned from the dialogues without
+//! Neighbours: distills dialogue similarities from a teacher. The teacher is fitted on the same dialogues, without
 //! labels.
 //!
 //! A batch holds some dialogues, a few neighbors of each, and random others. For each dialogue, a softmax turns its
@@ -52,7 +52,7 @@ pub static NEIGHBOURS: Definition = Definition {
     }),
 };
 
-/// Settings of neighbours.
+/// Settings of `neighbours`.
 #[derive(Debug)]
 struct NeighboursSettings {
     temperature: f64,
@@ -69,10 +69,10 @@ impl Settings for NeighboursSettings {
 
 /// Number of neighbors of a dialogue that are added to its batch.
 const NEAR: usize = 3;
-/// Minimum confidence of a teacher. With it, every corpus gets some training steps.
+/// Lower bound on the confidence of a teacher, so that every corpus gets some training steps.
 const MIN_CONFIDENCE: f64 = 0.05;
 
-/// The neighbours objective.
+/// The objective `neighbours`: the encoder reproduces the dialogue similarities of a teacher.
 pub struct Neighbours {
     /// Temperature τ of both distributions.
     pub temperature: f64,
@@ -85,7 +85,7 @@ pub struct Neighbours {
 pub struct Group {
     /// Teacher of the dialogues.
     pub teacher: Teacher,
-    /// Index in the training set of each dialogue of the teacher.
+    /// Training set index of each dialogue of the teacher.
     pub known: Vec<u32>,
 }
 
@@ -121,7 +121,7 @@ impl Objective for Neighbours {
     }
 
     fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
-        // `dialogue` holds the number of the dialogue in its group, and `turn` the number of the group.
+        // Here, `dialogue` is the index of the dialogue in its group, and `turn` is the index of the group.
         let of_group = |((turn, group), count): ((u32, &Group), usize)| {
             let known = group.teacher.len();
             (0..count).map(move |n| Location { dialogue: (n * known / count) as u32, turn })
@@ -147,7 +147,7 @@ impl Objective for Neighbours {
             .map(|n| (more.below(teacher.len()), Random::new(draw.clone().bits(), 1 + n)));
         let given = examples.iter().filter(|(location, _)| location.turn == first.turn);
         let given = given.map(|(location, random)| (location.dialogue as usize, random.clone()));
-        // A quarter of the batch brings its neighbors along.
+        // A quarter of the batch are dialogues whose neighbors are added, too.
         let mut seeds = size / (1 + NEAR);
         for (own, mut random) in given.chain(more) {
             add(own);

@@ -60,7 +60,7 @@ pub static PLACES: Definition = Definition {
     }),
 };
 
-/// Settings of places.
+/// Settings of `places`.
 #[derive(Debug)]
 struct PlacesSettings {
     temperature: f64,
@@ -85,9 +85,9 @@ const POSITIONS: u32 = 5;
 /// Number of classes.
 const CLASSES: usize = (ROLES * POSITIONS) as usize;
 
-/// The places objective.
+/// The objective `places`: utterances are classified by speaker role and position, with fixed class prototypes.
 pub struct Places {
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
@@ -98,7 +98,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Computes the prototypes from utterances, drawn by the seed, with the untrained model.
+    /// Computes the prototypes with the untrained model, from a random sample of utterances.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
         let mut chosen = super::every_turn(data);
         Random::new(seed, 3).shuffle(&mut chosen);

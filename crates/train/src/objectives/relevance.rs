@@ -55,7 +55,7 @@ pub static RELEVANCE: Definition = Definition {
     }),
 };
 
-/// Settings of relevance.
+/// Settings of `relevance`.
 #[derive(Debug)]
 struct RelevanceSettings {
     context: usize,
@@ -73,7 +73,7 @@ impl Settings for RelevanceSettings {
 /// Number of classes: true next turn, other turn of the same dialogue, turn of another dialogue.
 const CLASSES: usize = 3;
 
-/// The relevance objective.
+/// The objective `relevance`: classifies a response as the next turn, a turn of the same dialogue, or neither.
 pub struct Relevance {
     /// Maximum number of context turns before the response.
     pub context: usize,

@@ -156,7 +156,7 @@ pub enum Matching {
 pub struct ResponseSelection {
     /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of a response, and of its context.
     pub max_tokens: usize,

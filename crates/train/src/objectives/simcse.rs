@@ -52,7 +52,7 @@ impl Settings for SimCse {
 /// The unsupervised SimCSE objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SimCse {
-    /// Temperature τ.
+    /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,

@@ -56,7 +56,7 @@ pub static WORDS: Definition = Definition {
     }),
 };
 
-/// Settings of words.
+/// Settings of `words`.
 #[derive(Debug)]
 struct WordsSettings {
     max_tokens: usize,
@@ -75,7 +75,7 @@ const MASK_RATE: f64 = 0.15;
 /// Maximum number of predicted tokens per sequence.
 const MAX_PREDICTIONS: usize = 10;
 
-/// The masked language modeling objective.
+/// The objective `words`: masked language modeling.
 pub struct Words {
     /// Maximum number of tokens of a sequence.
     pub max_tokens: usize,

@@ -61,13 +61,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Recipe {
-    /// Returns the built-in recipe with this name.
+    /// Returns the built-in recipe with this name, or `None` if there is none.
     pub fn known(name: &str) -> Option<Result<Self>> {
         let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
     }
 
-    /// Prepends a folder to the corpus and dev paths.
+    /// Prepends the data folder to the paths of the corpus and of the dev tasks.
     pub fn below(&mut self, folder: &Path) {
         let below = |path: &mut PathBuf| *path = folder.join(&*path);
         self.corpus.iter_mut().for_each(below);

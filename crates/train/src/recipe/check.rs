@@ -45,7 +45,7 @@ pub(super) fn auxiliary(recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-/// Rejects a strength without a layer.
+/// Rejects the setting `strength` if no layer is learned.
 pub(super) fn strength(recipe: &Recipe) -> Result<()> {
     match recipe.strength.is_some() && !recipe.layer {
         true => Err(Error::input(format!(
@@ -57,7 +57,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
     }
 }
 
-/// Rejects settings that were given but not read by the objective.
+/// Rejects settings that were given but that the objective does not use.
 pub(super) fn none_foreign(
     objective: &str,
     given: &[(&'static str, bool)],
@@ -68,12 +68,12 @@ pub(super) fn none_foreign(
     none_of_these(objective, &foreign, "")
 }
 
-/// Checks the values of the settings.
+/// Checks the values of the settings for training with gradient steps.
 pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSettings) -> Result<()> {
     let StepSettings { steps, batch, parts, learning_rate, warm_up, .. } = *settings;
     let max_tokens = recipe.max_tokens.unwrap_or(training.max_tokens);
     let temperature = recipe.temperature.unwrap_or(training.temperature);
-    // A batch of several objectives is computed in micro-batches like one with in-batch negatives.
+    // With auxiliary objectives, micro-batches need a loss that depends only on pooled embeddings.
     let in_micro_batches = settings.auxiliary.is_empty() || {
         let is_independent = |objective: ObjectiveName| {
             objective.definition().steps().is_some_and(|training| training.pooled_loss && !training.in_batch)
@@ -192,7 +192,7 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     ])
 }
 
-/// Validation of a setting: true if the value is valid, the name, the value, and a description of valid values.
+/// A checked setting: whether its value is valid, its name, its value, and a description of valid values.
 type Number = (bool, &'static str, String, &'static str);
 
 fn valid_strength(given: Option<f64>) -> Number {

@@ -18,9 +18,12 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use super::{run::evaluations::Selection, schedule::Shape};
 use turnwise_core::error::Error;
 
-/// Settings of a training run as given in a recipe file, or on the command line.
+/// Settings of a training run, as given in a recipe file or on the command line.
 ///
-/// [`Recipe::resolve`] sets missing settings to the defaults of the objective, and rejects those that it does not have.
+/// A setting is `None` if it was not given; the default of the objective then applies.
+///
+/// [`Recipe::resolve`] sets missing settings to the defaults of the objective, and rejects settings that the
+/// objective does not use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -171,7 +174,7 @@ where
 }
 
 impl Recipe {
-    /// Creates a recipe that sets nothing but these.
+    /// Creates a recipe with default values for all other settings.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
         Recipe {
             objective,
@@ -212,8 +215,8 @@ impl Recipe {
         }
     }
 
-    /// Name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that earlier versions can
-    /// read the files.
+    /// Returns the name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that
+    /// earlier versions can read the files.
     pub fn stored_name(setting: &str) -> &str {
         match setting {
             "auxiliary" => "beside",
@@ -257,8 +260,7 @@ mod tests {
         assert_eq!(resolved(r.clone(), 6, 256), r);
     }
 
-    /// The checkpoints of a run have a hash of its recipe. These are the recipe and the hash of a run of an earlier
-    /// version.
+    /// Checkpoints contain a hash of the recipe. This recipe and this hash come from a run of an earlier version.
     #[test]
     fn a_recipe_has_the_same_hash_as_in_earlier_versions() {
         let mut given =

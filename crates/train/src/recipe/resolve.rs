@@ -22,13 +22,13 @@ const HELD_OUT: usize = 400;
 /// A valid recipe with all defaults.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
-    /// The same settings in the form of the file, as stored in the folder of a run.
+    /// The same settings as a [`Recipe`], which is saved in the folder of the run.
     pub file: Recipe,
     /// Main objective.
     pub objective: ObjectiveName,
-    /// Base model.
+    /// Base model: a folder or a name.
     pub model: String,
-    /// Training dialogues.
+    /// Training dialogues: indexes, files and folders.
     pub corpus: Vec<PathBuf>,
     /// Random seed.
     pub seed: u64,
@@ -42,15 +42,15 @@ pub struct ResolvedRecipe {
     pub dev: Vec<DevTask>,
     /// Maximum number of held-out dialogues.
     pub held_out: usize,
-    /// True if the model is evaluated.
+    /// True if the model is evaluated during training.
     pub evaluates: bool,
     /// Criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// How the model is trained.
+    /// Training method, with its settings.
     pub method: Method,
 }
 
-/// How a model is trained.
+/// Training method.
 #[derive(Debug)]
 pub enum Method {
     /// With gradient steps.
@@ -98,18 +98,18 @@ pub struct StepSettings {
 /// Settings of an auxiliary objective.
 #[derive(Debug)]
 pub struct AuxiliarySettings {
-    /// The objective.
+    /// Name of the objective.
     pub objective: ObjectiveName,
     /// Settings of the objective.
     pub settings: Box<dyn Settings>,
     /// Weight of its loss.
     pub weight: f64,
-    /// Number of its examples per step.
+    /// Number of examples of this objective per step.
     pub batch: usize,
 }
 
 impl ResolvedRecipe {
-    /// Settings of the layer in closed form, if one is learned.
+    /// Settings of the layer in closed form; `None` if no layer is learned.
     pub fn layer(&self) -> Option<LayerSettings> {
         match &self.method {
             Method::Steps(steps) => steps.layer,
@@ -117,7 +117,7 @@ impl ResolvedRecipe {
         }
     }
 
-    /// Settings of the training steps, if there are some.
+    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
     pub fn steps(&self) -> Option<&StepSettings> {
         match &self.method {
             Method::Steps(steps) => Some(steps),
@@ -125,7 +125,7 @@ impl ResolvedRecipe {
         }
     }
 
-    /// Returns true if a sequence can hold several turns, which need a separator.
+    /// Returns true if an input sequence can contain several turns. The turns then need a separator token.
     pub fn divides_turns(&self) -> bool {
         let auxiliary = self.steps().into_iter().flat_map(|steps| &steps.auxiliary);
         let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.objective]);
@@ -134,7 +134,8 @@ impl ResolvedRecipe {
 }
 
 impl StepSettings {
-    /// Creates the objective, together with the auxiliary ones.
+    /// Creates the main objective, combined with its auxiliary objectives. Returns an error if the data or the model
+    /// does not suit one of them.
     pub fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
         let main = self.main.create(setup)?;
         let of = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
@@ -171,9 +172,9 @@ impl StepSettings {
     }
 }
 
-/// Recipe from which an objective reads its settings.
+/// View of a recipe through which an objective reads its settings.
 ///
-/// Reading a setting also sets it to its default in the recipe. Settings that are given but not read are rejected.
+/// Reading a missing setting writes its default to the recipe. Settings that are given but never read are rejected.
 #[derive(Debug)]
 pub struct Given<'r> {
     recipe: &'r mut Recipe,
@@ -226,13 +227,13 @@ impl Given<'_> {
         *self.recipe.aggregation.get_or_insert_default()
     }
 
-    /// Maximum distance of matched turns.
+    /// dial2vec: maximum distance between matched turns, in turns.
     pub fn window(&mut self, default: usize) -> usize {
         self.read.push("window");
         *self.recipe.window.get_or_insert(default)
     }
 
-    /// The paper, or its released code.
+    /// dial2vec: whether to follow the paper or its released code.
     pub fn profile(&mut self) -> Profile {
         self.read.push("profile");
         *self.recipe.profile.get_or_insert_default()
@@ -334,7 +335,7 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Settings that only some objectives have, and whether they are given.
+    /// Settings that only some objectives use, and whether the recipe sets them.
     fn given_by_objective(&self) -> [(&'static str, bool); 6] {
         [
             ("context", self.context.is_some()),
@@ -346,7 +347,7 @@ impl Recipe {
         ]
     }
 
-    /// Reads the settings of the objective. Also returns the names of the settings that it has.
+    /// Reads the settings of the objective. Also returns the names of the settings that the objective uses.
     fn read_settings(
         &mut self,
         training: &StepTraining,
@@ -365,7 +366,7 @@ impl Recipe {
         (settings, given.read)
     }
 
-    /// Resolves an auxiliary objective, which has the default settings.
+    /// Resolves an auxiliary objective. Apart from its weight, it uses the default settings.
     fn auxiliary_settings(
         &self,
         objective: ObjectiveName,

@@ -14,10 +14,11 @@ use turnwise_encoder::{
     statics,
 };
 
-/// Subfolder of a run with the base model plus a separator token for turns, if it has none of its own.
+/// Subfolder of a run for the base model with an added separator token. It exists only if the base model has no
+/// separator and turns need one.
 pub(super) const START: &str = "start";
 
-/// A base model that is checked for a recipe.
+/// A base model that suits the recipe.
 pub(super) struct BaseModel {
     pub(super) name: String,
     /// Repository on the hub, if known.
@@ -26,7 +27,7 @@ pub(super) struct BaseModel {
 }
 
 impl BaseModel {
-    /// Opens the base model, and resolves the recipe with defaults that suit it. Returns an error if the model cannot be
+    /// Opens the base model and resolves the recipe for it. Returns an error if the model does not exist or cannot be
     /// trained.
     pub(super) fn open(recipe: Recipe, models: &Places) -> Result<(Self, ResolvedRecipe)> {
         let found = resolve(&recipe.model, models).map_err(|e| match Recipe::that_leaves(&recipe.model) {
@@ -56,7 +57,7 @@ impl BaseModel {
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
-    /// Reports differences between the base model and what is trained.
+    /// Reports how the trained model will differ from the base model, such as a different pooling.
     pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
         let name = &recipe.model;
         if recipe.steps().is_none() {
@@ -76,7 +77,7 @@ impl BaseModel {
     }
 }
 
-/// Prepares the start model. If turns need a separator and the base model has none, adds a separator token.
+/// Returns the model to start from: the base model, with an added separator token if turns need one and it has none.
 pub(super) fn with_separator(
     base: &ModelFolder,
     run_folder: &Path,

@@ -13,7 +13,7 @@ pub struct Card<'a> {
     pub repository: Option<&'a str>,
     /// Number of training dialogues, and number of turns in these dialogues.
     pub seen: (usize, usize),
-    /// Hash of the dialogues.
+    /// Hash of the training dialogues.
     pub data: &'a str,
     /// Step of the selected model.
     pub kept: u64,
@@ -30,11 +30,11 @@ pub struct Card<'a> {
 pub struct ScoreChange {
     /// Task and measure.
     pub what: String,
-    /// Score of the base model.
+    /// Score of the base model, as a fraction, not in percent.
     pub start: f64,
     /// Score of the selected model.
     pub kept: f64,
-    /// p-value of the difference.
+    /// p-value of the difference; `None` if it was not tested.
     pub p: Option<f64>,
 }
 

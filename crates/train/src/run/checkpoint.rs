@@ -34,12 +34,14 @@ const TENSORS: &str = "tensors.safetensors";
 /// Prefixes of the tensor names for the first and the second moment of a parameter.
 const MOMENTS: [&str; 2] = ["mean:", "square:"];
 
-/// Writes a checkpoint to a folder of checkpoints, atomically.
+/// Writes a checkpoint to a folder of checkpoints, atomically. `run` is the hash for [`State::run`].
+///
+/// Returns the path of the checkpoint.
 pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     save_as(folder, &name(trainer.optimizer().steps()), trainer, run)
 }
 
-/// Like [`save`], with a given name.
+/// Like [`save`], but with a given name instead of the step number.
 pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     let step = trainer.optimizer().steps();
     let target = folder.join(name);
@@ -81,7 +83,7 @@ pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Removes all checkpoints except the last `kept`. At least one is kept.
+/// Removes all checkpoints except the last `kept` ones. At least one is kept.
 pub fn prune(folder: &Path, kept: usize) -> Result<()> {
     let all = list(folder);
     let old = all.len().saturating_sub(kept.max(1));
@@ -89,6 +91,11 @@ pub fn prune(folder: &Path, kept: usize) -> Result<()> {
 }
 
 /// Restores a trainer from a checkpoint.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if the checkpoint is damaged; [`Error::Input`] if it belongs to a different run. The trainer is
+/// then unchanged.
 pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
     let text = fs::read_to_string(path.join(STATE)).at("read", path.join(STATE))?;
     let damaged = |what: String| Error::Corrupt {

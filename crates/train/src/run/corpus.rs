@@ -33,7 +33,8 @@ pub(super) struct Corpora {
     pub(super) ends: Vec<usize>,
 }
 
-/// Reads the dialogues of indexes, files and folders, either to a file in the given folder or into memory.
+/// Reads the dialogues of indexes, files and folders. They are stored in a temporary file in the folder `spool`, or
+/// in memory if `spool` is `None`.
 pub(super) fn read(
     paths: &[PathBuf],
     reader: &Reader,
@@ -69,7 +70,7 @@ pub(super) fn read(
                 "{those} of {path} were already read with the same id and text: used once{left}"
             ));
         }
-        // A path without dialogues of its own does not count as a corpus.
+        // A path that contains only duplicates does not count as a corpus.
         if new > 0 || again == 0 {
             ends.push(reading.dialogues.len());
         }
@@ -78,7 +79,7 @@ pub(super) fn read(
 }
 
 impl Corpora {
-    /// Keeps a random sample of N dialogues in their order.
+    /// Keeps a random sample of `count` dialogues, in their original order.
     pub(super) fn subsample(&mut self, count: usize, seed: u64) {
         let mut chosen: Vec<usize> = (0..self.dialogues.len()).collect();
         Random::new(seed, 4).shuffle(&mut chosen);
@@ -89,9 +90,9 @@ impl Corpora {
         self.retain(&kept);
     }
 
-    /// Removes up to N dialogues for evaluation, at most a tenth, and none if there are too few. The choice
-    /// does not depend on the seed of the run, so runs with different seeds are evaluated on the same
-    /// dialogues.
+    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns none if there are
+    /// too few. The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the
+    /// same dialogues.
     pub(super) fn hold_out(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
         if wanted < MIN_HELD_OUT {
@@ -114,12 +115,13 @@ impl Corpora {
             return Ok(Vec::new());
         }
         self.retain(&kept);
-        // Also remove copies under different ids.
+        // Also remove copies with different ids.
         self.exclude(held_out.iter())?;
         Ok(held_out)
     }
 
-    /// Removes dialogues with the same text as one of these, ignoring speakers. Returns their number.
+    /// Removes all dialogues whose text equals that of one of `those`; speakers and whitespace are ignored. Returns the
+    /// number of removed dialogues.
     pub(super) fn exclude<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
@@ -138,7 +140,7 @@ impl Corpora {
         Ok(before - self.dialogues.len())
     }
 
-    /// Keeps the selected dialogues and updates the boundaries.
+    /// Keeps the selected dialogues and updates the corpus boundaries.
     fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
@@ -191,7 +193,7 @@ fn not_found(path: &Path, indexes: &Path) -> Error {
         .with_hint("name an index, or files and folders of dialogues: --corpus chats/")
 }
 
-/// Dialogues read so far. A dialogue that is in two exports counts once, as in an index.
+/// Dialogues read so far, without duplicates. An index also stores duplicates only once.
 struct Reading {
     dialogues: DiskVec<Dialogue>,
     /// Hashes of the dialogues read so far.
@@ -220,7 +222,8 @@ impl Reading {
     }
 }
 
-/// Returns the index folder if the path is one or names one. A file at that path comes first.
+/// Returns the folder of the index if the path is an index folder or the name of an index. An existing file or folder
+/// at this path takes precedence over an index of the same name.
 fn index(path: &PathBuf, indexes: &Path) -> Option<PathBuf> {
     if path.exists() {
         return Manifest::exists(path).then(|| path.clone());

@@ -22,7 +22,7 @@ pub(super) struct Curves<'a> {
     pub(super) evaluations: &'a [Evaluation],
     /// The learned layer, if there is one.
     pub(super) learned: Option<&'a Learned>,
-    /// The step whose model is kept, once known.
+    /// The step whose model is kept; `None` until the run ends.
     pub(super) kept: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Curves<'_> {
         plots
     }
 
-    /// The same numbers for TensorBoard.
+    /// Returns all measurements as TensorBoard scalars.
     fn scalars(&self) -> Vec<Scalar> {
         let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
         let mut all = Vec::new();
@@ -142,7 +142,7 @@ impl Curves<'_> {
     }
 }
 
-/// Shortens a line to N characters.
+/// Shortens a line to `most` characters.
 fn cut(line: &str, most: usize) -> String {
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -165,7 +165,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
-/// Plot of the correlation of each learned direction, compared with chance.
+/// Plots the canonical correlations of the layer and their random baseline.
 fn correlations(learned: &Learned) -> Plot {
     let place = |n: usize| (n + 1) as f64;
     let values = learned.told.iter().enumerate().map(|(n, value)| (place(n), *value)).collect();
@@ -178,7 +178,7 @@ fn correlations(learned: &Learned) -> Plot {
     }
 }
 
-/// One plot per dev task, of its main measure.
+/// Plots the main measure of each dev task.
 fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {

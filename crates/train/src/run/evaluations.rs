@@ -20,10 +20,10 @@ pub struct Evaluation {
     /// Label-free score on the held-out dialogues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<HeldOut>,
-    /// Label-free agreement: share of the ten nearest neighbors by words that are also among the ten nearest by
-    /// vectors.
+    /// Label-free agreement: fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by
+    /// vectors. `None` if there are too few texts.
     pub agreement: Option<f64>,
-    /// Alignment: mean squared distance of pairs that are neighbors by words.
+    /// Alignment: mean squared distance between vectors of items that are neighbors by BM25.
     pub alignment: Option<f64>,
     /// Uniformity: logarithm of the mean of e^(−2 · squared distance) over all pairs.
     pub uniformity: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Position on the step axis. The evaluation of an appended layer comes one step after its encoder.
+    /// Position on the step axis of the curves. An evaluation with an appended layer counts as one step later.
     pub fn place(&self) -> u64 {
         self.step + u64::from(self.layer)
     }
@@ -51,14 +51,15 @@ pub struct Measured {
     pub task: String,
     /// Name of the measure.
     pub measure: String,
-    /// Value of the measure.
+    /// Value of the measure, as a fraction, not in percent.
     pub value: f64,
     /// Value of each query, for significance tests; empty if the task has no per-query values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }
 
-/// Label-free score on held-out dialogues: the overlap of the nearest neighbors of the two halves of a dialogue.
+/// Label-free score on held-out dialogues. Each dialogue is split in two halves, and its score is the overlap between
+/// the nearest neighbors of the halves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     /// Mean score over the dialogues.
@@ -68,12 +69,12 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Creates the score from the scores of the dialogues.
+    /// Creates the score from one score per dialogue.
     pub fn of(each: Vec<f64>) -> Self {
         HeldOut { value: mean_and_deviation(&each).0, each }
     }
 
-    /// Standard error of the mean difference to another score.
+    /// Returns the standard error of the mean difference between two scores of the same dialogues.
     fn standard_error(&self, other: &HeldOut) -> f64 {
         let differences: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
         let (_, deviation) = mean_and_deviation(&differences);
@@ -85,7 +86,7 @@ impl HeldOut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// Label-free: by the score on held-out dialogues, or by the agreement of neighbors if there are none.
+    /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
     #[default]
     LabelFree,
     /// By the labels of the dev tasks, like the code of the papers.
@@ -131,7 +132,7 @@ impl Selection {
         }
     }
 
-    /// Returns the best trained step of a run.
+    /// Returns the evaluation of the best trained step, or `None` if no evaluation has a score.
     ///
     /// With labels: the first step with the highest score. Label-free: the last step whose score is nearly the
     /// highest. Small differences are noise there, and later steps have learned more.
@@ -156,7 +157,7 @@ impl Selection {
         }
     }
 
-    /// Number of evaluations since the best step.
+    /// Returns the number of evaluations since the best step, for early stopping.
     pub fn since_best(self, evaluations: &[Evaluation]) -> usize {
         let Some(best) = self.best(evaluations) else { return 0 };
         evaluations.iter().filter(|e| e.step > best.step).count()

@@ -35,13 +35,13 @@ use turnwise_eval::{
     tasks::{LoadOptions, Loaded, Task, TaskSpec},
 };
 
-/// Number of dialogues or utterances in the label-free evaluation.
+/// Maximum sample size of the label-free evaluation, for dialogues and for utterances.
 const DIALOGUES: usize = 400;
 const UTTERANCES: usize = 2_000;
 
-/// Texts of at least this many bytes rarely repeat by chance.
+/// Minimum length in bytes of a text that counts for the overlap. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// Report an overlap if more than one of N texts is also in the corpus.
+/// Report an overlap if more than one in this number of texts is also in the corpus.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks with the names under which they were requested.
@@ -85,7 +85,7 @@ fn load(
     Ok((task, data.hash))
 }
 
-/// Dialogues of those tasks that are about dialogues.
+/// Returns the dialogues of all tasks on whole dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -93,8 +93,8 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Finds tasks whose texts are also in the corpus, more often than by chance. Returns the task, the number of
-/// such texts, and the total.
+/// Finds tasks that overlap with the corpus: more than a tenth of their long texts are also turns of the corpus.
+/// Returns the name of each such task, the number of shared texts, and the number of all long texts.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
@@ -157,18 +157,18 @@ impl<'a> Evaluator<'a> {
         Ok(Evaluator { eval_data, label_free, name, folder, device, observer })
     }
 
-    /// Whether there is nothing to evaluate on.
+    /// Returns true if there is no data to evaluate on.
     pub(super) fn is_empty(&self) -> bool {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after a step.
+    /// Evaluates the network after `step` steps.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         // Training always uses mean pooling, whatever the base model does.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Evaluates a network with the rest of its pipeline.
+    /// Evaluates a network with the pipeline of `folder`. `pooling` overrides the pooling of the pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,
@@ -222,8 +222,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
-/// duplicates.
+/// Draws the sample for the label-free evaluation: dialogues or distinct utterances, depending on the objective.
 fn draw_sample(recipe: &ResolvedRecipe, corpora: &Corpora, spool: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
     if recipe.objective.definition().sample == Sample::Dialogues {
@@ -250,7 +249,7 @@ fn draw_sample(recipe: &ResolvedRecipe, corpora: &Corpora, spool: &Path) -> Resu
     Ok(Pool::of(Items::Texts(found)))
 }
 
-/// Draws up to N numbers below a count, in random order.
+/// Draws up to `most` distinct numbers below `count`, in random order.
 fn sample(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     random.shuffle(&mut numbers);

@@ -25,7 +25,7 @@ use turnwise_store::lock::WriterLock;
 /// Number of checkpoints that are kept.
 pub(super) const CHECKPOINTS: usize = 2;
 
-/// Name of the checkpoint with the best model, stored next to the others.
+/// Name of the checkpoint of the best step, stored next to the regular checkpoints.
 pub(super) const BEST: &str = "best";
 
 /// Recipe of the run.
@@ -42,7 +42,7 @@ pub(super) struct RunFolder {
     lock: Option<WriterLock>,
 }
 
-/// Whether a folder contains a run.
+/// Returns true if a folder contains a run that has started.
 pub(super) fn has_run(path: &Path) -> bool {
     path.join(RECIPE).is_file()
 }
@@ -52,8 +52,8 @@ pub fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
-/// Refuses a folder that is already in use. With `resume`, an empty run that was stopped before its first step
-/// is fine.
+/// Returns an error if a folder cannot be the output folder of a run. A folder with a run needs `resume`. Otherwise
+/// the folder must not exist, or contain at most the leftovers of a run that was stopped before its first step.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
     let begun = has_run(path);
     if begun && !resume {
@@ -64,7 +64,7 @@ pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
         return Err(Error::input(format!("{} is a file, but a run needs a folder", path.display()))
             .with_hint("use a folder that does not exist yet: -o runs/chats"));
     }
-    // Start files of a run that was stopped before its first step may be there.
+    // Ignore leftovers of a run that was stopped before its first step.
     let is_else = |entry: std::io::Result<fs::DirEntry>| {
         entry.is_ok_and(|e| e.file_name() != START && e.file_name() != LOCK)
     };
@@ -91,7 +91,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Path of the folder. It exists, so data can be stored in it.
+    /// Path of the folder, which exists.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -126,20 +126,20 @@ impl RunFolder {
         model_in(&self.path)
     }
 
-    /// Description of the learned layer.
+    /// File with the statistics of the learned layer.
     pub(super) fn layer(&self) -> PathBuf {
         self.path.join("layer.json")
     }
 
-    /// Writes the recipe file.
+    /// Writes the recipe file, which marks the run as started.
     pub(super) fn begin(&self, recipe: &ResolvedRecipe, inputs: &InputHashes) -> Result<()> {
         let text = inputs.line()
             + &toml::to_string(&table_of(&recipe.file)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
     }
 
-    /// Returns an error if the recipe differs from the recipe of the run to resume. The error names the options
-    /// that were given, not the values derived from them.
+    /// Returns an error if the recipe differs from the recipe of the run to resume. If a changed setting was given
+    /// explicitly, the error omits the defaults that changed with it.
     pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, asked: &Recipe) -> Result<()> {
         let (there, whole, asked) = (self.written()?, table_of(&recipe.file)?, table_of(asked)?);
         let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
@@ -199,7 +199,7 @@ impl RunFolder {
         })
     }
 
-    /// Loads the last checkpoint. Returns the number of steps taken.
+    /// Loads the last checkpoint. Returns its number of steps, or 0 if there is no checkpoint.
     pub(super) fn load_checkpoint(
         &self,
         trainer: &mut Trainer,
@@ -217,8 +217,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Handles an error in a step: saves the failed batch for inspection and names the last checkpoint in the
-    /// hint.
+    /// Extends the error of a failed step: saves the failed batch for inspection, and adds its file and the last
+    /// checkpoint to the hint.
     pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
         let batch = self.path.join("failed-batch.json");
         let written =
@@ -266,7 +266,7 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// Removes the folder again if the run never started.
+    /// Removes the folder if the run never started.
     fn drop(&mut self) {
         if self.lock.is_none() || has_run(&self.path) {
             return;
@@ -274,7 +274,7 @@ impl Drop for RunFolder {
         let _ = files::remove_folder(&self.path.join(START));
         let _ = fs::remove_file(self.path.join(LOCK));
         self.lock = None;
-        // Folders that now contain other files stay.
+        // `remove_dir` fails on folders that are not empty, so those stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
@@ -299,7 +299,7 @@ impl InputHashes {
     }
 }
 
-/// Recipe as a TOML table. Options for steps are removed if the objective has no steps.
+/// Returns the recipe as a TOML table, without the settings of steps if the objective has no steps.
 fn table_of(recipe: &Recipe) -> Result<toml::Table> {
     const OF_STEPS: [&str; 14] = [
         "steps",

@@ -32,10 +32,10 @@ use turnwise_encoder::{
     transformer::Settings,
 };
 
-/// Largest number of dialogues used per corpus; more hardly change the layer.
+/// Maximum number of dialogues per corpus. More dialogues hardly change the layer.
 const MOST: usize = 16_384;
 
-/// Training data and canonical correlations of a layer.
+/// Statistics of a learned layer: training data and canonical correlations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// Number of dialogues.
@@ -78,7 +78,7 @@ impl Learned {
     }
 }
 
-/// A run and the base model of its layer.
+/// A run, and the model to which the layer is appended.
 #[derive(Clone, Copy)]
 pub(super) struct LayerTraining<'a> {
     pub(super) run: &'a Run<'a>,
@@ -86,7 +86,7 @@ pub(super) struct LayerTraining<'a> {
 }
 
 impl LayerTraining<'_> {
-    /// Learns the layer from dialogues, evaluates it, and saves the model: a run without steps.
+    /// Does a whole run without gradient steps: learns the layer, evaluates it, and saves the model.
     pub(super) fn learn_alone(&self, corpora: &Corpora, eval_data: EvaluationData) -> Result<Outcome> {
         let Run { recipe, base, folder: run_folder, device, inputs, observer, .. } = *self.run;
         let network = self.folder.network()?;
@@ -140,7 +140,7 @@ impl LayerTraining<'_> {
         Ok(trained)
     }
 
-    /// Learns the layer. Returns the model with the layer appended, and a description of the layer.
+    /// Learns the layer. Returns the model with the layer appended, and the statistics of the layer.
     fn learn(
         &self,
         before: &Pipeline,
@@ -175,7 +175,7 @@ impl LayerTraining<'_> {
         let mut seen = Learned::default();
         for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
-            // Shuffle, so that dialogues in a chunk are not more similar than by chance.
+            // Shuffle: the random baseline pairs dialogues of a chunk, and neighboring dialogues may be similar.
             Random::new(recipe.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MOST);
             let mut sums = Sums::new(encoder.dim(), settings.context);
@@ -230,7 +230,7 @@ impl LayerTraining<'_> {
         Ok(Some(evaluation))
     }
 
-    /// Writes the description of the layer and the curves.
+    /// Writes the statistics of the layer and the curves.
     fn draw(&self, outcome: &Outcome) -> Result<()> {
         let learned = outcome.learned.as_ref();
         learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;

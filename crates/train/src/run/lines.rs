@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// A log record of a step.
+/// A log record that belongs to a step.
 pub trait OfStep: Serialize + DeserializeOwned {
     /// Number of steps taken when the record was written.
     fn step(&self) -> u64;
@@ -61,7 +61,7 @@ pub struct Line {
     pub gradient: f64,
     /// Number of examples.
     pub examples: usize,
-    /// Number of tokens.
+    /// Number of tokens in the batch.
     pub tokens: usize,
     /// Duration in seconds.
     pub seconds: f64,

@@ -59,7 +59,7 @@ pub struct RunOptions {
     pub reader: Reader,
     /// Folders that contain models.
     pub models: Places,
-    /// Folder of the indexes that a recipe can name.
+    /// Folder of the indexes. A recipe can use an index as its corpus by name.
     pub indexes: PathBuf,
 }
 
@@ -95,7 +95,7 @@ pub fn run(
     run_one(recipe, options, true, observer)
 }
 
-/// Runs one training. Messages that apply to all runs of a sweep are shown in the first one.
+/// Trains one model. In a sweep, warnings about the data are shown only for the first run (`is_first`).
 fn run_one(
     recipe: Recipe,
     options: &RunOptions,
@@ -166,7 +166,7 @@ fn run_one(
     Ok((outcome, recipe))
 }
 
-/// Everything that a run needs, whatever its objective.
+/// Inputs of a run that all objectives need.
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,
     base: &'a BaseModel,
@@ -177,7 +177,7 @@ struct Run<'a> {
     observer: &'a dyn RunObserver,
 }
 
-/// Removes dialogues that are also in a dev task.
+/// Removes training dialogues that are also in a dev task. Returns an error if none are left.
 fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
     let all = corpora.dialogues.len();
     let left_out = corpora.exclude(evaluator::dialogues_of(tasks))?;
@@ -192,7 +192,7 @@ fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> 
     Ok(())
 }
 
-/// Holds out some dialogues for evaluation, if requested, and reports it.
+/// Holds out dialogues for evaluation if the recipe requests it, and reports their number.
 fn hold_out(
     corpora: &mut Corpora,
     recipe: &ResolvedRecipe,

@@ -17,7 +17,7 @@ use turnwise_encoder::{DeviceChoice, hub::Places};
 /// Largest number of utterances that are searched for hard negatives. Other utterances get random negatives.
 const MOST: usize = 65_536;
 
-/// Creates the main objective and its auxiliary ones.
+/// Creates the main objective, combined with its auxiliary objectives.
 pub(super) fn of(
     (recipe, steps): (&ResolvedRecipe, &StepSettings),
     data: &TrainingSet,
@@ -30,7 +30,7 @@ pub(super) fn of(
     steps.create(&Setup { model, data, seed: recipe.seed, sources: &sources })
 }
 
-/// Computes inputs of objectives, and reports the progress.
+/// Computes the teachers and hard negatives that some objectives need, and reports the progress.
 struct RunSources<'a> {
     recipe: &'a ResolvedRecipe,
     data: &'a TrainingSet,
@@ -46,7 +46,7 @@ impl Sources for RunSources<'_> {
         teacher::groups(self.recipe, self.data, self.corpora, (self.device, self.models), self.observer)
     }
 
-    /// The neighbors are found by the vectors of the base model and by BM25.
+    /// Candidates are the nearest neighbors by the vectors of the base model and by BM25.
     fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives> {
         let RunSources { recipe, data, model, observer, .. } = *self;
         let mut chosen = every_turn(data);

@@ -7,7 +7,7 @@ use turnwise_eval::rank;
 ///
 /// `()` ignores all reports and never stops.
 pub trait RunObserver: Sync {
-    /// Whether to stop. A stopped run saves its steps and returns [`Error::Interrupted`].
+    /// Returns true to stop the run. A stopped run saves a checkpoint and returns [`Error::Interrupted`].
     fn should_stop(&self) -> bool {
         false
     }
@@ -18,7 +18,7 @@ pub trait RunObserver: Sync {
     /// Receives a message about the run, such as the result of an evaluation.
     fn note(&self, _message: &str) {}
 
-    /// Receives a message that only matters when a problem is investigated.
+    /// Receives a debug message.
     fn detail(&self, _message: &str) {}
 
     /// Receives a warning.
@@ -27,7 +27,7 @@ pub trait RunObserver: Sync {
 
 impl RunObserver for () {}
 
-/// Returns an error with this hint if the observer wants to stop.
+/// Returns [`Error::Interrupted`] with this hint if the observer stops the run.
 pub(super) fn check(observer: &dyn RunObserver, hint: Option<&str>) -> Result<()> {
     match observer.should_stop() {
         true => Err(Error::Interrupted { hint: hint.map(str::to_owned) }),
@@ -35,7 +35,7 @@ pub(super) fn check(observer: &dyn RunObserver, hint: Option<&str>) -> Result<()
     }
 }
 
-/// A stage of a run that takes long.
+/// A stage of a run that reports progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Reading the dialogues. The amount is in bytes, if known.
@@ -59,11 +59,11 @@ pub enum Stage {
 pub struct Progress<'a> {
     /// The stage.
     pub stage: Stage,
-    /// Amount of work that is done.
+    /// Amount of work done so far. The unit depends on the stage: bytes, steps or items.
     pub done: u64,
-    /// Total amount of work, if known.
+    /// Total amount of work, in the same unit; `None` if unknown.
     pub total: Option<u64>,
-    /// Number of processed items, for example training examples.
+    /// Number of items processed so far, for example training examples.
     pub items: u64,
     /// Details, such as the loss; can be empty.
     pub detail: &'a str,

@@ -16,10 +16,10 @@ use turnwise_eval::{
     significance::{DRAWS, randomization_test},
 };
 
-/// Significance level: larger p-values may be chance.
+/// Significance level: differences with a larger p-value count as not significant.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// Name of the held-out evaluation among the dev tasks.
+/// Task name and measure name of the held-out evaluation in a [`Gain`].
 const HELD_OUT: (&str, &str) = ("aside", "halves");
 
 /// Result of a run.
@@ -29,9 +29,9 @@ pub struct Outcome {
     pub steps: u64,
     /// The step whose model is kept.
     pub kept: u64,
-    /// Mean losses of the first and the last steps.
+    /// Mean losses over the first and the last tenth of the steps; `None` without steps.
     pub losses: Option<(f64, f64)>,
-    /// The learned layer.
+    /// Statistics of the learned layer; `None` if no layer was learned.
     pub learned: Option<Learned>,
     /// All evaluations.
     pub evaluations: Vec<Evaluation>,
@@ -83,7 +83,8 @@ impl Outcome {
         }
     }
 
-    /// Changes on held-out dialogues and on the dev tasks.
+    /// Returns the score changes on held-out dialogues and on the dev tasks, from the base model to the kept model.
+    /// `seed` is for the significance tests. Empty if the base model was not evaluated.
     pub fn gains(&self, seed: u64) -> Vec<Gain> {
         let start = self.evaluations.iter().find(|e| e.step == 0);
         let (Some(start), Some(kept)) = (start, self.last()) else { return Vec::new() };
@@ -110,7 +111,7 @@ impl Outcome {
         held_out.into_iter().chain(main_values(kept).filter_map(of)).collect()
     }
 
-    /// The same for the model card, with the agreement with words.
+    /// The same changes for the model card, preceded by the agreement with lexical neighbors.
     pub(super) fn card_gains(&self, seed: u64) -> Vec<ScoreChange> {
         let words = self.agreements().map(|[start, kept]| ScoreChange {
             what: "agreement of neighbors with words".to_owned(),
@@ -123,15 +124,15 @@ impl Outcome {
         words.into_iter().chain(gains).collect()
     }
 
-    /// Share of the nearest neighbors by words that are also nearest neighbors by vectors, before and after training. `None`
-    /// if either was not measured.
+    /// Fraction of the nearest neighbors by BM25 that are also nearest neighbors by vectors, before and after training.
+    /// `None` if either was not measured.
     pub fn agreements(&self) -> Option<[f64; 2]> {
         let start = self.evaluations.iter().find(|e| e.step == 0)?;
         Some([start.agreement?, self.last()?.agreement?])
     }
 }
 
-/// Mean losses over the first and the last tenth of the run.
+/// Mean losses over the first and the last tenth of the steps; `None` without steps.
 pub(super) fn losses(lines: &[Line]) -> Option<(f64, f64)> {
     let part = (lines.len() / 10).max(1);
     let mean = |lines: &[Line]| lines.iter().map(|l| l.loss).sum::<f64>() / lines.len() as f64;
@@ -145,19 +146,19 @@ pub struct Gain {
     pub task: String,
     /// Name of the measure.
     pub measure: String,
-    /// Value of the base model.
+    /// Value of the base model, as a fraction, not in percent.
     pub start: f64,
     /// Value of the kept model.
     pub kept: f64,
     /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
     pub p: Option<f64>,
-    /// Number of paired values.
+    /// Number of paired per-query values; 0 if there are none.
     #[serde(default)]
     pub of: usize,
 }
 
 impl Gain {
-    /// Describes the measure.
+    /// Returns a description of the measure for tables.
     pub fn what(&self) -> String {
         match self.is_held_out() {
             true => format!(
@@ -169,17 +170,17 @@ impl Gain {
         }
     }
 
-    /// Whether it was measured on held-out dialogues.
+    /// Returns true if the measure is the label-free one on held-out dialogues.
     pub fn is_held_out(&self) -> bool {
         (self.task.as_str(), self.measure.as_str()) == HELD_OUT
     }
 
-    /// Whether the difference is significant.
+    /// Returns true if the difference is significant.
     pub fn is_significant(&self) -> bool {
         self.p.is_some_and(|p| p < SIGNIFICANCE)
     }
 
-    /// Whether it is a significant loss.
+    /// Returns true if the kept model is significantly worse than the base model.
     pub fn is_loss(&self) -> bool {
         self.kept < self.start && self.is_significant()
     }

@@ -19,7 +19,7 @@ use turnwise_core::{
     files,
 };
 
-/// Summary file.
+/// Name of the summary file in the output folder of a sweep.
 pub const RUNS: &str = "runs.json";
 
 /// A finished run.
@@ -27,7 +27,7 @@ pub const RUNS: &str = "runs.json";
 pub struct FinishedRun {
     /// Subfolder of the run.
     pub folder: String,
-    /// The varied settings; empty if only the seed differs.
+    /// The varied settings, as `name=value` pairs; empty if only the seed differs.
     pub settings: String,
     /// Random seed.
     pub seed: u64,
@@ -35,10 +35,10 @@ pub struct FinishedRun {
     pub steps: u64,
     /// The step whose model is kept.
     pub kept: u64,
-    /// Mean losses of the first and the last steps.
+    /// Mean losses over the first and the last tenth of the steps.
     #[serde(default)]
     pub loss: Option<[f64; 2]>,
-    /// Agreement of neighbors with words, before and after training.
+    /// Fraction of the nearest neighbors by BM25 that are also nearest by vectors, before and after training.
     pub agreement: Option<[f64; 2]>,
     /// Changes on held-out dialogues and on the dev tasks.
     pub dev: Vec<Gain>,
@@ -47,11 +47,16 @@ pub struct FinishedRun {
     pub has_layer: bool,
 }
 
-/// Trains with each combination of values and seeds. Returns the finished runs of the folder, which includes those of
-/// an earlier call.
+/// Trains with each combination of values and seeds. Returns all finished runs of the folder, including those of
+/// earlier calls.
 ///
-/// `varied` has names of settings, as in the recipe file, and their values. Without seeds, all runs have the seed of the
-/// recipe. `ended` is called after each run.
+/// `varied` lists settings, named as in the recipe file, with their values. Without `seeds`, all runs use the seed of
+/// the recipe. `ended` is called after each run.
+///
+/// # Errors
+///
+/// [`Error::Input`] if a setting or value is invalid, or if the output folder contains runs and
+/// [`RunOptions::resume`] is not set. Fails with the error of a run if that run fails.
 pub fn sweep(
     recipe: &Recipe,
     varied: &[(String, Vec<String>)],
@@ -84,7 +89,7 @@ pub fn sweep(
             planned.push((name, own, settings, Recipe { seed: *seed, ..recipe.clone() }));
         }
     }
-    // Runs with other values stay in the summary.
+    // Earlier runs with other values stay in the summary.
     finished.retain(|one| planned.iter().all(|(name, ..)| *name != one.folder));
     for (n, (name, own, settings, recipe)) in planned.into_iter().enumerate() {
         observer::check(observer, Some("continue with the same command and --resume"))?;
@@ -109,7 +114,7 @@ pub fn sweep(
     Ok(finished)
 }
 
-/// Reads the finished runs in a folder. Returns an error if there are some and `resume` is not set.
+/// Reads the summary of finished runs in a folder. Returns an error if it exists and `resume` is not set.
 fn before(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
     let path = output.join(RUNS);
     if !path.exists() {
@@ -133,7 +138,7 @@ fn write(folder: &Path, finished: &[FinishedRun]) -> Result<()> {
     files::replace(&folder.join(RUNS), (text + "\n").as_bytes())
 }
 
-/// All combinations of the values, with a description and the recipe.
+/// Returns a description and a recipe for each combination of the values.
 fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(String, Recipe)>> {
     let mut all = vec![(String::new(), recipe.clone())];
     for (setting, values) in varied {
@@ -149,7 +154,7 @@ fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(St
     Ok(all)
 }
 
-/// Returns the recipe with a different value of one option, which has the name of the recipe file.
+/// Returns the recipe with one setting changed. `setting` is the name in recipe files.
 fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     let text = format!("value = {value}");

@@ -26,7 +26,7 @@ use turnwise_encoder::{
     transformer::Settings,
 };
 
-/// Largest number of dialogues per teacher. They are compared pairwise, and more hardly help.
+/// Maximum number of dialogues per teacher. They are compared pairwise, and more of them hardly help.
 const MOST: usize = 8_192;
 /// Number of topics in the lexical vectors.
 const TOPICS: usize = 16;

@@ -36,11 +36,11 @@ use turnwise_eval::ann::own_bytes;
 const CACHE_BYTES: usize = 1 << 30;
 /// Warn below this number of dialogues.
 const MIN_DIALOGUES: usize = 100;
-/// Warn if more than one of N tokens is unknown.
+/// Warn if more than one in this number of tokens is unknown.
 const UNKNOWN_ONE_IN: u64 = 20;
 
-/// Trains with gradient steps, learns the layer if there is one, and saves the model. Tokens are stored in a file
-/// in the folder `spool`, or in memory.
+/// Trains with gradient steps, learns the layer if the recipe has one, and saves the model. Tokens are stored in a
+/// temporary file in the folder `spool`, or in memory if `spool` is `None`.
 pub(super) fn train(
     run: &Run<'_>,
     settings: &StepSettings,
@@ -136,7 +136,7 @@ pub(super) fn train(
     Ok(outcome)
 }
 
-/// Warns about data from which little can be learned.
+/// Warns if there are few dialogues or many unknown tokens.
 fn warn_about_data(data: &TrainingSet, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
     if data.len() < MIN_DIALOGUES {
         observer.warn(&format!(
@@ -155,7 +155,7 @@ fn warn_about_data(data: &TrainingSet, recipe: &ResolvedRecipe, observer: &dyn R
     }
 }
 
-/// Hash of everything that the result of a run depends on.
+/// Returns a hash of the recipe, the data and the model, which together determine the result of a run.
 fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     let bytes = serde_json::to_vec(&(recipe, data, model)).map_err(|e| Error::Internal(e.to_string()))?;
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
@@ -197,7 +197,7 @@ struct StepLoop<'r, 't> {
 }
 
 impl StepLoop<'_, '_> {
-    /// Takes the remaining steps after the given number of finished steps.
+    /// Takes the remaining steps. `done` is the number of steps that were taken before.
     fn run(&mut self, done: u64) -> Result<Outcome> {
         let (recipe, settings) = (self.recipe, self.settings);
         let (folder, observer) = (self.folder, self.observer);
@@ -218,7 +218,7 @@ impl StepLoop<'_, '_> {
                 is_first = true;
                 match self.evaluate(step) {
                     Ok(evaluation) => evaluations.push(evaluation),
-                    // Continue to the code below, which saves the steps.
+                    // The next iteration skips the evaluation and saves the steps.
                     Err(Error::Interrupted { .. }) => continue,
                     Err(e) => return Err(e),
                 }
@@ -273,7 +273,7 @@ impl StepLoop<'_, '_> {
         Ok(Outcome { steps: step, kept, losses, learned: None, evaluations, spent })
     }
 
-    /// Whether an evaluation is due after this step and not done yet.
+    /// Returns true if an evaluation is due after this step and has not been done yet.
     fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
         let every = self.settings.evaluate_every;
         let wanted = every > 0 && !self.evaluator.is_empty();
@@ -302,7 +302,7 @@ impl StepLoop<'_, '_> {
         Ok(evaluation)
     }
 
-    /// Draws the curves so far. At the end, the kept step is marked.
+    /// Draws the curves. `kept` is the step to mark at the end of the run.
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
         let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };

@@ -66,7 +66,7 @@ impl<T: Record + Clone> DiskVec<T> {
         self.len() == 0
     }
 
-    /// Returns a record.
+    /// Returns a record. Returns an error if there is no such record, or if it cannot be read from disk.
     pub fn get(&self, number: usize) -> Result<Cow<'_, T>> {
         match &self.0 {
             Storage::Memory(records) => records.get(number).map(Cow::Borrowed).ok_or_else(|| none(number)),

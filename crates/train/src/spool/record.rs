@@ -9,7 +9,7 @@ pub trait Record: Sized {
     /// Serializes the record.
     fn to_bytes(&self) -> Result<Vec<u8>>;
 
-    /// Deserializes a record.
+    /// Deserializes a record. Returns an error if the bytes are not a valid record.
     fn of_bytes(bytes: &[u8]) -> Result<Self>;
 }
 

@@ -84,7 +84,7 @@ impl Sums {
         add(&mut self.own_own, &scatter::gram(&own, self.dim));
         add(&mut self.around_around, &scatter::gram(&around, self.dim));
         add(&mut self.own_around, &scatter::cross_product(&own, &around, self.dim));
-        // Shift the contexts by half of the block: with several dialogues, each is then from a different dialogue.
+        // Shift the contexts by half of the block, so that utterances meet contexts of other dialogues.
         around.rotate_left(pairs / 2 * self.dim);
         add(&mut self.own_elsewhere, &scatter::cross_product(&own, &around, self.dim));
     }

@@ -21,11 +21,11 @@ use turnwise_encoder::Vectors;
 /// Settings of a teacher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Number of nearest neighbors.
+    /// Number of nearest neighbors per dialogue.
     pub neighbours: usize,
     /// Shrinkage of the whitening toward the identity, from 0 to 1.
     pub shrinkage: f64,
-    /// Number of principal axes.
+    /// Maximum number of principal axes that are kept.
     pub axes: usize,
 }
 
@@ -93,7 +93,7 @@ impl Teacher {
     }
 }
 
-/// Agreement of the two views: the share of mutual neighbors by words that are also similar by encoder vectors.
+/// Agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder vectors.
 ///
 /// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if
 /// the words of a corpus do not reflect its topics.

@@ -55,7 +55,7 @@ pub struct StepResult {
     pub norm: f64,
     /// Number of examples.
     pub examples: usize,
-    /// Number of tokens.
+    /// Number of tokens in the batch.
     pub tokens: usize,
 }
 
@@ -115,12 +115,12 @@ impl<'a> Trainer<'a> {
         &self.parameters
     }
 
-    /// The optimizer.
+    /// The optimizer, which also counts the steps.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
 
-    /// Restores the optimizer state of a run after `steps` steps.
+    /// Restores the optimizer state of a run after `steps` steps. The caller restores the parameters.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         self.optimizer.restore(steps, state)
     }
@@ -160,8 +160,8 @@ impl<'a> Trainer<'a> {
         Ok(StepResult { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
-    /// Describes the batch of the next step as JSON: the locations of the examples, their token ids and their
-    /// structure.
+    /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, their token ids and
+    /// their structure.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
