@@ -25,7 +25,7 @@ fn every_example_runs() {
     for (name, prints) in [
         ("search", "280 dialogues added"),
         ("meaning", "3207 utterances and 280 dialogues encoded"),
-        ("formats", "40 dialogues"),
+        ("formats", "280 dialogues, 3208 turns, 0 problems"),
         ("duplicates", "banking-001#1: "),
         ("evaluate", "average precision 0.8333"),
     ] {
