@@ -284,7 +284,7 @@ impl<'a> Probe<'a> {
         serde_json::from_str(self.lines().next()?).ok()
     }
 
-    /// Returns the first value at `depth` of a JSON document, with its keys (see [`crate::json_elements`]).
+    /// Returns the first value at `depth` of a JSON document, with its keys.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;
