@@ -1,4 +1,5 @@
-//! Location of the models and access to the hub, from settings and environment variables.
+//! Finds the folders of models and configures the access to the Hugging Face hub. Both depend on settings and
+//! environment variables.
 
 use std::path::{Path, PathBuf};
 

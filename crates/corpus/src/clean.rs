@@ -54,7 +54,7 @@ pub struct Cleaned {
 impl Cleaning {
     /// Cleans a dialogue. Returns `false` if it is too short and must be dropped.
     ///
-    /// Does not drop duplicates: `dedupe` is a request to the caller.
+    /// Ignores `dedupe`: the caller must drop the duplicates, because it sees all dialogues.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {

@@ -23,7 +23,7 @@ impl Fingerprinter {
         hasher
     }
 
-    /// Adds a named part.
+    /// Adds one property of the encoder, such as its weights or a setting, to the hash.
     pub fn part(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         for piece in [name.as_bytes(), bytes] {
             self.0.update(&(piece.len() as u64).to_le_bytes());
@@ -32,12 +32,12 @@ impl Fingerprinter {
         self
     }
 
-    /// Adds a named part in its text form.
+    /// Like [`Self::part`], for a property that is hashed in its text form.
     pub fn text(&mut self, name: &str, value: impl fmt::Display) -> &mut Self {
         self.part(name, value.to_string().as_bytes())
     }
 
-    /// Returns the fingerprint of all parts added so far.
+    /// Returns the fingerprint of all properties added so far.
     pub fn finish(&self) -> Fingerprint {
         let mut short = [0; 16];
         short.copy_from_slice(&self.0.finalize().as_bytes()[..16]);

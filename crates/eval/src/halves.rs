@@ -1,10 +1,14 @@
-//! Label-free quality of an encoder: the fraction of nearest neighbors that the two halves of a dialogue share.
+//! Label-free quality of an encoder. Each dialogue is split into two halves, and the nearest neighbors of both halves
+//! are compared. The score is the fraction of neighbors that both halves have in common.
 //!
-//! The turns are grouped into exchanges of two turns, and exchanges go to the halves alternately. Both halves therefore
-//! have all speakers and cover the whole dialogue, but share no turns. The neighbors of a first half are searched among
-//! the first halves, and those of a second half among the second halves. If both halves have the same neighbors, the
-//! vectors represent the topic of the dialogue. An encoder that only recognizes the two halves of the same dialogue
-//! gets a low score, and so does an encoder with collapsed vectors.
+//! An exchange is two consecutive turns. The first half of a dialogue consists of its exchanges 1, 3, 5, …; the second
+//! half consists of its exchanges 2, 4, 6, …. Both halves therefore contain all speakers and cover the whole dialogue,
+//! but have no turns in common.
+//!
+//! A first half is compared with the first halves of the other dialogues, and a second half with their second halves.
+//! If both searches find the same dialogues, the vectors represent the topic of the dialogue. The score is low for an
+//! encoder that only recognizes that two halves belong to the same dialogue. It is also low for an encoder that gives
+//! all dialogues almost the same vector.
 
 use rayon::prelude::*;
 
@@ -62,8 +66,8 @@ impl Halves {
         self.len() == 0
     }
 
-    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves share. `vectors` has one
-    /// row of length 1 per half.
+    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves have in common. `vectors`
+    /// has one row of length 1 per half, in the order of [`Halves::pool`].
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
         let nearest = nearest_of(count);

@@ -140,7 +140,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
     parts.iter().map(gradient).collect()
 }
 
-/// Scales the points to [−1, 1]. The longer side fills the range.
+/// Centers the points and scales both axes by one factor, so that the longer side of their bounding box is [−1, 1].
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);

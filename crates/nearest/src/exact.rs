@@ -1,4 +1,5 @@
-//! Exact scores: inner products, scores from the original vectors, and the exact scan of all nodes.
+//! Exact scoring: scores of vectors outside a graph, scores of graph nodes from their original vectors, and a search
+//! that scores all nodes.
 
 use half::f16;
 

@@ -23,7 +23,8 @@ pub struct SearchRequest {
     pub dialogue: Option<Box<Dialogue>>,
     /// Search mode. By default, hybrid if the index has vectors, otherwise bm25.
     pub mode: Option<Mode>,
-    /// Type of the hits. With `like` and `dialogue`, hits have the same type as the given item.
+    /// Type of the hits: utterances or dialogues. Ignored with `like` and `dialogue`: the hits are utterances if `like`
+    /// is the id of an utterance, and dialogues otherwise.
     pub of: HitKind,
     /// Maximum number of hits.
     pub k: usize,

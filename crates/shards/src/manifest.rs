@@ -176,7 +176,7 @@ pub(crate) mod tests {
     use super::*;
     use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 
-    /// A test manifest of a shard, by the encoder with this salt.
+    /// Creates a manifest for tests. The salt is that of the `HashEncoder`; different salts give different recipes.
     pub(crate) fn manifest(shard: Shard, salt: u8) -> ShardManifest {
         let encoder = HashEncoder { salt, ..HashEncoder::default() };
         ShardManifest {

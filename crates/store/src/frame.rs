@@ -87,37 +87,37 @@ impl<'a> Frame<'a> {
         (HEADER_BYTES + self.payload.len()) as u64
     }
 
-    /// Returns the id key of a put or delete.
+    /// For a put or delete frame, returns the key of the dialogue id.
     pub fn id_key(&self) -> IdKey {
         key_at(self.payload, 0)
     }
 
-    /// Returns the text key of a put.
+    /// For a put frame, returns the text key of the dialogue.
     pub fn text_key(&self) -> IdKey {
         key_at(self.payload, 16)
     }
 
-    /// Returns the content key of a put.
+    /// For a put frame, returns the content key of the dialogue.
     pub fn content_key(&self) -> IdKey {
         key_at(self.payload, 32)
     }
 
-    /// Returns the number of turns of a put.
+    /// For a put frame, returns the number of turns of the dialogue; 0 if the payload is too short.
     pub fn turns(&self) -> u32 {
         self.payload.get(48..52).map_or(0, |b| u32_at(b, 0))
     }
 
-    /// Returns the JSON of a put.
+    /// For a put frame, returns the dialogue as JSON; empty if the payload is too short.
     pub fn json(&self) -> &'a [u8] {
         self.payload.get(PUT_PREFIX_BYTES..).unwrap_or_default()
     }
 
-    /// Returns the dialogue id of a delete, or `None` if it is not valid UTF-8.
+    /// For a delete frame, returns the id of the deleted dialogue, or `None` if the id is not valid UTF-8.
     pub fn deleted_id(&self) -> Option<&'a str> {
         std::str::from_utf8(self.payload.get(16..)?).ok()
     }
 
-    /// Parses the payload of a commit.
+    /// For a commit frame, parses the payload.
     pub fn commit(&self) -> Result<Commit, serde_json::Error> {
         serde_json::from_slice(self.payload)
     }

@@ -144,7 +144,8 @@ impl Moments {
         })
     }
 
-    /// Same update with candle's operations, for devices other than the CPU.
+    /// Updates the weights in the same way as `step`, but with candle's tensor operations. Used for devices other than
+    /// the CPU.
     fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let f = f64::from;
         let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;

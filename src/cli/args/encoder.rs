@@ -75,7 +75,7 @@ impl EncoderArgs {
         Given { prompt: self.prompt.clone(), mode: self.dialogue_mode, pooling: self.pooling }
     }
 
-    /// Settings of a transformer.
+    /// Returns the settings for loading a transformer, with the device from these arguments.
     pub(crate) fn settings(&self, precision: Option<Precision>, tokens: Tokens) -> Settings {
         Settings { device: self.device, precision, tokens, ..Settings::default() }
     }

@@ -74,8 +74,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
 }
 
-/// Ingests into a writer, closes it and reports the result. `derive` updates the derived data of an index folder. Its
-/// outer error is returned at once; its inner error is returned after the report.
+/// Ingests into a writer, closes it and prints the result. For an index folder, `derive` then updates the data derived
+/// from the dialogues: the lexical index, the vectors and the dense index.
+///
+/// If `derive` returns `Err`, nothing is printed and the error is returned. If it returns `Ok(Err(e))`, the result is
+/// printed before `e` is returned.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,

@@ -26,7 +26,8 @@ fn cells(line: &str) -> Vec<&str> {
     line.split('\t').collect()
 }
 
-/// Returns whether all of the first lines fit. The arguments of `fits` are the line number from 0 and the line.
+/// Returns whether `fits` is true for each of the first [`PROBE_LINES`] lines. Returns false if there are no lines. The
+/// arguments of `fits` are the line number from 0 and the line.
 fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
     let mut lines = probe.lines().take(PROBE_LINES).enumerate().peekable();
     lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))

@@ -90,13 +90,14 @@ struct Message {
     minute: Option<i64>,
 }
 
-/// Data kept from a log.
+/// The annotated messages of a log file, and the times needed to date them.
 #[derive(Default)]
 struct Log {
+    /// The messages by line number, counted from 0.
     messages: BTreeMap<u64, Message>,
     /// The running minute at which the day in the file name starts.
     midnight: Option<i64>,
-    /// Number of lines.
+    /// Number of lines read, including invalid lines.
     lines: u64,
     /// The read error, if the end of the log cannot be read.
     broken: Option<Problem>,

@@ -59,7 +59,7 @@ impl Items {
     }
 }
 
-/// Documents and queries of a task.
+/// Documents of a task, and the queries for which they are ranked.
 #[derive(Debug, Clone)]
 pub struct Pool {
     /// Documents to rank.
@@ -138,7 +138,7 @@ pub trait Ranker: Sync {
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>>;
 }
 
-/// Ranker that is prepared for a pool.
+/// Scores the documents of one [`Pool`] for its queries. Created by [`Ranker::prepare`].
 pub trait Scorer: Sync {
     /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;

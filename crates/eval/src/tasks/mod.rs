@@ -212,7 +212,8 @@ pub struct Value {
     /// Standard deviation over random draws or seeds; `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Random baseline; `None` if unknown.
+    /// Random baseline: the value that random scores or a random assignment would get on average. `None` if it is not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
     /// Value of each query or each draw.

@@ -177,7 +177,9 @@ impl<'a> DistinctVectors<'a> {
         self.reader.vectors.dim()
     }
 
-    /// Returns the owners of a vector, at least one. Owners in the generation are sorted by descending id.
+    /// Returns the utterances or dialogues that have this vector. There is at least one, because vectors without owners
+    /// are not part of the sweep. `point` is an index below [`Self::len`]. Owners in the generation are sorted by
+    /// descending id.
     pub fn owners(&self, point: usize) -> Vec<Owner> {
         match (self.nodes.get(point), &self.reader.generation) {
             (Some(node), Some(generation)) => {

@@ -26,8 +26,9 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Returns true if attention uses squares. `weights` is the kind of squares that the weights use. In f32
-    /// precision, attention does not use squares.
+    /// Returns true if attention is computed with AMX tiles ("squares"). `weights` is the number format of the
+    /// tiles for the layer's weights; `None` if the weights do not use tiles. With f32 weights
+    /// ([`Squared::Thirds`]), attention uses vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }

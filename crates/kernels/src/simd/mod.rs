@@ -176,25 +176,25 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 
     /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self::F32;
-    /// Reads a vector.
+    /// Reads `LANES` consecutive numbers.
     unsafe fn load(from: *const f32) -> Self::F32;
-    /// Writes a vector.
+    /// Writes `LANES` consecutive numbers.
     unsafe fn store(to: *mut f32, v: Self::F32);
-    /// Sum.
+    /// Sum of each lane.
     unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Difference.
+    /// Difference of each lane.
     unsafe fn sub(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Product.
+    /// Product of each lane.
     unsafe fn mul(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Quotient.
+    /// Quotient of each lane.
     unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// `a·b + c`.
+    /// `a·b + c` of each lane.
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// Maximum. If one operand is a NaN, the result may be either.
+    /// Maximum of each lane. If one operand is a NaN, the result may be either.
     unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Minimum.
+    /// Minimum of each lane. If one operand is a NaN, the result may be either.
     unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Absolute value.
+    /// Absolute value of each lane.
     unsafe fn abs(a: Self::F32) -> Self::F32;
     /// Rounds to the nearest whole number.
     unsafe fn round(a: Self::F32) -> Self::F32;
@@ -222,9 +222,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn izero() -> Self::I32;
     /// Reads one 32-bit unit into all lanes.
     unsafe fn spread(from: *const u32) -> Self::I32;
-    /// Reads a vector of units.
+    /// Reads `LANES` consecutive 32-bit units.
     unsafe fn iload(from: *const u32) -> Self::I32;
-    /// Writes a vector of units.
+    /// Writes `LANES` consecutive 32-bit units.
     unsafe fn istore(to: *mut u32, v: Self::I32);
     /// Converts integers to floats, with rounding.
     unsafe fn to_float(v: Self::I32) -> Self::F32;

@@ -153,11 +153,15 @@ impl Stop<'_> {
     }
 }
 
-/// Classification of a dialogue before clustering.
+/// Result of checking whether a dialogue can be clustered.
 enum Selection {
+    /// The filter excludes the dialogue.
     Filtered,
+    /// The dialogue has no vector.
     NoVector,
+    /// The vector of the dialogue is zero, so the dialogue has no direction.
     ZeroVector,
+    /// The dialogue is clustered as this item.
     Item(Item),
 }
 

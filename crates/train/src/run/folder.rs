@@ -289,7 +289,7 @@ pub(super) struct InputHashes {
 }
 
 impl InputHashes {
-    /// First line of the recipe file.
+    /// Returns the comment with these hashes, which is the first line of the recipe file.
     fn line(&self) -> String {
         let InputHashes { dialogues, model, dev } = self;
         format!(

@@ -73,7 +73,7 @@ fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Loads a task whose files are in a folder.
+/// Loads a benchmark task and its data. `folder` contains the files that `spec` names.
 pub(super) fn load(
     spec: &TaskSpec,
     folder: &Path,
