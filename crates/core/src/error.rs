@@ -31,7 +31,7 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     outcome.ok()
 }
 
-/// Error class. It determines the exit code of the program.
+/// Class of an error: the kind of failure. It determines the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A requested check failed.
@@ -88,7 +88,7 @@ pub enum Error {
         /// Suggested alternative.
         hint: Option<String>,
     },
-    /// A name is unknown.
+    /// A name that the user gave, for example of a model or an objective, is unknown.
     #[error("unknown {kind} `{name}`")]
     UnknownName {
         /// Category of the name, for example `format`.
@@ -318,7 +318,7 @@ impl Error {
     }
 }
 
-/// Adds the action and the file to an [`io::Error`].
+/// Adds context to an [`io::Error`]: the action that failed and the path of the file.
 pub trait IoContext<T> {
     /// Converts the error to [`Error::Io`]. `action` is a verb for the message `cannot {action} {path}`.
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T>;

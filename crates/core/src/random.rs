@@ -13,7 +13,7 @@ pub fn hash64(seed: u64, position: u64) -> u64 {
     mix(mix(seed) ^ position)
 }
 
-/// Pseudo-random number generator.
+/// Pseudo-random number generator. The same seed gives the same numbers on every platform.
 #[derive(Debug, Clone)]
 pub struct Random {
     seed: u64,

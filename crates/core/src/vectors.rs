@@ -58,7 +58,7 @@ impl Vectors {
         self.data.chunks_exact(self.dim.max(1))
     }
 
-    /// Replaces every `old` number by `new`.
+    /// Replaces each element that equals `old` by `new`.
     pub fn replace(&mut self, old: f32, new: f32) {
         self.data.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
     }
@@ -69,7 +69,7 @@ impl Vectors {
         self.data.extend_from_slice(row);
     }
 
-    /// Returns all numbers in row-major order.
+    /// Returns all elements in row-major order.
     pub fn flat(&self) -> &[f32] {
         &self.data
     }

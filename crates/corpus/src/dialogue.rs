@@ -36,7 +36,7 @@ pub struct Dialogue {
     /// Intents of the dialogue as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intents: Vec<String>,
-    /// Custom metadata.
+    /// Custom metadata of the dialogue: JSON values by name. Filters can test them as `meta.NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
     /// Turns in order.
@@ -67,7 +67,7 @@ pub struct Turn {
     /// Dialog acts, in the notation of the corpus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<String>,
-    /// Custom metadata.
+    /// Custom metadata of the turn: JSON values by name. Filters can test them as `meta.NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
 }
@@ -85,7 +85,7 @@ impl Turn {
         }
     }
 
-    /// Sets a metadata value.
+    /// Sets a metadata value of the turn, and replaces an existing value.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
         self.metadata.insert(key.to_owned(), value.into());
     }
@@ -130,12 +130,12 @@ impl Dialogue {
         &mut self.turns[last]
     }
 
-    /// Sets a metadata value.
+    /// Sets a metadata value of the dialogue, and replaces an existing value.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
         self.metadata.insert(key.to_owned(), value.into());
     }
 
-    /// Sets a metadata value, if there is one.
+    /// Sets a metadata value of the dialogue. Does nothing if `value` is `None`.
     pub fn note_some(&mut self, key: &str, value: Option<impl Into<serde_json::Value>>) {
         value.into_iter().for_each(|value| self.note(key, value));
     }

@@ -14,7 +14,7 @@ pub struct Line<'a> {
     pub text: &'a str,
 }
 
-/// Error for one line.
+/// Error while reading a line.
 #[derive(Debug)]
 pub enum LineError {
     /// The line is longer than the limit. It was skipped.

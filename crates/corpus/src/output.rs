@@ -30,7 +30,7 @@ enum Stream {
 }
 
 impl Output {
-    /// Opens an output. `-` is standard output.
+    /// Opens an output file, or standard output if the path is `-`.
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.to_owned();
         if path == Path::new("-") {

@@ -68,7 +68,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Error for one row.
+/// Error while reading a row.
 #[derive(Debug)]
 pub enum RowError {
     /// The row is on one line and longer than the limit. It was skipped, and reading continues.

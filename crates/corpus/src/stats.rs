@@ -52,13 +52,13 @@ pub struct Histogram(BTreeMap<u64, u64>);
 /// Summary of a distribution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Minimum.
+    /// Smallest value.
     pub min: u64,
     /// Median (the lower one of an even count).
     pub median: u64,
     /// Mean.
     pub mean: f64,
-    /// Maximum.
+    /// Largest value.
     pub max: u64,
 }
 
@@ -98,7 +98,7 @@ impl Histogram {
 }
 
 impl Statistics {
-    /// Adds a dialogue.
+    /// Adds a dialogue to all counts and distributions.
     pub fn add(&mut self, dialogue: &Dialogue) {
         self.dialogues += 1;
         self.turns += dialogue.turns.len() as u64;

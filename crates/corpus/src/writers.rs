@@ -128,7 +128,7 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     Ok(())
 }
 
-/// Writer of the rejects file.
+/// Writer of the rejects file: JSON lines, one per rejected record or file.
 pub struct Rejects {
     file: Option<(PathBuf, BufWriter<File>)>,
     /// Length of the file in bytes, up to the last record written. A resumed ingest continues there.
@@ -149,7 +149,7 @@ impl Rejects {
         Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
     }
 
-    /// Appends a record.
+    /// Appends a rejected record or file as one line.
     pub fn write(&mut self, reject: &Reject) -> Result<()> {
         if let Some((path, file)) = &mut self.file {
             let mut line = serde_json::to_vec(reject).unwrap_or_default();

@@ -60,9 +60,9 @@ pub struct Chunk<T> {
 /// Options for encoding a stream.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Options for texts.
+    /// Options for chunks of texts.
     pub texts: TextOptions,
-    /// Options for dialogues.
+    /// Options for chunks of dialogues.
     pub dialogues: DialogueOptions,
 }
 

@@ -82,9 +82,9 @@ pub trait Backend: Send + Sync {
 /// Operation that reduces several rows to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
-    /// Weighted sum.
+    /// Weighted sum of the rows.
     Sum,
-    /// Element-wise maximum; weights are ignored.
+    /// Element-wise maximum of the rows; weights are ignored.
     Max,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reducti
     }
 }
 
-/// Initial value of a pooled vector.
+/// Initial value of each element of a pooled vector.
 pub(super) fn empty(reduction: Reduction) -> f32 {
     match reduction {
         Reduction::Sum => 0.0,

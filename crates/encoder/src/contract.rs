@@ -76,7 +76,7 @@ pub trait Encoder: Send + Sync {
 /// Token vectors of one text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenVectors {
-    /// One row per token.
+    /// The token vectors, one row per token.
     pub vectors: Vectors,
     /// Byte range of each token in the text; empty for the special tokens.
     pub ranges: Vec<Range<usize>>,

@@ -32,7 +32,7 @@ const EXACT: usize = 200;
 /// Tolerance when scores are compared. Summation in a different order can change a score by this much.
 const SAME: f32 = 1e-6;
 
-/// Parameters of the benchmark.
+/// Settings of the benchmark for approximate nearest neighbor search.
 #[derive(Debug, Clone)]
 pub struct Sweep {
     /// Number of nearest neighbors to find.
@@ -43,7 +43,7 @@ pub struct Sweep {
     pub graphs: Vec<BuildOptions>,
 }
 
-/// Results of the benchmark.
+/// Results of the benchmark for approximate nearest neighbor search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     schema: String,
@@ -57,7 +57,7 @@ pub struct Measured {
     pub dim: usize,
     /// Number of queries. They are not among the vectors searched.
     pub queries: usize,
-    /// Number of nearest neighbors.
+    /// Number of nearest neighbors to find per query.
     pub k: usize,
     /// Version of turnwise.
     pub turnwise: String,
@@ -102,7 +102,7 @@ pub struct Graph {
 pub struct Setting {
     /// Search beam width (ef); 0 for exact search.
     pub ef: usize,
-    /// Recall, from 0 to 1.
+    /// Fraction of the k exact nearest neighbors that the search found, from 0 to 1.
     pub recall: f64,
     /// Queries per second on one thread.
     pub qps: f64,

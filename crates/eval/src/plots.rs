@@ -19,7 +19,7 @@ pub fn color(n: usize) -> String {
     format!("hsl({hue:.0} 65% {light}%)")
 }
 
-/// Escapes a text for HTML.
+/// Escapes the special characters of HTML in a text.
 pub fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -157,7 +157,7 @@ pub fn legend_within(names: &[&str], at: usize) -> String {
     chips.collect()
 }
 
-/// Name of a line, and its points.
+/// Name of a line in a plot, and its points as (x, y).
 pub type Series = (String, Vec<(f64, f64)>);
 
 /// Draws a line for each series, with a legend. The y axis is logarithmic.
@@ -172,7 +172,7 @@ pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
 pub struct Mark {
     /// Position on the x axis.
     pub at: f64,
-    /// Label.
+    /// Label at this position.
     pub name: String,
 }
 

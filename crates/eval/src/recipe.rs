@@ -56,15 +56,15 @@ impl FromStr for Paper {
     }
 }
 
-/// Benchmark recipe, as stored in its TOML file.
+/// Benchmark recipe: a task, the rankers to run on it, and the values that a paper reports. Stored as a TOML file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Description of the recipe.
+    /// One-line description of the recipe, for reports.
     pub about: String,
     /// Paper that the recipe reproduces.
     pub paper: Paper,
-    /// Table or other part of the paper.
+    /// Table or other part of the paper with the values to reproduce, for example `Table 2`.
     pub table: String,
     /// Task to run, with its data.
     pub task: TaskSpec,
@@ -133,7 +133,7 @@ impl Recipe {
     }
 }
 
-/// Comparison of a value with the expected value.
+/// Comparison of a measured value with the expected value.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Checked {
     /// Name of the measure.
@@ -146,7 +146,7 @@ pub struct Checked {
     pub holds: bool,
 }
 
-/// Comparison of a value with the paper's value.
+/// Comparison of a measured value with the paper's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -163,7 +163,7 @@ pub enum Verdict {
 const SAME: f64 = 1.0;
 
 impl Verdict {
-    /// Compares two values in percent.
+    /// Compares a measured value with the paper's value, both in percent.
     pub fn of(value: f64, paper: f64) -> Self {
         match value - paper {
             apart if apart.abs() <= SAME => Verdict::Reproduced,

@@ -20,7 +20,7 @@ const SCHEMA: &str = "turnwise/bench/2";
 /// Result of a ranker on a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// Schema of the file.
+    /// Name and version of the file format.
     pub schema: String,
     /// Short name of the task.
     pub task: String,
@@ -56,10 +56,10 @@ pub struct Done {
     pub map: Option<Map>,
 }
 
-/// Data of a task.
+/// Files of a task, and the hash and the size of their content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
-    /// Paths of the files, as given.
+    /// Paths of the files, as the user gave them.
     pub paths: Vec<String>,
     /// Hash of the files' content.
     pub hash: String,

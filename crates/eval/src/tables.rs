@@ -112,11 +112,11 @@ pub struct Best<'a> {
 /// Number of the paper's values by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Reproduced values.
+    /// Number of values that differ from the paper's by at most one percentage point.
     pub reproduced: usize,
-    /// Values where ours is higher.
+    /// Number of values that are higher than in the paper.
     pub better: usize,
-    /// Values where ours is lower.
+    /// Number of values that are lower than in the paper.
     pub below: usize,
     /// Values that we did not measure, because the row could not be run.
     pub missing: usize,

@@ -63,7 +63,7 @@ impl Pace {
         Ok(Pace { step: step.to_owned(), count, unit: unit.to_owned(), seconds })
     }
 
-    /// Units per second.
+    /// Units processed per second in this step.
     pub fn a_second(&self) -> f64 {
         self.count as f64 / self.seconds.max(1e-9)
     }
@@ -87,11 +87,11 @@ pub struct Searches {
 /// Latency percentiles, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Median.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// 95th percentile.
+    /// 95th percentile of the latency in microseconds.
     pub p95_us: f64,
-    /// 99th percentile.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
 }
 
@@ -107,13 +107,13 @@ impl Latency {
     }
 }
 
-/// Computes a rate per second.
+/// Returns `count` divided by `time`, per second.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
 impl Throughput {
-    /// Creates an empty measurement for some paths.
+    /// Creates a measurement without steps and searches, for an index of the files in `paths`.
     pub fn new(paths: Vec<String>, bytes: u64) -> Self {
         Throughput {
             schema: SCHEMA.to_owned(),

@@ -48,7 +48,7 @@ impl Admitted {
         Ok(all)
     }
 
-    /// Creates an empty set with bits for these dialogues.
+    /// Creates an empty set that can contain the items of these dialogues.
     pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -90,7 +90,7 @@ impl Admitted {
     }
 }
 
-/// Number of bits that a dialogue needs.
+/// Number of bits that a dialogue needs in an [`Admitted`] set: 1, or one per turn number for utterances.
 pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     match kind {
         Kind::Dialogues => 1,

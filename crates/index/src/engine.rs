@@ -104,7 +104,7 @@ pub trait View {
     /// Resolves an id to a dialogue. For the id of an utterance, also returns the turn.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
-    /// Reads a dialogue, with its current version.
+    /// Reads a dialogue and its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
     /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`.
@@ -157,7 +157,7 @@ pub enum Bookmark {
 /// Data that a request announces with [`View::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
-    /// The records of the candidates' dialogues.
+    /// The records of the dialogues that the candidates belong to.
     Records,
     /// The vectors of the candidates.
     Vectors,

@@ -60,7 +60,7 @@ pub trait Location: Send + Sync {
     /// to other writers.
     fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion>;
 
-    /// Removes everything that is stored here.
+    /// Removes all dialogues and derived data at this location.
     fn remove(&self) -> Result<()>;
 }
 
@@ -96,7 +96,7 @@ impl ChangeToken {
     }
 }
 
-/// Summary of the dialogues at a location.
+/// Summary of the data at a location, which can be read without opening an engine.
 #[derive(Debug, Clone)]
 pub struct Contents {
     /// Recipe of the vectors; `None` if there are no vectors.
@@ -115,10 +115,10 @@ pub struct WriterOptions<'a> {
     pub segment_bytes: Option<u64>,
 }
 
-/// Treatment of existing dialogues by a writer.
+/// What a writer does with the dialogues that already exist at the location.
 #[derive(Debug, Clone)]
 pub enum WriteMode {
-    /// Adds to existing dialogues.
+    /// Adds to the existing dialogues. The location must exist.
     Append,
     /// Adds to existing dialogues. If there are none, creates the location, with vectors of this recipe.
     CreateOrAppend(Option<Recipe>),
@@ -126,7 +126,7 @@ pub enum WriteMode {
     Replace(Option<Recipe>),
 }
 
-/// Dialogues to delete.
+/// Selection of the dialogues to delete.
 #[derive(Debug, Clone)]
 pub enum Selection {
     /// Dialogues with these ids, if they match the filter.

@@ -6,7 +6,7 @@ use crate::{
     simd::{Kernel, SIDE, SQUARE, Simd, Squared},
 };
 
-/// Buffers for codes and their scales.
+/// Reusable buffers for the codes of a left operand, their scales and their zero points.
 #[derive(Default)]
 pub(super) struct CodeBuffers {
     codes: Buffer,
@@ -14,7 +14,7 @@ pub(super) struct CodeBuffers {
     lows: Buffer,
 }
 
-/// Left operand of a product.
+/// Left operand of a matrix product: activations in the number format of the weights.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
     /// Rows of 32-bit units.

@@ -18,7 +18,7 @@ pub(super) trait Format<S: Simd>: 'static {
     /// Number of units that one step reads from each column of the right operand.
     const RIGHT: usize = 1;
 
-    /// Returns accumulators of zero.
+    /// Returns accumulators that are zero.
     unsafe fn zero() -> Self::Sum;
     /// Adds the products of one step for `M` rows that are `stride` units apart and `V` vectors of columns.
     unsafe fn step<const M: usize, const V: usize>(
@@ -29,7 +29,7 @@ pub(super) trait Format<S: Simd>: 'static {
     );
     /// Converts sums to floats.
     unsafe fn value(sum: Self::Sum) -> S::F32;
-    /// Reads partial sums.
+    /// Reads partial sums that `store` has written.
     unsafe fn load(from: *const f32) -> Self::Sum;
     /// Writes partial sums.
     unsafe fn store(to: *mut f32, sum: Self::Sum);

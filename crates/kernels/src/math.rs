@@ -40,7 +40,7 @@ unsafe fn polynomial<S: Simd, const N: usize, const W: usize>(
     }
 }
 
-/// Applies a function to each vector.
+/// Applies `f` to each of the `W` vectors.
 #[inline(always)]
 fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     let mut y = x;
@@ -50,7 +50,7 @@ fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     y
 }
 
-/// Applies a function to each pair of vectors.
+/// Applies `f` to each pair of corresponding vectors.
 #[inline(always)]
 fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) -> [V; W] {
     let mut z = x;
@@ -116,7 +116,7 @@ unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// Applies an activation function.
+/// Applies an activation function to all elements of `W` vectors.
 #[inline(always)]
 pub(super) unsafe fn activate<S: Simd, const W: usize>(
     activation: Activation,

@@ -91,7 +91,7 @@ pub struct Embeddings {
     pub turns: Option<Table>,
     /// Embeddings of the speaker role, if the model was trained with role embeddings.
     pub roles: Option<Table>,
-    /// Layer norm of the sum.
+    /// Layer norm that is applied to the sum of the embeddings.
     pub norm: Norm,
 }
 
@@ -207,7 +207,7 @@ impl Network {
     }
 }
 
-/// The tokens of one text or dialogue.
+/// Tokens of one text or dialogue, the input of a network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sequence {
     /// Token ids, special tokens included.
@@ -239,7 +239,7 @@ impl Sequence {
     }
 }
 
-/// Sequences that are encoded together.
+/// Sequences that the network processes in one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// The sequences; none is empty.

@@ -106,7 +106,7 @@ impl SimdLevel {
         SimdLevel::Portable,
     ];
 
-    /// Returns the name that options use.
+    /// Returns the name of the level in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             SimdLevel::Portable => "portable",
@@ -192,7 +192,7 @@ impl FromStr for SimdLevel {
     }
 }
 
-/// Choice of the SIMD level of an engine.
+/// SIMD level that an engine is asked to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SimdChoice {
     /// The level in the environment variable [`SIMD_VARIABLE`]. If it is unset or empty, the fastest level of this

@@ -20,13 +20,13 @@ const LEFT_BLOCK: usize = 256 * 1024;
 /// a single query is faster without prefetching.
 const FETCHING_TILES: usize = 8;
 
-/// Output matrix of a product.
+/// Output matrix of a matrix product.
 pub(super) struct Out<'a> {
-    /// Memory of the rows.
+    /// Elements of the matrix, row by row.
     pub numbers: &'a mut [f32],
     /// Number of rows.
     pub rows: usize,
-    /// Row stride.
+    /// Distance between the starts of two rows, in elements.
     pub stride: usize,
 }
 

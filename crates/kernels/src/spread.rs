@@ -22,7 +22,7 @@ const FETCH_ROWS: usize = 8;
 /// Number of polls after which a waiting thread yields the processor.
 const SPINS: u32 = 10_000;
 
-/// Threads that share a batch.
+/// Threads that share the work of a batch.
 pub(super) struct Team {
     threads: usize,
     /// The packed [`Ticket`] of the current step.

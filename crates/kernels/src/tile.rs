@@ -95,7 +95,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub first: bool,
     /// True if the sums are complete after this call. Otherwise the partial sums are written to `out`.
     pub last: bool,
-    /// Conversion of complete sums.
+    /// Conversion of complete sums to results.
     pub epilogue: E,
     /// Activation function to apply to the results.
     pub activation: Option<Activation>,

@@ -3,7 +3,7 @@
 /// Lowest grade of a relevant document, by default.
 pub const RELEVANT: i32 = 1;
 
-/// A ranking with its relevance judgments.
+/// Ranking of the documents of one query, with their relevance judgments.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranking {
     /// Grade of each document, in the order of the ranking; `None` if the document was not judged.
@@ -68,7 +68,7 @@ impl Ranking {
         ratio(self.found(k) as f64, k)
     }
 
-    /// Recall at `k`.
+    /// Recall at `k`: the fraction of the relevant documents that are among the first `k`.
     pub fn recall(&self, k: usize) -> f64 {
         ratio(self.found(k) as f64, self.relevant())
     }

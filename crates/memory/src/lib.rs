@@ -62,7 +62,7 @@ pub fn enable_block_cache(bytes: usize) {
 }
 
 impl State {
-    /// Takes a block of this size from the cache.
+    /// Takes a block of `size` bytes from the cache; `None` if no block of this size is cached.
     fn take(&self, size: usize) -> Option<*mut u8> {
         if !self.enabled.load(Ordering::Relaxed) {
             return None;

@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of threads of the asynchronous runtime.
 const THREADS: usize = 2;
 
-/// Open connection to the server of a target.
+/// Open connection to a Milvus server, with the target that it was opened for.
 pub(super) struct Connection {
     pub(super) client: ClientV2,
     pub(super) target: Target,

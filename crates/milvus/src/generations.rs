@@ -110,7 +110,7 @@ impl Manifest {
 /// seconds, and need time to open the new generation and its encoder.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A generation that is not in use yet.
+/// A new generation, before searches use it.
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
     /// The generation in use.

@@ -30,7 +30,7 @@ use turnwise_text::Analyzer;
 /// Shortest interval between polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Location of dialogues in Milvus.
+/// [`Location`] for dialogues in Milvus.
 pub struct MilvusLocation {
     target: Target,
     /// Connection for polling; `None` before the first poll and after a failed poll.

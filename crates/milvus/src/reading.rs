@@ -44,13 +44,13 @@ pub(super) fn unexpected_data(place: &str, what: &str) -> Error {
 }
 
 impl Connection {
-    /// Number of dialogues and turns of a generation.
+    /// Returns the number of dialogues and turns of a generation.
     pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
         let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
         Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
-    /// Number of rows of a collection.
+    /// Returns the number of rows of a collection.
     pub(super) fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
             .collection_name(collection)

@@ -152,7 +152,7 @@ pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
     dialogue.turns.iter().try_for_each(|turn| FilterColumns::of(dialogue, Some(turn)).map(drop))
 }
 
-/// Content of the column `words`.
+/// Text that is stored in the column `words`, which Milvus searches by keywords.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WordsColumn {
     /// Terms of turnwise's analyzer, encoded for any tokenizer.
@@ -295,7 +295,7 @@ fn text(name: &str, values: Vec<String>) -> FieldData {
     FieldData::VarChar { name: name.into(), values }
 }
 
-/// Pieces of records, column by column.
+/// Pieces of records (dialogues as JSON), column by column. A record that is too long for one row is split.
 #[derive(Default)]
 pub(super) struct Pieces {
     ids: Vec<String>,

@@ -176,7 +176,7 @@ impl Walk {
     }
 }
 
-/// Splits a part into 16 smaller parts.
+/// Splits a part into 16 smaller parts, one per next hexadecimal digit.
 fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     let part = part.to_owned();
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))

@@ -69,7 +69,7 @@ impl Writer {
         self.remove_old_versions(dialogues, replaced)
     }
 
-    /// Sends rows in batches.
+    /// Sends the rows of dialogues in batches.
     fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let mut waiting: [Waiting<'_>; 2] = Default::default();
         for (dialogue, version) in dialogues {

@@ -54,7 +54,7 @@ impl Visited {
     }
 }
 
-/// Distance of nodes from a query.
+/// Computes the distances of graph nodes from one query.
 pub(crate) trait NodeDistance {
     /// Returns the distance of a node; smaller is nearer.
     ///
@@ -67,7 +67,7 @@ pub(crate) trait NodeDistance {
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
-/// Distances by 8-bit codes.
+/// Distances between a query and the nodes, computed from 8-bit codes.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],

@@ -69,7 +69,7 @@ impl Quantizer {
     }
 }
 
-/// Takes a sample of `count` numbers, spread evenly.
+/// Samples evenly among `count` numbers; `number` returns the number at an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
@@ -143,7 +143,7 @@ impl Codes {
         &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
-    /// Returns the distances of all rows to one row.
+    /// Returns a distance function from one row to all rows.
     pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
         CodeDistances {
             codes: self.bytes.bytes(),
@@ -170,7 +170,7 @@ impl Codes {
 /// minus their product, which is never negative.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
-    /// Bias of `a`.
+    /// [`bias`] of `a`.
     pub(crate) bias: i32,
     pub(crate) b: &'a [u8],
     /// Sum of both squared norms.

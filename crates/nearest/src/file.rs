@@ -99,14 +99,14 @@ impl Kind {
     }
 }
 
-/// Kind and position of a section.
+/// Kind of a section of the file, and its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
     pub(crate) bytes: Range<usize>,
 }
 
-/// Parameters of a file.
+/// Header of a graph file: parameters of the graph, and the positions of the sections.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
     pub(crate) dim: usize,
@@ -115,7 +115,7 @@ pub(crate) struct Header {
     pub(crate) builder: Builder,
     /// Maximum number of neighbors on each level above 0.
     pub(crate) m: usize,
-    /// Number of candidates when the builder inserted a node.
+    /// Number of candidates in the beam search when the builder inserted a node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
     /// Scale of the 8-bit codes.
@@ -200,7 +200,7 @@ impl Header {
     }
 }
 
-/// Content of a file.
+/// Data to write to a graph file.
 pub(crate) struct Content<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,

@@ -33,7 +33,7 @@ pub struct GraphFile {
     checks: Range<usize>,
 }
 
-/// Quantized vectors for finding candidates.
+/// Quantized vectors of all nodes, with which a search finds candidates.
 pub(crate) enum SearchCodes<T> {
     Nibbles(T),
     Codes(T),

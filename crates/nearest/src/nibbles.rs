@@ -36,7 +36,7 @@ pub(crate) fn row_bytes(dim: usize) -> usize {
     stride(dim) / 2
 }
 
-/// Nibbles of all points.
+/// 4-bit codes ("nibbles") of all points.
 pub(crate) struct Nibbles {
     row: usize,
     bytes: AlignedBytes,

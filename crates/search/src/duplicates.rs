@@ -77,7 +77,7 @@ pub struct Duplicates {
 /// A group of equal or nearly equal items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// Number of items.
+    /// Number of items in the group.
     pub size: u64,
     /// Number of dialogues that contain items of the group.
     pub dialogues: u64,
@@ -92,9 +92,9 @@ pub struct Group {
 pub struct Member {
     /// Number of items with this vector.
     pub count: u64,
-    /// Cosine with the first member of the group.
+    /// Cosine with the first member of the group, from −1 to 1.
     pub similarity: f32,
-    /// The greatest ids, in descending order.
+    /// The greatest ids of the items with this vector, in descending order.
     pub ids: Vec<String>,
     /// Title of the dialogue of the first id.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub struct Facets {
     pub facets: Vec<Facet>,
 }
 
-/// The values of a field.
+/// The most frequent values of a field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facet {
     /// Name of the field, as in filters.
@@ -37,7 +37,7 @@ pub struct Facet {
     pub values: Vec<FacetValue>,
 }
 
-/// A value of a field.
+/// A value of a field, with the number of dialogues that have it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FacetValue {
     /// The value.

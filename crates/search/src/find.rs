@@ -23,7 +23,7 @@ use turnwise_index::{
 /// Maximum number of candidates per list. More candidates are fetched if a minimum score or grouping drops hits.
 const MAX_DEPTH: usize = 100_000;
 
-/// Candidate lists of both searches.
+/// Candidate lists of the dense search and the lexical search.
 pub(super) struct Lists {
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,

@@ -15,12 +15,12 @@ use turnwise_index::{
     lexical::TermScore,
 };
 
-/// Rank and score in a list.
+/// Rank and score of a hit in one result list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct RankedScore {
     /// Rank, starting at 1.
     pub rank: usize,
-    /// Score in the list's own scale.
+    /// Score in the list: a cosine, a BM25 score, or a fused score.
     pub score: f32,
 }
 
@@ -118,30 +118,30 @@ fn scaled(bm25: f32) -> f32 {
 /// BM25 score that is mapped to 0.5 when the unbounded scores are scaled to 0…1.
 pub const BM25_HALF_SCORE: f32 = 10.0;
 
-/// Components of a hit's score.
+/// Explanation of a hit's score: its ranks and scores in each list, and how they were combined.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
-    /// Rank and score in the dense list.
+    /// Rank and score in the dense list. Absent if the hit is not in that list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<RankedScore>,
-    /// Cosine with the query.
+    /// Cosine of the hit's vector with the query vector. Absent if the search did not compute it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f32>,
-    /// Rank and score in the lexical list.
+    /// Rank and score in the lexical list. Absent if the hit is not in that list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bm25: Option<RankedScore>,
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
-    /// Computation of the fused score.
+    /// How the score was fused. Only for hybrid search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionExplanation>,
-    /// Rank and score before reranking.
+    /// Rank and score before reranking. Absent if the hit was not reranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<RankedScore>,
 }
 
-/// Computation of a fused score.
+/// Computation of a fused score from the contributions of both searches.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FusionExplanation {
     /// Fusion method and parameters.

@@ -107,7 +107,7 @@ pub enum HitKind {
 }
 
 impl HitKind {
-    /// Returns the corresponding kind of vectors.
+    /// Returns the kind of the vectors of these hits.
     pub fn kind(self) -> Kind {
         match self {
             HitKind::Utterances => Kind::Utterances,

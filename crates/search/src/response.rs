@@ -89,32 +89,32 @@ pub struct Hit {
     pub explanation: Option<Explanation>,
 }
 
-/// The query actually used.
+/// The query that was used, after the context or the similar item was taken into account.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EffectiveQuery {
     /// Texts whose vectors were summed, with their weights. The weights sum to 1.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub meaning: Vec<WeightedText>,
-    /// Search terms.
+    /// Terms of the lexical search.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
 }
 
-/// A text with a weight.
+/// A text of the query, and the weight of its vector.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WeightedText {
-    /// The weight.
+    /// Weight of the text's vector, from 0 to 1.
     pub weight: f32,
     /// The text.
     pub text: String,
 }
 
-/// Number of candidates examined.
+/// Numbers of candidates that were examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Candidates {
-    /// Candidates from the dense search.
+    /// Number of candidates that the dense search returned.
     pub dense: usize,
-    /// Candidates from the lexical search.
+    /// Number of candidates that the lexical search returned.
     pub bm25: usize,
     /// Number of items that match the filter. Absent without a filter, or if the engine does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,14 +127,14 @@ pub struct Candidates {
 /// Time of each step of a search, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Timings {
-    /// Encoding the query.
+    /// Encoding the query, in milliseconds.
     pub encode: f64,
-    /// Evaluating the filter.
+    /// Evaluating the filter, in milliseconds.
     pub filter: f64,
-    /// Dense search.
+    /// Dense search, in milliseconds.
     pub dense: f64,
-    /// Lexical search.
+    /// Lexical search, in milliseconds.
     pub bm25: f64,
-    /// Fusion, reranking and reading of records.
+    /// Fusion, reranking and reading of records, in milliseconds.
     pub hits: f64,
 }

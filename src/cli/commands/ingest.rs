@@ -75,7 +75,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
 }
 
 /// Ingests into a writer, closes it and prints the result. For an index folder, `derive` then updates the data derived
-/// from the dialogues: the lexical index, the vectors and the dense index.
+/// from the dialogues: the lexical index, the vectors and the graphs.
 ///
 /// If `derive` returns `Err`, nothing is printed and the error is returned. If it returns `Ok(Err(e))`, the result is
 /// printed before `e` is returned.

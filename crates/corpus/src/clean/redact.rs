@@ -113,7 +113,7 @@ pub fn dialogue(dialogue: &mut Dialogue, cleaned: &mut Cleaned) {
     }
 }
 
-/// Calls `f` on all strings in a JSON value.
+/// Calls `f` on each string value inside a JSON value, at any depth.
 fn strings(value: &mut serde_json::Value, f: &mut impl FnMut(&mut String)) {
     match value {
         serde_json::Value::String(text) => f(text),

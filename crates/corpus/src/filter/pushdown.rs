@@ -20,7 +20,7 @@ const DIVIDER: char = '\u{1}';
 /// Prefix of the facts that a dialogue gets from its turns.
 const OF_TURNS: char = '*';
 
-/// The facts of a dialogue or a turn.
+/// The facts of a dialogue or a turn: strings that store the values of its filterable fields.
 #[derive(Debug, Default)]
 pub struct Facts(Vec<String>);
 
@@ -116,7 +116,7 @@ impl Filter {
         self.tests.len()
     }
 
-    /// Returns whether a condition tests the dialogue id.
+    /// Returns whether the condition with this index tests the dialogue id.
     pub fn tests_id(&self, test: usize) -> bool {
         self.tests[test].field == Field::Id
     }

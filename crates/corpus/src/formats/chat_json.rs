@@ -210,7 +210,7 @@ pub(super) fn role(name: &str) -> Role {
     }
 }
 
-/// A tool call.
+/// A call of a tool (function) by the assistant.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: Option<String>,
@@ -218,7 +218,7 @@ pub(super) struct Call {
     arguments: String,
 }
 
-/// Parsed `content` field.
+/// Parsed `content` field of a message.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) text: String,

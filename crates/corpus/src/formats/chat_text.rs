@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use crate::formats::prelude::*;
 
-/// Output queue of a [`LineReader`].
+/// Dialogues and problems that a [`LineReader`] has completed.
 pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;
 
-/// Builds dialogues from lines.
+/// Builds the dialogues of one format from the lines of a file.
 pub(super) trait LineReader: Send {
     /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
@@ -42,7 +42,7 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
     }))
 }
 
-/// A dialogue under construction.
+/// A dialogue that a [`LineReader`] is building.
 pub(super) struct Draft {
     pub(super) dialogue: Dialogue,
     line: u64,

@@ -159,7 +159,7 @@ impl ColumnMap {
         self.fields.get(field).map(String::as_str)
     }
 
-    /// Returns the metadata names and their columns.
+    /// Returns the metadata names with the columns that contain their values.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
@@ -291,7 +291,7 @@ impl Columns {
         found.reduce(|best, next| if next.known() > best.known() { next } else { best })
     }
 
-    /// Number of fields that have a column.
+    /// Number of dialogue fields that have a column in the file.
     fn known(&self) -> usize {
         let optional = [
             self.id,
@@ -426,7 +426,7 @@ fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {
         .map(|(field, column)| (field, column.to_owned()))
 }
 
-/// Returns an example map for the columns of the file.
+/// Returns an example of a column map for the columns of the file, for error messages.
 fn example(row: &[String]) -> String {
     match row {
         [id, .., text] => format!("id={id},text={text}"),

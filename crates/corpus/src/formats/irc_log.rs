@@ -10,7 +10,7 @@ use crate::formats::prelude::*;
 /// Kind of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogLine<'a> {
-    /// A message.
+    /// A message from a speaker.
     Message(Message<'a>),
     /// A notice from the server or the client: joins, parts, nick or mode changes.
     System,
@@ -18,7 +18,7 @@ pub(super) enum LogLine<'a> {
     Unknown,
 }
 
-/// A message with its speaker.
+/// A message of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) nick: &'a str,
@@ -118,7 +118,7 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
         .then_some((std::cmp::min(a, b), std::cmp::max(a, b)))
 }
 
-/// Graph of reply links between messages.
+/// Graph of the annotated reply links. A message is identified by its line number in the log, counted from 0.
 #[derive(Default)]
 pub(super) struct Links {
     /// For each linked message, the first line of the annotation that mentions it.

@@ -155,7 +155,7 @@ fn cells(row: &Row, columns: &[String]) -> Vec<u8> {
     line_of(columns.iter().map(|name| values.remove(name).unwrap_or_default()))
 }
 
-/// Formats a line of CSV.
+/// Formats the cells of a row as a line of CSV.
 fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
     let cell = |value: Value| match value {
         Value::Null => String::new(),
@@ -167,7 +167,7 @@ fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
     line
 }
 
-/// Formats a line of JSON.
+/// Formats a row as a JSON object, for a line of JSON lines.
 fn object(row: &Row) -> Vec<u8> {
     let mut line = without_nulls(row.to_json_value()).to_string().into_bytes();
     line.push(b'\n');

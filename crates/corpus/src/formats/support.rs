@@ -81,7 +81,7 @@ pub(crate) fn generated_id(stem: &str, position: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{position:06}"))
 }
 
-/// Creates a dialogue of a corpus.
+/// Creates an empty dialogue whose source is the corpus name.
 pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> Dialogue {
     let mut dialogue = Dialogue::new(id);
     dialogue.source = source.to_owned();

@@ -112,7 +112,7 @@ pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
     })
 }
 
-/// A turn with annotations for each service.
+/// A turn whose annotations are grouped by service.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a turn")]
 pub(super) struct FramedTurn {

@@ -140,7 +140,7 @@ impl Picked {
         sent.indices(&self.rows)
     }
 
-    /// Returns the weights with the shape (groups, 1, longest).
+    /// Returns the pooling weights with the shape (groups, 1, longest).
     pub(super) fn weights(&self, sent: &Sent) -> Result<Tensor> {
         sent.numbers(&self.weights, (self.groups, 1, self.longest))
     }

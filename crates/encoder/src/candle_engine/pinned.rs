@@ -16,12 +16,12 @@ use candle_core::{
 /// Minimum length of a block, in elements of four bytes.
 const MIN_LENGTH: usize = 64 << 10;
 
-/// Element types of a block.
+/// Types that the elements of a block can have.
 pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {}
 impl Element for u32 {}
 impl Element for f32 {}
 
-/// The slots of a GPU.
+/// The slots of an NVIDIA GPU: reusable memory to copy the tables of batches to the device.
 pub(super) struct Pinned {
     device: Device,
     /// Stream of the computations.

@@ -10,7 +10,7 @@ use candle_core::{Device, Result, Shape, Tensor};
 #[cfg(feature = "cuda")]
 use crate::candle_engine::pinned::{Pinned, Slot};
 
-/// Tables on the host.
+/// Tables of a batch (indices and numbers) in the memory of the CPU, before they are copied to the device.
 #[derive(Default)]
 pub(super) struct Tables {
     indices: Vec<u32>,
@@ -37,7 +37,7 @@ impl Tables {
     }
 }
 
-/// Tables on the device.
+/// Tables of a batch in the memory of the device.
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
@@ -67,7 +67,7 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Transfers tables to a device.
+/// Copies the tables of batches to a device.
 pub(super) struct Stage {
     device: Device,
     #[cfg(feature = "cuda")]

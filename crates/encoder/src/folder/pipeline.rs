@@ -54,17 +54,17 @@ pub struct Pooling {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum PoolingMode {
-    /// The first token.
+    /// Vector of the first token.
     Cls,
-    /// The maximum of each dimension.
+    /// Maximum of each dimension over all tokens.
     Max,
-    /// The mean.
+    /// Mean over all tokens.
     Mean,
     /// The sum, divided by the square root of the number of tokens.
     MeanSqrtLen,
-    /// The mean with weights 1, 2, 3, … by position.
+    /// Mean over all tokens with the weights 1, 2, 3, … by position.
     WeightedMean,
-    /// The last token.
+    /// Vector of the last token.
     LastToken,
 }
 
@@ -79,7 +79,7 @@ impl PoolingMode {
         PoolingMode::LastToken,
     ];
 
-    /// Name in the model's files.
+    /// Name of the mode in the model's files.
     pub const fn name(self) -> &'static str {
         match self {
             PoolingMode::Cls => "cls",

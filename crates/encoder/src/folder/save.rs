@@ -33,7 +33,7 @@ pub struct SavedModel<'a> {
     pub network: &'a Network,
     /// Architecture, which determines the names of the parameters.
     pub architecture: Architecture,
-    /// Pipeline around the network.
+    /// Pooling, final steps, prompts and limits of the model.
     pub pipeline: &'a Pipeline,
     /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,

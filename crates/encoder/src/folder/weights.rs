@@ -33,7 +33,7 @@ struct Entry {
     bytes: Range<usize>,
 }
 
-/// A tensor in its file.
+/// A tensor of a memory-mapped safetensors file.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor<'a> {
     name: &'a str,

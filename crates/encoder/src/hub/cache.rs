@@ -43,14 +43,14 @@ impl Snapshot {
     }
 }
 
-/// State of a model in the cache.
+/// Result of searching a model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// Complete.
+    /// The model is complete.
     Whole(Box<Snapshot>),
-    /// Incomplete, with the reason.
+    /// The model is incomplete, for this reason.
     Part(String),
-    /// Not in the cache.
+    /// The model is not in the cache.
     Nothing,
 }
 

@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// A model in the list.
+/// A model in the output of `turnwise model list`: built in, downloaded or imported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Name that users can pass to `--model`.
     pub name: String,
-    /// Aliases.
+    /// Other names that users can pass to `--model`, such as `default`.
     pub aliases: Vec<&'static str>,
-    /// Repository on the hub.
+    /// Repository on the hub, as `org/name`; `None` for an imported model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     /// Width of the vectors; `None` if it is unknown without opening the model.

@@ -15,7 +15,7 @@ pub(super) struct Composed {
     pub words: u64,
 }
 
-/// Builds vectors from words.
+/// Method that computes the vector of an input from its words. Each static encoder implements it.
 pub(super) trait Compose: Sync {
     /// Width of the vectors.
     fn width(&self) -> usize;
@@ -159,7 +159,7 @@ pub(super) struct TermCounts {
     pub rows: Rows,
 }
 
-/// Pairs of column and count, for all documents.
+/// Sparse rows of [`TermCounts`]: for each document, its (column, count) pairs.
 #[derive(Default)]
 pub(super) struct Rows {
     ends: Vec<usize>,
@@ -172,7 +172,7 @@ impl Rows {
         self.ends.len()
     }
 
-    /// Iterates over the rows.
+    /// Iterates over the (column, count) pairs of each document.
     pub fn iter(&self) -> impl Iterator<Item = &[(u32, u32)]> {
         let mut start = 0;
         self.ends.iter().map(move |end| &self.entries[std::mem::replace(&mut start, *end)..*end])
@@ -225,7 +225,7 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
     counted
 }
 
-/// The kept terms, by descending document frequency.
+/// The terms that an encoder keeps, by descending document frequency.
 pub(super) struct Kept {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,

@@ -31,7 +31,7 @@ const MOST_BYTES: u64 = 1 << 20;
 /// Hint for damaged folders.
 pub(super) const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
-/// Description of an encoder.
+/// Data to write to the description file of a static encoder.
 pub(super) struct Description {
     pub kind: String,
     /// Name of the text analyzer with which the encoder was fitted.
@@ -52,7 +52,7 @@ struct Written {
     files: BTreeMap<String, String>,
 }
 
-/// Contents of an encoder's folder.
+/// Contents of a static encoder's folder, with the tensors memory-mapped.
 pub(super) struct Contents {
     pub kind: String,
     pub words: Vec<Box<str>>,

@@ -16,7 +16,7 @@ use turnwise_core::random::hash64;
 
 use crate::statics::panels::{Panel, Panels, WIDTH};
 
-/// Accuracy of the decomposition.
+/// Accuracy of [`truncated_svd_with`]. More effort takes more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// Number of basis vectors in addition to the requested components. More of them make the last components

@@ -8,14 +8,14 @@ use rayon::prelude::*;
 /// Number of columns of a panel.
 pub(super) const WIDTH: usize = 8;
 
-/// One panel: eight elements per row.
+/// One panel: [`WIDTH`] columns, stored row by row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
 /// Threshold for linearly dependent columns: squared norm of the residual, relative to the squared norm of the column.
 /// A smaller residual is rounding error.
 const DEPENDENT: f64 = 1e-12;
 
-/// A tall matrix. The last panel is padded with zero columns.
+/// A dense matrix with many rows, stored as panels. The last panel is padded with zero columns.
 pub(super) struct Panels {
     rows: usize,
     cols: usize,

@@ -31,7 +31,7 @@ pub(super) const KIND: &str = "tfidf-svd";
 /// Projections with a smaller norm are rounding errors and are treated as zero.
 const MIN_LENGTH: f64 = 1e-6;
 
-/// Settings for fitting an encoder.
+/// Settings for fitting a TF-IDF encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TfidfSettings {
@@ -65,10 +65,10 @@ impl Default for TfidfSettings {
     }
 }
 
-/// Statistics of the fit.
+/// Statistics of the corpus that a TF-IDF encoder was fitted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TfidfFit {
-    /// Number of documents.
+    /// Number of documents in the corpus.
     pub documents: usize,
     /// Number of documents without any kept term.
     pub without_terms: usize,
@@ -148,12 +148,12 @@ impl TfidfSvd {
         encoder
     }
 
-    /// Settings of the fit.
+    /// Settings that the encoder was fitted with.
     pub fn settings(&self) -> &TfidfSettings {
         &self.settings
     }
 
-    /// Statistics of the fit.
+    /// Statistics of the corpus that the encoder was fitted on.
     pub fn fit(&self) -> &TfidfFit {
         &self.fit
     }

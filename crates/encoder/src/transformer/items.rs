@@ -8,13 +8,13 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 
 use crate::{DialoguePooling, Part, Reduction, Sequence, folder::PoolingMode};
 
-/// One sequence of an input.
+/// A sequence to encode, with the pooling of its vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     /// Index of the input. An input can have several items; their results are combined.
     pub(super) input: usize,
     pub(super) sequence: Sequence,
-    /// For each pooling operation, the row ranges to pool.
+    /// For each pooling operation, the rows of the sequence to pool.
     pub(super) pools: Vec<Vec<Part>>,
 }
 

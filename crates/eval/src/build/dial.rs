@@ -74,7 +74,7 @@ impl Published {
     }
 }
 
-/// Data set of dialogues.
+/// Dialogues for the dial2vec tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueSet {
     /// Dialogues with exactly one domain. A train split has dialogues with any number of domains.
@@ -90,7 +90,7 @@ pub struct DialogueSet {
 pub struct SizeDifference {
     /// Number of dialogues and number of domains in our data set.
     pub here: (usize, usize),
-    /// The same numbers in the paper.
+    /// Number of dialogues and number of domains in the paper's data set.
     pub paper: (usize, usize),
 }
 

@@ -10,7 +10,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Role, Turn};
 
-/// Options of the data set.
+/// Options for building a response selection data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct one.

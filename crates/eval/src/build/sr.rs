@@ -14,7 +14,7 @@ use turnwise_core::{
     random::Random,
 };
 
-/// Selection of candidates.
+/// Method of selecting the candidates of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]

@@ -13,9 +13,9 @@ use turnwise_core::error::Result;
 pub struct Bm25 {
     /// How texts are split into terms.
     pub terms: Terms,
-    /// Term frequency saturation.
+    /// Term frequency saturation (k1), at least 0. With 0, only the presence of a term counts.
     pub k1: f32,
-    /// Document length normalization.
+    /// Document length normalization (b), from 0 (none) to 1 (full).
     pub b: f32,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Words {
     pub(super) documents: Vec<Vec<(u32, u32)>>,
     /// The same for separate queries. Terms that occur in no document are left out.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
-    /// Document frequency of each term.
+    /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,
     /// Number of documents and background texts.
     pub(super) count: usize,

@@ -12,13 +12,13 @@ use turnwise_search::Fusion;
 /// Dense ranker: an encoder with its options.
 #[derive(Clone)]
 pub struct Dense<'e> {
-    /// Encoder of the vectors.
+    /// Encoder that makes the vectors of documents and queries.
     pub encoder: &'e dyn Encoder,
     /// Encoding options.
     pub options: Options,
     /// Encodes only this number of last turns of a dialogue; `None` encodes all turns.
     pub last_turns: Option<usize>,
-    /// Transformation of all vectors.
+    /// Transformation of the vectors before they are compared.
     pub postprocess: Postprocess,
     /// Description of the options that differ from the defaults. It is appended to the name of the encoder.
     pub otherwise: String,
@@ -150,7 +150,7 @@ pub struct Hybrid<'e> {
     pub dense: Dense<'e>,
     /// BM25 ranker.
     pub words: Bm25,
-    /// Weights of the two scores.
+    /// Fusion of the dense score and the BM25 score.
     pub fusion: Fusion,
 }
 

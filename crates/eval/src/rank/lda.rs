@@ -8,7 +8,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// Latent Dirichlet allocation and its settings.
+/// Ranker by latent Dirichlet allocation (LDA): compares the topic mixtures of documents and queries.
 #[derive(Debug, Clone, Copy)]
 pub struct Lda {
     /// Number of topics.

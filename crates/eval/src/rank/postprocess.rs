@@ -7,10 +7,10 @@ use turnwise_encoder::Vectors;
 /// Transformation of all vectors before they are compared. Its statistics come from the documents' vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Postprocess {
-    /// No transformation.
+    /// Leaves the vectors unchanged.
     #[default]
     None,
-    /// Subtracts the mean.
+    /// Subtracts the mean of the documents' vectors.
     Centered,
     /// Subtracts the mean and makes the covariance the identity matrix.
     Whitened,
@@ -20,7 +20,7 @@ pub enum Postprocess {
 /// covariance is singular if there are fewer vectors than dimensions.
 const RIDGE: f64 = 1e-6;
 
-/// Statistics of the documents' vectors.
+/// Statistics of the documents' vectors that a [`Postprocess`] needs.
 pub(super) struct Learned {
     mean: Vec<f64>,
     /// Lower Cholesky factor of the covariance. Solving with it whitens the vectors. The axes differ from those of

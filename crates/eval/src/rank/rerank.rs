@@ -12,7 +12,7 @@ const BATCH: usize = 64;
 /// Offset that is added to reranked scores. It exceeds any cosine, so that reranked documents come first.
 const RERANKED_OFFSET: f32 = 2.0;
 
-/// Method of comparing token vectors.
+/// Method that scores a document for a query by their token vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
     /// MaxSim: compares each query token with the most similar document token. The query is the last turn of a context.
@@ -26,9 +26,9 @@ pub enum Tokens {
 pub struct Reranked<'e> {
     /// Dense ranker of the first stage.
     pub dense: Dense<'e>,
-    /// Comparison of token vectors in the second stage.
+    /// Method that scores the documents in the second stage.
     pub by: Tokens,
-    /// Number of top documents to rerank.
+    /// Number of top documents of the first stage to rerank.
     pub top: usize,
 }
 

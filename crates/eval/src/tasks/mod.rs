@@ -115,7 +115,7 @@ pub trait Task: Sync {
     /// Size of the task as text, for example "20 pairs".
     fn size(&self) -> String;
 
-    /// The documents and queries.
+    /// Documents to rank, and the queries for which they are ranked.
     fn pool(&self) -> &Pool;
 
     /// Items of the data that were skipped, with reasons and counts.
@@ -136,11 +136,11 @@ pub trait Task: Sync {
 /// Number of items that were skipped for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The kind of item and the reason.
+    /// Kind of the skipped items, and the reason, as shown to users.
     pub what: String,
-    /// Number of items.
+    /// Number of skipped items.
     pub count: u64,
-    /// The first such item, as an example.
+    /// Id or position of the first skipped item, as an example.
     pub first: String,
 }
 
@@ -202,7 +202,7 @@ pub struct Ranked {
     pub documents: Vec<(String, f32, Option<i32>)>,
 }
 
-/// Value of a measure.
+/// Value of a measure for one ranker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Value {
     /// Name of the measure.

@@ -36,13 +36,13 @@ pub struct RankingTask {
     pub name: &'static str,
     /// Description, with the name of the paper.
     pub about: &'static str,
-    /// The documents and queries.
+    /// Documents to rank, and the queries for which they are ranked.
     pub pool: Pool,
     /// Document ids. Documents with equal scores are ordered by id.
     pub documents: Vec<String>,
     /// Query ids.
     pub queries: Vec<String>,
-    /// Index of each query in the pool.
+    /// Index of each query among the queries of the pool.
     pub pool_indices: Vec<u32>,
     /// Candidates of each query.
     pub candidates: Candidates,

@@ -25,7 +25,7 @@ impl Default for Options {
 pub struct Evaluation {
     /// Tag of the run.
     pub tag: String,
-    /// The evaluated measures.
+    /// The evaluated measures, in the order of the values.
     pub measures: Vec<Measure>,
     /// Values of each query, in the order of `measures`.
     pub queries: BTreeMap<String, Vec<f64>>,

@@ -24,7 +24,7 @@ pub enum Measure {
     Rprec,
     /// Bpref: how often relevant documents rank above documents judged not relevant.
     Bpref,
-    /// Reciprocal rank of the first relevant document.
+    /// Reciprocal rank of the first relevant document; 0 if none was returned.
     RecipRank,
     /// Interpolated precision at a recall given in percent.
     IprecAtRecall(u32),

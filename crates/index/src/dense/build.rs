@@ -176,7 +176,7 @@ fn fill(
     generation::seal(path, manifest)
 }
 
-/// Returns all dialogues, ids descending.
+/// Returns the keys of all dialogues, sorted by descending id.
 fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
@@ -248,7 +248,7 @@ pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Prog
     make(root, snapshot, &vectors, &options, watch).map(|_| true)
 }
 
-/// Step of a build.
+/// Step of building the vector graphs, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Reads records to compute the keys of their vectors; counted in dialogues.
@@ -275,7 +275,7 @@ impl<F: Fn() -> bool + Sync> Progress for F {
     }
 }
 
-/// Adapter that forwards the progress of one kind.
+/// Forwards the progress of building the graph of one kind.
 pub(super) struct KindProgress<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
 
 impl turnwise_nearest::Progress for KindProgress<'_> {

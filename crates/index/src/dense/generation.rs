@@ -97,7 +97,7 @@ struct Current {
     generation: String,
 }
 
-/// An open generation.
+/// The generation in use, opened for searching: its graphs and its dialogues.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
@@ -154,7 +154,7 @@ impl Generation {
     }
 }
 
-/// Reads the name of the generation in use.
+/// Reads the file that names the generation in use.
 fn named(current: &Path) -> Result<Current> {
     let named: Current = sealed::read(current, FORMAT, damaged)?;
     if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
@@ -238,7 +238,7 @@ impl Table {
     }
 }
 
-/// The dialogues of a generation.
+/// The dialogues of a generation, in its order, with a lookup by key.
 pub(super) struct Dialogues {
     places: Table,
     by_key: Table,

@@ -85,7 +85,7 @@ pub struct DenseReader {
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
-/// A dialogue that is newer than the generation.
+/// A dialogue of the tail: it is newer than the generation, so it is not in the graphs.
 pub(super) struct Recent {
     pub(super) id: DialogueId,
     pub(super) seq: Seq,

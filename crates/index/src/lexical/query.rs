@@ -115,7 +115,7 @@ pub struct TermScore {
     pub length: u32,
     /// Mean number of terms per document.
     pub mean_length: f32,
-    /// Contribution to the score.
+    /// Contribution of the term to the BM25 score.
     pub score: f32,
 }
 

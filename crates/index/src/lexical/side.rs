@@ -67,12 +67,12 @@ pub(super) struct Fields {
     pub(super) seq: Field,
     /// For a whole dialogue, the number of its last turn; 0 for a turn.
     pub(super) last: Field,
-    /// Facts for filters.
+    /// Facts of the dialogue or turn, which filters test; see `Facts`.
     pub(super) facts: Field,
     pub(super) text: Field,
 }
 
-/// State of the index for searches, opened once.
+/// Searcher and columns of the index, opened once and shared by all searches.
 pub(super) struct SearchState {
     pub(super) searcher: Searcher,
     /// Columns of each segment of the searcher.

@@ -24,7 +24,7 @@ use tantivy::{
 use super::{Selected, select, side::SearchState, sum};
 use turnwise_core::ids::Seq;
 
-/// Columns with the ids of a segment's documents.
+/// Columns that store the dialogue, the turn and the sequence number of each document of a segment.
 pub(super) struct Columns {
     dialogues: Option<Names>,
     turns: Column<u64>,
@@ -150,7 +150,7 @@ pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
     terms
 }
 
-/// The documents of a segment that may be returned.
+/// Documents of a segment that a search may return: not deleted, and selected by the filter if there is one.
 pub(super) struct SelectedDocuments<'a> {
     segment: &'a SegmentReader,
     selected: Option<&'a [u64]>,
@@ -167,7 +167,7 @@ impl<'a> SelectedDocuments<'a> {
     }
 }
 
-/// Candidates for the top `k`, segment by segment.
+/// Best documents found so far, segment by segment.
 pub(super) struct Best {
     k: usize,
     /// The `k` best scores so far.

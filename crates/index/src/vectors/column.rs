@@ -122,7 +122,7 @@ pub(super) struct Column {
     keys: Option<Mmap>,
 }
 
-/// The part of an entry with a wrong checksum.
+/// The part of an entry whose checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadChecksum {
     Entry,

@@ -17,12 +17,12 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Number of vectors dropped by [`compact`].
+/// Numbers of vectors that [`compact`] removed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
-    /// Vectors of utterances that are no longer in the index.
+    /// Number of removed vectors of utterances that are no longer in the index.
     pub utterances: u64,
-    /// Vectors of dialogues that are no longer in the index.
+    /// Number of removed vectors of dialogues that are no longer in the index.
     pub dialogues: u64,
 }
 

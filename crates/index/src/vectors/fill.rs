@@ -28,7 +28,7 @@ const READ_GROUP: usize = 128;
 /// Maximum number of groups of dialogues in the queue.
 const READ_AHEAD: usize = 8;
 
-/// Selection of the inputs to encode.
+/// Selection of the inputs to encode, and the chunk size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeTargets {
     /// Encode every utterance.
@@ -59,7 +59,7 @@ pub struct EncodeProgress {
     pub dialogues: u64,
     /// Number of inputs skipped because they already have a vector.
     pub known: u64,
-    /// Resources used by the encoder.
+    /// Token counts and counts of truncated inputs.
     pub spent: EncodeStats,
     /// True if the pass reached the end of the log.
     pub complete: bool,

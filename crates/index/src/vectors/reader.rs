@@ -108,7 +108,7 @@ impl VectorReader {
         self.column(kind).flat()
     }
 
-    /// Returns the keys in row order.
+    /// Returns the keys of a kind in the order of the rows.
     pub fn keys(&self, kind: Kind) -> impl ExactSizeIterator<Item = IdKey> + '_ {
         let column = self.column(kind);
         (0..column.count()).map(|row| column.key(row))

@@ -220,7 +220,7 @@ impl Reached {
     }
 }
 
-/// Committed rows of a kind.
+/// Committed rows of one kind, and the log position that they reflect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Number of committed rows. Rows beyond it are left over from an unfinished write.

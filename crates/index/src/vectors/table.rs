@@ -51,7 +51,7 @@ enum Slots {
     InMemory(Vec<u8>),
 }
 
-/// Lookup of rows by key.
+/// Finds the row of a key, in the table on disk or among newer rows.
 pub(super) struct Lookup {
     covered: usize,
     slots: Slots,

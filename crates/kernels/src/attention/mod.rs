@@ -14,7 +14,7 @@ use crate::{
 
 mod squares;
 
-/// Attention heads of a layer.
+/// Number, padded width and number format of the attention heads of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
     /// Number of heads.

@@ -54,7 +54,7 @@ pub trait Distances: Copy + Send + Sync {
 pub trait Task {
     /// Result of the task.
     type Output;
-    /// Runs the task with the given operations.
+    /// Runs the task with the operations of the SIMD level `D`.
     fn run<D: Distances>(self) -> Self::Output;
 }
 
@@ -78,7 +78,7 @@ impl Dispatch {
         if level.available() { Dispatch(level) } else { Dispatch::best() }
     }
 
-    /// Runs a task.
+    /// Runs a task with the operations of this level.
     #[inline]
     pub fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {

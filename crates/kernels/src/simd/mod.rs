@@ -64,7 +64,7 @@ pub(super) trait Kernel<S: Simd> {
 /// Side of a square (AMX tile): a square has this many rows of this many 32-bit units.
 pub(super) const SIDE: usize = 16;
 
-/// Number of units in a square.
+/// Number of 32-bit units in a square (AMX tile).
 pub(super) const SQUARE: usize = SIDE * SIDE;
 
 /// Number format of squares (AMX tiles).
@@ -90,7 +90,7 @@ impl Squared {
         }
     }
 
-    /// Returns the number of values per 32-bit unit.
+    /// Returns the number of elements per 32-bit unit.
     pub const fn in_unit(self) -> usize {
         match self {
             Squared::Bytes => 4,
@@ -108,7 +108,7 @@ pub(super) struct Squares {
     pub low_left: *const u32,
     /// Squares of the columns. For each step and plane, the rows of the two squares are stored side by side.
     pub right: *const u32,
-    /// Number of steps.
+    /// Number of steps, that is, of squares along each row of squares.
     pub steps: usize,
     /// Output memory for the sums. A row has the width of two squares.
     pub to: *mut f32,
@@ -161,7 +161,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 
     /// Prepares the thread for [`Simd::squares`], until `end_squares`.
     unsafe fn begin_squares();
-    /// Releases the resources that squares use.
+    /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();
     /// Multiplies one square of rows (two squares with `TWO`) by two squares of columns. May be called from outside
     /// of a kernel.

@@ -2,7 +2,7 @@
 
 use crate::training::{Dropout, sum, vectorized};
 
-/// Parameters of the norm and the dropout.
+/// Layer norm of `x + dropout(y)`: the parameters of the norm and the dropout.
 #[derive(Debug, Clone, Copy)]
 pub struct AddNorm<'a> {
     /// Scale of each component.

@@ -94,9 +94,9 @@ impl Points<'_> {
     }
 }
 
-/// Result of a build.
+/// Graph and quantized vectors that a builder has made.
 pub(crate) struct BuildOutput {
-    /// Point of each row of codes.
+    /// Index of the point that each row of codes belongs to.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
     /// 4-bit codes, which replace the codes in the file if they are accurate enough.
@@ -150,7 +150,7 @@ fn check(options: &BuildOptions) -> Result<()> {
     Ok(())
 }
 
-/// Long operation that reports progress.
+/// Step of a long operation, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Inserting vectors into the graph.

@@ -35,7 +35,7 @@ const RESTARTS: usize = 3;
 /// Number of cluster counts to try near the chosen grid value, between the grid values before and after it.
 const REFINEMENTS: usize = 8;
 
-/// A cluster count that was tried, with its silhouette.
+/// A number of clusters that was tried, with its silhouette.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tried {
     /// Number of clusters.

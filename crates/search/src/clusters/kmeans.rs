@@ -30,7 +30,7 @@ pub(super) struct Items<'a> {
     pub(super) items: &'a [Item],
 }
 
-/// A nonzero row and the factor that L2-normalizes it.
+/// A vector to cluster: its row, and the factor that L2-normalizes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Item {
     pub(super) row: u32,
@@ -76,7 +76,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// An assignment of items to clusters.
+/// Result of k-means: the centers, and the cluster of each item.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Partition {
     /// L2-normalized centers, concatenated.
@@ -90,7 +90,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Returns the sum of all cosines. Greater is better.
+    /// Returns the sum of the cosines of all items with their centers. Greater is better.
     fn total_cosine(&self) -> f64 {
         self.cosines.iter().map(|c| f64::from(*c)).sum()
     }

@@ -101,9 +101,9 @@ pub struct Purity {
 pub struct Cluster {
     /// Number of dialogues.
     pub size: u64,
-    /// Fraction of all dialogues.
+    /// Fraction of all clustered dialogues that are in this cluster, from 0 to 1.
     pub share: f64,
-    /// Mean cosine of the dialogues with the center.
+    /// Mean cosine of the dialogues with the center of the cluster, from −1 to 1.
     pub cohesion: f64,
     /// Terms that distinguish this cluster from the others, by descending weight.
     pub terms: Vec<Term>,
@@ -113,14 +113,14 @@ pub struct Cluster {
     pub central: Vec<Central>,
 }
 
-/// A domain in a cluster.
+/// A domain, and its share of the dialogues in a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Share {
     /// Name of the domain.
     pub name: String,
     /// Number of dialogues in the cluster with this domain. A dialogue can have several domains.
     pub dialogues: u64,
-    /// Fraction of the dialogues in the cluster.
+    /// Fraction of the dialogues in the cluster that have this domain, from 0 to 1.
     pub share: f64,
 }
 
@@ -129,12 +129,12 @@ pub struct Share {
 pub struct Central {
     /// Id of the dialogue.
     pub id: String,
-    /// Cosine with the center.
+    /// Cosine of the dialogue with the center of its cluster, from −1 to 1.
     pub similarity: f32,
     /// Title of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Number of turns.
+    /// Number of turns of the dialogue.
     pub turns: usize,
     /// Text of the first user turn.
     pub text: String,

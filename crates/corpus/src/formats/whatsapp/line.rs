@@ -210,7 +210,7 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     }
 }
 
-/// Content of a message.
+/// A message of an exported chat, without its date and time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     /// The speaker; `None` for a notice.

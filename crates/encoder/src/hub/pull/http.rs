@@ -55,7 +55,7 @@ pub(super) struct HubResponse {
     pub(super) status: u16,
     /// Length of the body in bytes; `None` if the hub does not send it.
     pub(super) length: Option<u64>,
-    /// Offset of the body in the file.
+    /// Byte offset in the file at which the body starts. It is above 0 when a download is resumed.
     pub(super) from: u64,
     headers: HeaderMap,
     pieces: Receiver<Piece>,

@@ -10,13 +10,13 @@ use crate::hub::{
     pull::{Client, FetchError, Progress, Spec},
 };
 
-/// A revision of a model, with the files to download.
+/// The files of a model to download, at one commit.
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: Vec<Listed>,
 }
 
-/// A file of a revision.
+/// A file to download.
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,

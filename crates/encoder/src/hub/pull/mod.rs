@@ -32,7 +32,7 @@ use crate::{
 /// Address of the Hugging Face hub.
 pub const HUB: &str = "https://huggingface.co";
 
-/// Connection settings of the hub.
+/// Settings for the connection to the hub.
 #[derive(Debug, Clone)]
 pub struct Hub {
     /// Base URL: [`HUB`] or a mirror.
@@ -58,7 +58,7 @@ pub enum Route {
 pub trait Progress {
     /// Returns true to stop the pull. Called often. The next pull uses the data downloaded so far.
     fn stopped(&self) -> bool;
-    /// Shows a one-line message.
+    /// Shows a one-line message to the user.
     fn say(&mut self, text: &str);
     /// Reports that `done` of `total` bytes are present.
     fn progress(&mut self, done: u64, total: u64);

@@ -239,12 +239,12 @@ const SAMPLE: usize = 100_000;
 /// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;
 
-/// Returns the weight of each word.
+/// Returns the SIF weight `a / (a + p)` of each word, where `p` is its probability.
 pub(super) fn weights(probabilities: &[f64], a: f64) -> Vec<f32> {
     probabilities.iter().map(|p| (a / (a + p)) as f32).collect()
 }
 
-/// The known words of a set of documents.
+/// Words of a set of documents that have a vector in the table. Unknown words are left out.
 pub(super) struct Known {
     pub documents: usize,
     rows: Vec<u32>,
@@ -274,7 +274,7 @@ impl Known {
         self.rows.len()
     }
 
-    /// Probability of each word of the table in the documents.
+    /// Relative frequency of each word of the table among the known words of the documents.
     pub fn probabilities(&self, table: &WordTable) -> Vec<f64> {
         let mut counts = vec![0u64; table.len()];
         self.rows.iter().for_each(|row| counts[*row as usize] += 1);
@@ -307,7 +307,7 @@ impl Known {
     }
 }
 
-/// Weighted mean of word vectors.
+/// Weighted mean of the word vectors in `rows` of the table.
 pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f64> {
     let mut sum = vec![0.0; table.dim()];
     for row in rows {

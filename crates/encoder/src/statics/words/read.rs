@@ -16,7 +16,7 @@ const HEAD_BYTES: usize = 256 * 1024;
 /// Maximum number of columns; a larger number in a header is an error.
 const MOST_COLUMNS: usize = 65_536;
 
-/// Selection of the words to read.
+/// Selection of the words to read from a file.
 #[derive(Clone, Copy, Default)]
 pub struct WordSettings<'a> {
     /// Maximum number of words to read; `None` reads all. Reading stops when the limit is reached.
@@ -46,7 +46,7 @@ impl fmt::Display for WordFormat {
     }
 }
 
-/// Statistics of reading a file.
+/// Statistics of reading a word vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordReading {
     /// Format of the file.
