@@ -61,11 +61,11 @@ pub struct Index {
 /// The outcome of [`Index::add`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Added {
-    /// Dialogues with a new id.
+    /// Number of dialogues added, with a new id.
     pub added: u64,
     /// Dialogues that replaced one with the same id and different content.
     pub replaced: u64,
-    /// Dialogues that were in the index already.
+    /// Number of dialogues that the index already contained with the same content.
     pub unchanged: u64,
 }
 

@@ -17,7 +17,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Definition of a setting.
+/// Definition of a setting: its name, default and description.
 pub(crate) struct Definition {
     pub(crate) key: &'static str,
     pub(crate) default: &'static str,
@@ -87,7 +87,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Settings in effect.
+/// Settings in effect, from flags, environment variables and settings files.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,

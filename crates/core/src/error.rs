@@ -85,7 +85,7 @@ pub enum Error {
     Unsupported {
         /// Description of the unsupported feature, with the name of the engine.
         message: String,
-        /// Suggested alternative.
+        /// Suggested alternative, such as an engine that supports the request.
         hint: Option<String>,
     },
     /// A name that the user gave, for example of a model or an objective, is unknown.

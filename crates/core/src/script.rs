@@ -1,4 +1,4 @@
-//! Properties of writing systems.
+//! Properties of writing systems, such as whether words are separated by spaces.
 
 /// Returns whether a letter is from a script that turnwise analyzes without word spaces (Han, Kana, Hangul
 /// syllables).

@@ -155,7 +155,7 @@ impl Input {
     }
 }
 
-/// Counts the bytes read from a file.
+/// Reader that counts the bytes read from a file.
 struct Counting {
     file: File,
     read: Arc<AtomicU64>,

@@ -198,7 +198,7 @@ fn show(b: u8) -> String {
     if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") }
 }
 
-/// Reads single bytes and counts lines.
+/// Reader of single bytes that also counts lines.
 struct Bytes<R> {
     stream: R,
     line: u64,

@@ -7,7 +7,7 @@ use std::io::{self, BufRead};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// Delimiter and quoting rules.
+/// Delimiter and quoting rules of a table file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// Delimiter between cells.
@@ -29,17 +29,17 @@ impl Dialect {
     pub const CSV: Dialect = Dialect { delimiter: b',', quotes: true };
 }
 
-/// One row.
+/// A row of a table file.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// The line where it starts, counted from 1.
+    /// The line where the row starts, counted from 1.
     pub line: u64,
     bytes: &'a [u8],
     ends: &'a [usize],
 }
 
 impl<'a> Row<'a> {
-    /// Number of cells.
+    /// Number of cells in the row.
     pub fn width(&self) -> usize {
         self.ends.len()
     }
@@ -61,7 +61,7 @@ impl<'a> Row<'a> {
         self.bytes.get(start..end)
     }
 
-    /// Iterates over the cells.
+    /// Iterates over the cells, without quotes.
     pub fn cells(&self) -> impl Iterator<Item = &'a [u8]> {
         let row = *self;
         (0..row.width()).filter_map(move |at| row.cell(at))

@@ -113,7 +113,7 @@ pub trait View {
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
     fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>>;
 
-    /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches.
+    /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches the query.
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
     /// Contribution of each term to the keyword score; empty if the engine does not support it.

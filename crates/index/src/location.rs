@@ -25,7 +25,7 @@ pub trait Location: Send + Sync {
     /// Short name of the index. The HTTP server serves the index under this name.
     fn name(&self) -> String;
 
-    /// Paths and addresses that may occur in messages of the engine.
+    /// Paths and addresses that may occur in messages of the engine. The HTTP server hides them from clients.
     fn places(&self) -> Vec<String> {
         vec![self.place()]
     }

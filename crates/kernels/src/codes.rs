@@ -82,7 +82,7 @@ impl CodeBuffers {
     }
 }
 
-/// Memory layout of the codes.
+/// Memory layout of the codes in a buffer.
 #[derive(Clone, Copy)]
 struct Layout {
     /// Units per row.

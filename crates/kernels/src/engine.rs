@@ -246,7 +246,7 @@ pub(super) struct Embedder {
 
 /// An optional embedding table, and the ids of a sequence that select its rows.
 struct Extra {
-    /// Name of the ids in error messages.
+    /// Name of the ids in error messages, such as `token`.
     what: &'static str,
     table: Option<Table>,
     /// Returns the ids of a sequence; `None` if all are 0.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Table {
     /// One row per cluster, one column per label.
     counts: Vec<Vec<u64>>,
-    /// Number of items.
+    /// Number of items: the sum of all counts.
     total: u64,
 }
 

@@ -113,7 +113,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A new generation, before searches use it.
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
-    /// The generation in use.
+    /// The generation in use, which the new one replaces; `None` if there is none.
     previous: Option<Manifest>,
 }
 

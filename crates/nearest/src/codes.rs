@@ -8,7 +8,7 @@ use crate::{
     distances::{CODE_STEP, Dispatch, Distances, Task},
 };
 
-/// Largest code. The smallest is its negative.
+/// Largest signed code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
 /// Fraction of all numbers within the range of the codes. The other numbers are clipped, so that the range is smaller
 /// and the codes are finer.

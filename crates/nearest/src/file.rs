@@ -42,7 +42,7 @@ const ENTRY: usize = 24;
 /// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
 
-/// Kind of a section.
+/// Kind of a section of a graph file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Codes,
@@ -345,7 +345,7 @@ impl<W: Write> Write for ChecksumWriter<'_, W> {
     }
 }
 
-/// Computes the checksums of blocks.
+/// Computes a CRC-32 for each block of [`BLOCK`] bytes.
 #[derive(Default)]
 struct Checksums {
     block: crc32fast::Hasher,

@@ -25,7 +25,7 @@ pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     vectors: Vec<&'a [f32]>,
-    /// Pairs of a point and one of its rows.
+    /// Pairs of a point and one of its input rows. Equal vectors are one point.
     rows: Vec<(u32, u32)>,
     /// Last added point for each hash.
     seen: HashMap<u64, u32>,

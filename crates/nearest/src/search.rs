@@ -229,7 +229,7 @@ impl GraphFile {
     }
 }
 
-/// Plan of an approximate search.
+/// Decisions for an approximate search: the method, and the number of candidates.
 struct Plan<'a> {
     filter: Option<&'a NodeSet>,
     /// True for a beam search, false for a scan.

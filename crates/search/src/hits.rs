@@ -16,7 +16,7 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Builder of the hits of a search.
+/// Converts the candidates of a search to hits, with records and context turns.
 pub(super) struct HitBuilder<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) view: &'a dyn View,

@@ -23,7 +23,7 @@ use turnwise_index::{
 /// used.
 const MAX_SIMILAR_TERMS: usize = 96;
 
-/// A query, built from a request.
+/// A query in the form that the engine needs, built from a request.
 pub(super) struct Query {
     /// Text to show to users: the query text, or the id of the item.
     pub(super) text: String,
@@ -39,7 +39,7 @@ pub(super) struct Query {
 /// Vectors of queries encoded in advance, by query text.
 pub(super) type QueryVectors = HashMap<String, Vec<f32>>;
 
-/// Item to which similar items are searched.
+/// Dialogue or turn to which similar items are searched.
 struct Like {
     dialogue: Dialogue,
     /// Index of the turn. `None` if the item is the whole dialogue.

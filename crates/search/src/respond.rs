@@ -59,7 +59,7 @@ pub struct Replies {
     /// Warnings, for example about parts of the index that were not searched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Total time in milliseconds.
+    /// Total time of the request in milliseconds.
     pub milliseconds: f64,
 }
 
@@ -79,7 +79,7 @@ pub struct Reply {
     pub said: Option<ReplySource>,
 }
 
-/// Source of a reply in the index.
+/// Location of a reply in the index: the turn, and the turn that it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ReplySource {
     /// Id of the dialogue.

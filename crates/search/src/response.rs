@@ -35,7 +35,7 @@ pub struct Response {
     /// Fusion used, if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
-    /// True if `fusion` is the tuned fusion of the index.
+    /// True if `fusion` was tuned for this index, with `turnwise search tune`.
     pub tuned: bool,
     /// Number of candidates examined.
     pub candidates: Candidates,
@@ -47,7 +47,7 @@ pub struct Response {
     /// Analyzer that produced the terms.
     #[serde(skip)]
     pub analyzer: Analyzer,
-    /// Total time in milliseconds.
+    /// Total time of the search in milliseconds.
     pub milliseconds: f64,
     /// Time of each step.
     pub timings: Timings,

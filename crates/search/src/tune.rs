@@ -33,7 +33,7 @@ use turnwise_measures::ranking::{RELEVANT, Ranking};
 /// Number of results of a ranking that are evaluated.
 const DEPTH: usize = 100;
 
-/// A request with its relevant items.
+/// A search request with the items that are relevant for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabeledQuery {
     /// Search request. Its mode is ignored: tuning always searches in hybrid mode.
@@ -45,15 +45,15 @@ pub struct LabeledQuery {
 /// Ranking quality of a fusion: means over the queries, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quality {
-    /// Mean average precision of the first 100 results.
+    /// Mean average precision over the first 100 results, from 0 to 1.
     pub map: f64,
-    /// Mean reciprocal rank of the first relevant result.
+    /// Mean reciprocal rank of the first relevant result, from 0 to 1.
     pub mrr: f64,
     /// Normalized discounted cumulative gain of the first 10 results (NDCG@10).
     pub ndcg: f64,
 }
 
-/// A fusion that was tried.
+/// A fusion that was tried, with its ranking quality.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tried {
     /// The fusion.
@@ -62,7 +62,7 @@ pub struct Tried {
     pub quality: Quality,
 }
 
-/// Result of tuning.
+/// Result of tuning the fusion on labeled queries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuned {
     /// Number of queries evaluated.
@@ -206,7 +206,7 @@ fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
         && (a.method == FusionMethod::Weighted || a.k == b.k)
 }
 
-/// Evaluator of fusions for one request.
+/// Evaluates fusions for one request, from cached candidate lists.
 struct Judge<'a> {
     view: &'a dyn View,
     query: &'a Query,
@@ -215,7 +215,7 @@ struct Judge<'a> {
     cache: RefCell<Cache>,
 }
 
-/// Cosines and ids that all fusions need.
+/// Cosines and ids of candidates, shared by all fusions.
 #[derive(Default)]
 struct Cache {
     cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,

@@ -22,7 +22,7 @@ use turnwise_core::error;
 /// Response of a handler.
 pub(super) type HttpResponse = Response<Body>;
 
-/// Reads a body of at most `most` bytes.
+/// Reads a request body of at most `most` bytes.
 pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
@@ -71,12 +71,12 @@ fn wrong(e: &serde_json::Error) -> Problem {
     }
 }
 
-/// Successful JSON response.
+/// Creates a JSON response with status 200.
 pub(super) fn ok(value: &impl Serialize) -> HttpResponse {
     json(StatusCode::OK, value)
 }
 
-/// JSON response with a status.
+/// Creates a JSON response with a status code.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     let Ok(bytes) = serde_json::to_vec(value) else {
         let mut failed = Response::new(Body::from("the response could not be serialized"));
@@ -88,14 +88,14 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     response
 }
 
-/// Response with a content type.
+/// Creates a response with status 200 and a content type.
 pub(super) fn of(bytes: impl Into<Body>, kind: &'static str) -> HttpResponse {
     let mut response = Response::new(bytes.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
-/// Response format.
+/// Format of the response that the client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseFormat {
     /// One JSON document.

@@ -46,7 +46,7 @@ const RETRY_AFTER: u32 = 2;
 pub(super) struct HostedIndex {
     pub(super) name: String,
     pub(super) location: Box<dyn Location>,
-    /// Stored responses of idempotent requests.
+    /// Stored responses of requests with an idempotency key.
     pub(super) answers: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
@@ -120,7 +120,7 @@ impl HostedIndex {
         })
     }
 
-    /// Current state. It stays usable after a reload.
+    /// Returns the current state of the index. It stays usable after a reload.
     pub(super) fn current(&self) -> Arc<OpenIndex> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -26,7 +26,7 @@ pub struct Key {
     pub indexes: Vec<String>,
 }
 
-/// Scopes of a key.
+/// Operations that a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scopes {
     /// Allows reading and searching.
@@ -41,7 +41,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Key file.
+/// Content of a key file, in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyFile {
@@ -74,7 +74,7 @@ enum Scope {
 const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {
-    /// No keys. Requests need no authentication.
+    /// Returns an empty set of keys. Requests then need no authentication.
     pub fn none() -> Self {
         Keys::default()
     }

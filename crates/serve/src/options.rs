@@ -28,11 +28,11 @@ pub struct Options {
     pub allow_without_keys: bool,
     /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
-    /// Limits on load and time.
+    /// Limits on concurrency, size and time of requests.
     pub limits: Limits,
 }
 
-/// Files of a TLS certificate.
+/// Files of a TLS certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     /// Certificate chain, in PEM format.

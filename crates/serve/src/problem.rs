@@ -9,11 +9,11 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// Error response.
+/// Error response: the status, and the fields of the JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
-    /// Stable identifier for programs.
+    /// Identifier of the error for programs. It does not change between versions.
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) hint: Option<String>,

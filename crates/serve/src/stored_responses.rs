@@ -32,7 +32,7 @@ const LONGEST: usize = 255;
 /// File name in the folder of an index.
 pub(super) const FILE: &str = Folder::RESPONSES;
 
-/// Stored response.
+/// Stored response of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredResponse {
     /// Digest of the client and the request's key.
@@ -57,7 +57,7 @@ pub(super) fn name(headers: &HeaderMap, client: &str) -> Outcome<Option<String>>
     }
 }
 
-/// Latest stored responses of an index.
+/// Latest stored responses of an index, by idempotency key.
 pub(super) struct IdempotentResponses(Storage);
 
 enum Storage {
@@ -119,7 +119,7 @@ fn read(path: &Path) -> Vec<StoredResponse> {
 /// Maximum number of cached responses per index.
 const MAX_CACHED: usize = 16;
 
-/// Slot of a response; locked while the response is computed.
+/// Cache slot of a response; locked while the response is computed.
 type Slot = Arc<Mutex<Option<Bytes>>>;
 
 /// Cached responses by request, most recently used first.

@@ -23,7 +23,7 @@ use crate::{
 /// Hint after an interrupted assembly.
 const CONTINUES: &str = "the rows added so far are kept; run the same command again";
 
-/// Result of an assembly.
+/// Result of adding shards to an index.
 #[derive(Debug, Serialize)]
 pub struct Assembled {
     schema: &'static str,
@@ -134,7 +134,7 @@ fn matches(file: &TemporaryFile, manifest: &ShardManifest) -> Result<bool> {
     Ok(file.sum()? == (manifest.data.bytes, manifest.data.blake3.clone()))
 }
 
-/// Number of rows in shards, and how many of them were new.
+/// Number of rows in the shards, and the number of those that the index did not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loaded {
     rows: u64,

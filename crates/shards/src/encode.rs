@@ -26,7 +26,7 @@ use crate::{
 pub struct ShardEncoder<'a> {
     /// Where to write the shards.
     pub folder: &'a dyn Folder,
-    /// What to encode.
+    /// Dialogues to encode.
     pub inputs: Inputs,
     /// Encoder that makes the vectors.
     pub encoder: &'a dyn Encoder,
@@ -46,7 +46,7 @@ pub struct ShardEncoder<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// A complete shard in the folder.
+/// A complete shard in the folder, new or from an earlier run.
 pub struct EncodedShard {
     /// Manifest of the shard.
     pub manifest: ShardManifest,
@@ -208,7 +208,7 @@ struct Limits {
     bytes: usize,
 }
 
-/// A shard while it is encoded.
+/// State of a shard while it is encoded.
 struct ShardStream<'a> {
     items: Items<'a>,
     file: Box<dyn VectorFileWriter>,

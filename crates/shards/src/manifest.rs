@@ -39,7 +39,7 @@ pub struct ShardManifest {
     pub dialogues: Option<u64>,
     /// Hash of the keys of all rows. It does not depend on the order or on the input files.
     pub contents: String,
-    /// The file with the rows.
+    /// The data file, which contains the rows.
     pub data: DataFile,
     /// Arguments of the command that created the shard, without `--shard` and `--out`.
     pub command: Vec<String>,
@@ -139,7 +139,7 @@ pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     }
 }
 
-/// Set of the keys in a shard.
+/// Keys of the vectors in a shard.
 #[derive(Default)]
 pub(crate) struct Contents {
     kinds: [HashSet<IdKey>; 2],

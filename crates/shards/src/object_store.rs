@@ -70,7 +70,7 @@ fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
     Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
 }
 
-/// Reads the next part of a local file.
+/// Reads the next part of a local file, for a multipart upload.
 fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
     let mut part = Vec::new();
     Read::take(file, PART_BYTES as u64).read_to_end(&mut part).at("read", path)?;

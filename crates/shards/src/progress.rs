@@ -3,7 +3,7 @@
 use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::Kind;
 
-/// Step of an operation.
+/// Step of an operation of this crate, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Embedding texts or dialogues into a file.
@@ -50,7 +50,7 @@ pub trait Progress: turnwise_index::dense::Progress {
     /// Starts a step. `total` is the final value of [`Amount::done`], if known; `before` was done by an earlier run.
     fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}
 
-    /// Reports what is done of the current step.
+    /// Reports the amount of work that the current step has done so far.
     fn advance(&self, _amount: Amount) {}
 
     /// Ends the current step.

@@ -12,7 +12,7 @@ use turnwise_core::{
 /// Largest number of shards: a shard number has five digits in file names.
 const MAX_SHARDS: u32 = 99_999;
 
-/// One of the shards of a corpus.
+/// Identifies a shard: its number, and the number of shards of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Zero-based number of the shard.
@@ -163,7 +163,7 @@ pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> Stri
     command
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for a POSIX shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -173,7 +173,7 @@ impl Survey {
         })
     }
 
-    /// Returns the manifest of the first shard.
+    /// Returns the manifest of the first complete shard.
     pub(crate) fn first(&self) -> Result<&ShardManifest> {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }

@@ -39,7 +39,7 @@ use turnwise_core::{
 /// Size of the new log's batches in bytes. The log is flushed after each batch.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Result of a compaction.
+/// Result of compacting an index folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
     /// Number of removed frames: deleted records, replaced records and delete frames. If 0, the index is unchanged.
@@ -198,7 +198,7 @@ impl Compaction<'_> {
     }
 }
 
-/// Size of the log's put and delete frames.
+/// Bytes of the log's put and delete frames: those that are still needed, and those that a compaction removes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LogUsage {
     /// Bytes of live dialogues.

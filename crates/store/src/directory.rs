@@ -32,7 +32,7 @@ impl Hasher for KeyHasher {
 /// Hash map with [`IdKey`] keys.
 pub type KeyMap<V> = HashMap<IdKey, V, BuildHasherDefault<KeyHasher>>;
 
-/// The directory of an index.
+/// The directory of an index: finds the log position of a dialogue by the key of its id.
 #[derive(Default)]
 pub struct Directory {
     /// Oldest first. Entries in later tables override earlier ones.
@@ -82,13 +82,13 @@ impl Directory {
         self.delta.values().copied().chain(from_tables).filter(|e| !e.deleted)
     }
 
-    /// Returns the file names of the tables, oldest first.
+    /// Returns the file names of the directory's tables, oldest first.
     pub fn table_names(&self) -> Vec<String> {
         let name = |t: &Table| t.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.tables.iter().map(name).collect()
     }
 
-    /// Returns the tables, oldest first.
+    /// Returns the directory's tables, oldest first.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }

@@ -45,14 +45,14 @@ pub enum Kind {
     Commit = 3,
 }
 
-/// A frame in memory or in a mapped file.
+/// A frame of the log, in memory or in a mapped file.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// Kind of the frame.
     pub kind: Kind,
     /// Sequence number. For a commit, the last assigned sequence number.
     pub seq: Seq,
-    /// The bytes after the header.
+    /// The bytes after the header; their meaning depends on the kind.
     pub payload: &'a [u8],
 }
 
@@ -206,7 +206,7 @@ impl Prepared {
     }
 }
 
-/// Total counts of an index.
+/// Number of dialogues and turns of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of dialogues.
@@ -216,13 +216,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a dialogue with `turns` turns.
+    /// Counts a new dialogue with `turns` turns.
     pub(crate) fn add(&mut self, turns: u32) {
         self.dialogues += 1;
         self.turns += u64::from(turns);
     }
 
-    /// Subtracts a dialogue with `turns` turns.
+    /// Uncounts a deleted or replaced dialogue with `turns` turns.
     pub(crate) fn subtract(&mut self, turns: u32) {
         self.dialogues -= 1;
         self.turns -= u64::from(turns);
@@ -245,7 +245,7 @@ pub struct Commit {
     pub rejected: BTreeMap<String, u64>,
 }
 
-/// Progress of an ingest.
+/// Progress of an ingest, stored in each commit, so that an interrupted ingest can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IngestMark {
     /// Identifies the ingest: a hash of its inputs and options.

@@ -136,7 +136,7 @@ impl Segment {
         Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
     }
 
-    /// Returns the loaded bytes.
+    /// Returns the bytes of the segment that are loaded.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::None => &[],

@@ -27,7 +27,7 @@ const STATE_KEY: &[u8] = b"";
 /// Value of [`STATE_KEY`] during a rebuild.
 const REBUILDING: u64 = u64::MAX;
 
-/// State of the copy.
+/// State of the copy of the records in sled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncState {
     /// The copy contains the records as of this batch.
@@ -36,7 +36,7 @@ pub enum SyncState {
     Rebuilding,
 }
 
-/// The records in sled.
+/// Copy of all records in a sled database, from which a damaged log can be repaired.
 pub struct Records {
     path: PathBuf,
     db: sled::Db,
@@ -78,7 +78,7 @@ impl Records {
         files::remove_folder(path)
     }
 
-    /// Returns the state of the copy.
+    /// Returns the state of this copy.
     pub fn sync_state(&self) -> Result<SyncState> {
         let value = call_sled(&self.path, || self.db.get(STATE_KEY))?;
         Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {

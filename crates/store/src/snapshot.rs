@@ -102,7 +102,7 @@ impl Snapshot {
         self.state.batch
     }
 
-    /// Returns the generation of the manifest.
+    /// Returns the generation of the manifest: a number that increases each time the manifest is replaced.
     pub fn generation(&self) -> u64 {
         self.manifest.generation
     }
@@ -112,7 +112,7 @@ impl Snapshot {
         self.manifest.created
     }
 
-    /// Returns the number of dialogues and turns.
+    /// Returns the number of live dialogues and of their turns.
     pub fn totals(&self) -> Totals {
         self.state.totals
     }

@@ -76,7 +76,7 @@ impl Entry {
     }
 }
 
-/// A memory-mapped table.
+/// A memory-mapped directory table: entries sorted by id key.
 pub struct Table {
     path: PathBuf,
     map: Mmap,
@@ -140,7 +140,7 @@ impl Table {
         &self.path
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries in the table.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
     }
@@ -150,7 +150,7 @@ impl Table {
         &self.map[at..at + ENTRY_BYTES]
     }
 
-    /// Finds the entry of an id.
+    /// Finds the entry of an id; `None` if the table does not contain it.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
         // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the
         // steps.

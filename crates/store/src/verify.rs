@@ -54,9 +54,9 @@ pub enum RecordsChecked {
     InUse(String),
     /// A writer was killed, and sled lacks the last batches of the log. The next writer brings it up to date.
     Behind {
-        /// Last batch in sled.
+        /// Number of the last batch in sled.
         at: u64,
-        /// Last batch in the log.
+        /// Number of the last batch in the log.
         of: u64,
     },
     /// A writer was killed while it rebuilt sled from the log. The next writer rebuilds it.

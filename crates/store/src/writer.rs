@@ -26,7 +26,7 @@ pub enum PutOutcome {
     Added,
     /// The id existed with different content, which is replaced.
     Replaced,
-    /// The same dialogue already existed.
+    /// The index already contains the same dialogue; nothing was written.
     Unchanged,
 }
 

@@ -103,7 +103,7 @@ impl TrainingSet {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
 
-    /// Number of corpora.
+    /// Number of corpora that the dialogues come from.
     pub fn corpora(&self) -> usize {
         self.ends.len().max(1)
     }

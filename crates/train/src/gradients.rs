@@ -11,7 +11,7 @@ use turnwise_core::error::{Error, Result};
 pub struct Gradients(Vec<Option<Tensor>>);
 
 impl Gradients {
-    /// Collects gradients, one per parameter.
+    /// Collects the gradients, one per parameter; `None` for a parameter that the loss does not depend on.
     pub fn of(each: impl Iterator<Item = Option<Tensor>>) -> Self {
         Gradients(each.collect())
     }

@@ -92,7 +92,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// Returns the first and the second moment of each parameter.
+    /// Returns the first and the second moment of each parameter, to save them in a checkpoint.
     pub fn state(&self) -> Result<Vec<[Vec<f32>; 2]>> {
         let read = |t: &Tensor| t.flatten_all()?.to_vec1();
         let both = |m: &Moments| Ok([read(&m.mean)?, read(&m.square)?]);
@@ -162,7 +162,7 @@ impl Moments {
     }
 }
 
-/// Copies the elements of `from` to `to`.
+/// Overwrites the elements of `to` with those of `from`.
 fn put(to: &Tensor, from: &Tensor) -> candle_core::Result<()> {
     to.slice_set(&from.contiguous()?, 0, 0)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::objectives::Location;
 use turnwise_core::random::{Random, hash64};
 
-/// Shuffled examples of a run.
+/// Order of the examples in a run: shuffled again in each epoch.
 pub struct Order {
     examples: Vec<Location>,
     seed: u64,

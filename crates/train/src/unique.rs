@@ -10,7 +10,7 @@ use turnwise_core::error::{Error, Result};
 /// Maximum size of a block that is sorted in memory, in bytes.
 const BLOCK: usize = 64 << 20;
 
-/// Set of texts on disk.
+/// Set of texts on disk, for more texts than fit into memory.
 pub struct Unique {
     spool: Spool,
     /// Start and end of each sorted block in the file.

@@ -34,7 +34,7 @@ struct Built {
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
-    /// Graphs over the vectors, if the index has vectors.
+    /// Graphs that were built or kept; `None` if the index has no vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     graphs: Option<dense::Built>,
 }

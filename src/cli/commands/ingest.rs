@@ -188,7 +188,7 @@ pub(super) struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// Result of the command.
+/// Result of `turnwise ingest`: the ingest, and the vectors and graphs derived from it.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]

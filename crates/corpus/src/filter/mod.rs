@@ -41,7 +41,7 @@ enum Node {
     Test(usize),
 }
 
-/// One condition: a field, an operator, a value.
+/// One condition of a filter: a field, an operator, a value.
 #[derive(Debug, Clone, PartialEq)]
 struct Test {
     field: Field,

@@ -15,7 +15,7 @@ use turnwise_core::error::Result;
 /// Maximum length of a text value in a fact, in bytes. A longer value is stored as a marker.
 pub const MAX_FACT_BYTES: usize = 1024;
 
-/// Divider between the name and the value.
+/// Divider between the name and the value of a fact.
 const DIVIDER: char = '\u{1}';
 /// Prefix of the facts that a dialogue gets from its turns.
 const OF_TURNS: char = '*';
@@ -129,7 +129,7 @@ impl Filter {
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
-    /// Returns whether a condition cannot be evaluated from facts alone.
+    /// Returns whether a condition cannot be evaluated from facts alone, so that the record must be read.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
         *field == Field::Text || whole && !indexes_turn_values(field)

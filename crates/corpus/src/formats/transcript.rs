@@ -247,7 +247,7 @@ impl Reader {
     }
 }
 
-/// Kind of a line.
+/// Kind of a line in a transcript.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Blank,
@@ -275,7 +275,7 @@ fn kind(line: &str) -> Kind<'_> {
     }
 }
 
-/// A line with a speaker.
+/// A line that names its speaker.
 #[derive(Debug, PartialEq)]
 struct Spoken<'a> {
     time: Option<Time>,

@@ -99,7 +99,7 @@ struct Log {
     midnight: Option<i64>,
     /// Number of lines read, including invalid lines.
     lines: u64,
-    /// The read error, if the end of the log cannot be read.
+    /// The read error, if the end of the log could not be read.
     broken: Option<Problem>,
 }
 

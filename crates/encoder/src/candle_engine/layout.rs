@@ -110,7 +110,7 @@ pub(super) struct Picked {
     pub(super) groups: usize,
     pub(super) longest: usize,
     rows: Indices,
-    /// Weights of the rows; zero for padding.
+    /// Pooling weights of the rows; zero for padding.
     weights: Numbers,
 }
 

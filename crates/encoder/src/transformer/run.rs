@@ -106,7 +106,7 @@ fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
 struct Job<'a, T> {
     budget: &'a AtomicUsize,
     items: &'a [Item],
-    /// Number of threads per pack.
+    /// Number of threads that compute one pack.
     threads: usize,
     work: &'a Work<'a, T>,
 }

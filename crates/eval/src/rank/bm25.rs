@@ -43,7 +43,8 @@ impl Ranker for Bm25 {
 pub(super) struct Words {
     /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// The same for separate queries. Terms that occur in no document are left out.
+    /// Each query's (term number, count) pairs; `None` if the documents are the queries. Terms that occur in no
+    /// document are left out.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,

@@ -28,7 +28,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Display name of a ranker with these terms.
+    /// Display name of the ranker `ranker` when it uses these terms.
     pub(super) fn named(self, ranker: &str) -> String {
         match self == Terms::default() {
             true => ranker.to_owned(),

@@ -126,7 +126,7 @@ impl Task for RankingTask {
     }
 }
 
-/// Evaluation of one query.
+/// Values of the measures for one query.
 struct Row {
     values: Vec<f64>,
     random_baseline: Vec<Option<f64>>,

@@ -43,16 +43,16 @@ struct RecentVector {
 /// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// Owner in the generation. Owners are sorted by descending id.
+    /// An owner that is part of the generation. Such owners are sorted by descending id.
     Built {
-        /// Row among all items of this kind.
+        /// Row of the item among all utterances, or among all dialogues, of the generation.
         row: u32,
         /// Index of the dialogue in the generation.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// Owner in the tail.
+    /// An owner in the tail, which is newer than the generation.
     Recent {
         /// Index of the dialogue in the tail.
         place: u32,
@@ -157,7 +157,7 @@ impl<'a> DistinctVectors<'a> {
         self.admitted.as_ref().is_none_or(|admitted| admitted.holds(seq, turn))
     }
 
-    /// Number of distinct vectors.
+    /// Number of distinct vectors of the sweep.
     pub fn len(&self) -> usize {
         self.nodes.len() + self.recent.len()
     }

@@ -28,7 +28,7 @@ impl Filtered {
         &self.admitted
     }
 
-    /// Returns the filter result for the lexical search, if available.
+    /// Returns the filter result for the lexical search; `None` if it was not computed.
     pub fn selected(&self) -> Option<&Selected> {
         self.selected.as_ref()
     }

@@ -54,7 +54,7 @@ impl Lexical {
     }
 }
 
-/// Documents and items selected so far.
+/// Documents of the index and items of the records that were selected so far.
 struct Found {
     documents: Vec<Vec<u64>>,
     admitted: Admitted,
@@ -288,7 +288,7 @@ impl Run<'_> {
     }
 }
 
-/// The columns that filters need.
+/// The columns of a segment that filters need.
 struct Columns {
     dialogues: Option<StrColumn>,
     facts: Option<StrColumn>,

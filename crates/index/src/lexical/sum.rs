@@ -46,7 +46,7 @@ pub(super) fn best(
     Ok(best.finish())
 }
 
-/// BM25 weight of a term.
+/// BM25 weight of a query term.
 struct Weight<'a> {
     term: &'a Term,
     bm25: Bm25Weight,
@@ -72,7 +72,7 @@ impl<'a> Weight<'a> {
     }
 }
 
-/// Sums of a range of documents.
+/// Score sums of the documents in a range of document ids.
 struct Window {
     /// First document of the window.
     start: DocId,
@@ -97,7 +97,7 @@ impl Window {
     }
 }
 
-/// Posting list of a term in a segment.
+/// Posting list of a query term in a segment.
 struct List<'a> {
     postings: BlockSegmentPostings,
     /// Position in the current block.

@@ -141,7 +141,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Sums of products of bytes, before they are widened to 32 bits.
     type Bytes: Copy;
 
-    /// Number of lanes of a vector.
+    /// Number of 32-bit lanes of a vector.
     const LANES: usize;
     /// Width of a product's tile, in vectors.
     const VECTORS: usize;

@@ -37,7 +37,7 @@ struct Workspace {
     queries: Vec<f32>,
     /// Attention weights of the current tokens, before dropout.
     weights: Vec<f32>,
-    /// Attention weights after dropout.
+    /// Attention weights of the current tokens, after dropout.
     used: Vec<f32>,
     /// Output rows of the current tokens.
     out: Vec<f32>,

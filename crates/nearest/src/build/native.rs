@@ -73,11 +73,11 @@ struct NativeBuilder<'a> {
     links: Vec<Links>,
     /// Highest level of each node.
     level_of: Vec<usize>,
-    /// Number of candidates in the beam search.
+    /// Number of candidates in the beam search that finds the neighbors of a new node.
     ef: usize,
 }
 
-/// Buffers of a thread.
+/// Reusable buffers of a thread that inserts nodes.
 #[derive(Default)]
 struct Scratch {
     visited: Visited,

@@ -20,7 +20,7 @@ use super::{
 };
 use turnwise_core::error::Result;
 
-/// Maximum number of items in the sample.
+/// Maximum number of items in the sample for the silhouette.
 const SAMPLE: usize = 2_000;
 /// Maximum number of clusters to try. A map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;

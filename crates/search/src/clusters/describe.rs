@@ -55,7 +55,7 @@ fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     terms
 }
 
-/// Number of dialogues per term and cluster.
+/// Counts, per term and cluster, the dialogues that contain the term.
 struct Counts {
     terms: HashMap<String, Vec<(u32, u32)>>,
     sizes: Vec<u32>,
@@ -117,7 +117,7 @@ pub struct Point {
     /// Title of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Start of the first user turn.
+    /// Start of the first user turn, for display.
     pub text: String,
 }
 

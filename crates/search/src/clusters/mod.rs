@@ -61,7 +61,7 @@ impl Default for ClusterOptions<'_> {
     }
 }
 
-/// A topic map: the clusters of an index.
+/// A topic map: clusters of the dialogues of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
     /// Number of dialogues in clusters.
@@ -85,21 +85,21 @@ pub struct Clusters {
     pub map: Vec<Point>,
 }
 
-/// Agreement of clusters and known domains.
+/// Agreement of the clusters with the domains that the corpus gives.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
     /// Fraction of the dialogues whose domain is the most frequent one in their cluster.
     pub purity: f64,
     /// Number of dialogues with exactly one domain. Only these are counted.
     pub dialogues: u64,
-    /// Number of distinct domains of these dialogues.
+    /// Number of distinct domains among these dialogues.
     pub domains: u64,
 }
 
 /// A cluster of similar dialogues.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cluster {
-    /// Number of dialogues.
+    /// Number of dialogues in the cluster.
     pub size: u64,
     /// Fraction of all clustered dialogues that are in this cluster, from 0 to 1.
     pub share: f64,

@@ -11,7 +11,7 @@ use crate::{
     problem::{Outcome, Problem},
 };
 
-/// File of the page.
+/// File of the web page, embedded in the program.
 pub(super) struct File {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,

@@ -40,7 +40,7 @@ pub(crate) struct Route {
     handler: Handler,
 }
 
-/// A parameter of a route.
+/// A path, query or header parameter of a route.
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) place: Place,
@@ -63,7 +63,7 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// Body of a request.
+/// Body that a route expects.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestBody {
     None,

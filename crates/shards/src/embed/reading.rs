@@ -25,7 +25,7 @@ const BATCH: usize = 256;
 /// Capacity of the channel, in batches.
 const BATCHES_AHEAD: usize = 8;
 
-/// One input item.
+/// A text or dialogue to embed, or a record that could not be read.
 pub(crate) enum Item {
     Text(Text),
     Dialogue(Box<Dialogue>),
@@ -35,7 +35,7 @@ pub(crate) enum Item {
 /// Receiving end of the reading thread.
 pub(crate) type Items = mpsc::Receiver<Vec<Item>>;
 
-/// All inputs, in order.
+/// Input files of [`embed`](super::embed()), in order.
 pub struct EmbedInputs {
     parts: Vec<Part>,
     pub(super) unit: Kind,

@@ -8,7 +8,7 @@ use turnwise_index::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
 use turnwise_milvus::Moved;
 use turnwise_store::Prepared;
 
-/// Counts and checksums.
+/// Counts and checksums of all dialogues and vectors, to compare the original with the copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) dialogues: u64,
@@ -89,13 +89,13 @@ impl Content {
         Ok(missing as u64)
     }
 
-    /// Combines everything into one checksum.
+    /// Combines all counts and hashes into one checksum.
     pub(crate) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
-    /// Describes the first difference; `None` if there is none.
+    /// Describes the first difference to `other`; `None` if there is none.
     pub(crate) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),

@@ -28,7 +28,7 @@ const MIN_OVERLAP: f64 = 0.8;
 /// vectors are equal.
 const LOST_ONE_IN: usize = 5;
 
-/// Settings of a migration.
+/// Settings of a migration to or from Milvus.
 #[derive(Debug, Clone)]
 pub struct MigrationSettings<'a> {
     /// Whether to replace a collection in Milvus that has dialogues.
@@ -47,17 +47,17 @@ pub struct Migration {
     pub from: String,
     /// Folder or address of the copy.
     pub to: String,
-    /// Number of dialogues.
+    /// Number of dialogues copied.
     pub dialogues: u64,
-    /// Number of turns.
+    /// Number of turns in these dialogues.
     pub turns: u64,
-    /// Number of nonzero vectors.
+    /// Number of nonzero vectors copied.
     pub vectors: u64,
     /// Dialogues that were already copied, by an earlier run or a parallel one.
     pub already_there: u64,
     /// Checksum of all records and vectors.
     pub checksum: String,
-    /// Comparison of searches.
+    /// Comparison of sampled searches in the original and in the copy.
     #[serde(flatten)]
     pub sampled: Sampled,
     /// Duration of the copying in seconds, without the checks.

@@ -21,7 +21,7 @@ const HITS: usize = 10;
 /// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
 const SELF_SCORE: f32 = 0.999;
 
-/// Result of the comparison.
+/// Result of comparing searches in the original and in the copy.
 #[derive(Debug, Default, Serialize)]
 pub struct Sampled {
     /// Number of turns searched for.

@@ -69,7 +69,7 @@ impl VectorFileWriter for Arrow {
     }
 }
 
-/// Reads the rows in order.
+/// Calls `row` for each row of a file, in order.
 pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
     let file = File::open(path).at("open", path)?;
     let batches = FileReader::try_new_buffered(file, None).map_err(|e| foreign_file(path, e))?;

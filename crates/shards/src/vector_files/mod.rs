@@ -196,7 +196,7 @@ impl Drop for PendingFile {
     }
 }
 
-/// Rows as little-endian bytes.
+/// Returns the rows as little-endian f32 bytes.
 fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }

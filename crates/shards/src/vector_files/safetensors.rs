@@ -113,7 +113,7 @@ struct Tensor {
     data_offsets: [u64; 2],
 }
 
-/// Reads the rows in order.
+/// Calls `row` for each row of a file, in order.
 pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
     let mut length = [0; 8];
     let mut rows = BufReader::with_capacity(1 << 18, File::open(path).at("open", path)?);

@@ -82,25 +82,25 @@ pub struct IngestControl<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
-    /// Records read from the inputs.
+    /// Number of records read from the inputs.
     pub records: u64,
-    /// New dialogues.
+    /// Number of dialogues added, with a new id.
     pub added: u64,
     /// Dialogues that replaced one with the same id and different content.
     pub replaced: u64,
-    /// Dialogues already stored with the same content.
+    /// Number of dialogues already stored with the same content.
     pub unchanged: u64,
     /// Dialogues already read in this ingest with the same content.
     pub repeated: u64,
-    /// Dialogues skipped because they have too few turns.
+    /// Number of dialogues skipped because they have too few turns.
     pub too_short: u64,
     /// Dialogues skipped because another dialogue has the same turns.
     pub duplicates: u64,
-    /// Rejected records.
+    /// Number of rejected records.
     pub rejected: u64,
-    /// Files that could not be read completely.
+    /// Number of files that could not be read completely.
     pub damaged_files: u64,
-    /// Turns of the added or replaced dialogues.
+    /// Number of turns of the added or replaced dialogues.
     pub turns: u64,
     /// Counts of the changes made by cleaning.
     pub cleaned: Cleaned,
@@ -201,7 +201,7 @@ pub trait DialogueSink {
         Ok(())
     }
 
-    /// Puts a dialogue. Takes effect with the next commit.
+    /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
     fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome>;
 
     /// Returns the number of uncommitted changes.
@@ -213,7 +213,7 @@ pub trait DialogueSink {
     /// Commits the uncommitted changes atomically. An interrupted ingest resumes from `mark`.
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
 
-    /// Returns the mark of an interrupted ingest.
+    /// Returns the mark of an interrupted ingest; `None` if there is none.
     fn unfinished(&self) -> Option<IngestMark>;
 
     /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.

@@ -304,7 +304,7 @@ enum PreparedRecord {
     Problem(Problem),
 }
 
-/// Body of the reader thread.
+/// Body of the reader thread: reads the sources and sends their records to the main thread.
 fn read_sources(
     sources: Vec<Source>,
     options: &ReadOptions,

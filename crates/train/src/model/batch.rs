@@ -9,9 +9,9 @@ use turnwise_encoder::{Part, Sequence};
 /// Batch of sequences whose tokens are concatenated, without padding.
 #[derive(Debug, Clone)]
 pub struct Packed {
-    /// The sequences.
+    /// The sequences of the batch.
     pub sequences: Vec<Sequence>,
-    /// Length of each sequence.
+    /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
     /// First row of each sequence, followed by the total number of tokens.
     pub starts: Vec<usize>,
@@ -28,7 +28,7 @@ impl Packed {
         Packed { sequences, lengths, starts }
     }
 
-    /// Number of tokens.
+    /// Number of tokens of all sequences.
     pub fn tokens(&self) -> usize {
         self.starts[self.starts.len() - 1]
     }
@@ -39,7 +39,7 @@ impl Packed {
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
-    /// Returns the row range of a sequence.
+    /// Returns the rows of the hidden states that belong to a sequence: one row per token.
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]
     }

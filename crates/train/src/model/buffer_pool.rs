@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Pool of buffers that are not in use.
+/// Pool of `f32` buffers that are not in use, to avoid allocations.
 #[derive(Default)]
 pub(super) struct BufferPool(Mutex<Vec<Vec<f32>>>);
 

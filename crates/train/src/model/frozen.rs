@@ -18,7 +18,7 @@ use turnwise_encoder::{
 /// Number of tokens per inference batch.
 const BATCH_TOKENS: usize = 256;
 
-/// Embeddings and frozen layers.
+/// The embeddings and the lower layers of a network, which are not trained.
 pub(super) struct Frozen {
     engine: CpuEngine,
     layer: usize,

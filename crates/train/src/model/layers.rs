@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Converter from the weights of a network to tensors.
+/// Creates the trainable parameters and tensors from the weights of a network.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,

@@ -22,7 +22,7 @@ use pass::{GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
-/// Configuration of the frozen layers of a network.
+/// Selects the layers of a network that are not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
     /// Number of frozen layers, counted from the embeddings. If it is above 0, the embeddings are frozen, too.
@@ -33,7 +33,7 @@ pub struct Freezing {
     pub memory: usize,
 }
 
-/// A network with trainable parameters.
+/// A network whose upper layers are trained; the lower layers can be frozen.
 pub struct Trainable {
     /// The original network. It provides all weights that are not trained.
     start: Network,
@@ -61,7 +61,7 @@ pub struct Pass<'p> {
 enum BackwardData {
     /// Saved activations of the embeddings and of each layer (on the CPU).
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
-    /// Hidden states with their autograd graph.
+    /// Hidden states with candle's autograd graph.
     Graph(Tensor),
 }
 
@@ -106,12 +106,12 @@ impl Trainable {
         })
     }
 
-    /// Trained parameters.
+    /// Parameters that are trained, without those of frozen layers.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// Size of the hidden states.
+    /// Number of elements of a hidden state.
     pub fn width(&self) -> usize {
         self.start.shape.hidden
     }

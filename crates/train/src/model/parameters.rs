@@ -10,7 +10,7 @@ use turnwise_core::error::{Error, Result};
 pub struct Parameter {
     /// Name in error messages and checkpoints.
     pub name: String,
-    /// Variable with the current values.
+    /// candle variable with the current values.
     pub var: Var,
     /// True if weight decay applies: for weights and embeddings, not for biases and layer normalization.
     pub decays: bool,

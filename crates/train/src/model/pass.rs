@@ -26,7 +26,7 @@ use turnwise_encoder::network::Shape;
 /// Gradients of the parameters, by tensor id.
 pub(super) type GradientMap = HashMap<TensorId, Tensor>;
 
-/// Batch, network shape, dropout and buffers of a pass.
+/// Inputs of a forward or backward pass: batch, network shape, dropout and buffers.
 pub(super) struct PassConfig<'a> {
     pub(super) shape: &'a Shape,
     pub(super) packed: &'a Packed,
@@ -57,7 +57,7 @@ impl PassConfig<'_> {
     }
 }
 
-/// Applies a linear layer.
+/// Applies a linear layer to the rows of `x`, and writes the result to `out`.
 fn apply(x: &[f32], (weight, bias): &(Tensor, Tensor), out: &mut [f32]) -> Candle<()> {
     linear::apply(x, values_of(weight).get()?, values_of(bias).get()?, out);
     Ok(())

@@ -15,7 +15,7 @@ pub struct Definition {
     pub about: &'static str,
     /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
     pub benchmark: &'static str,
-    /// Kind of texts in the label-free evaluation.
+    /// Kind of items that the label-free evaluation encodes.
     pub sample: Sample,
     /// True if the objective is evaluated on the halves of held-out dialogues by default. This evaluation measures
     /// topics, so it does not suit objectives that predict tokens or classes.
@@ -30,7 +30,7 @@ pub struct Definition {
     pub training: Training,
 }
 
-/// Texts of the label-free evaluation.
+/// Items that the label-free evaluation encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sample {
     /// Whole dialogues.
@@ -39,7 +39,7 @@ pub enum Sample {
     Utterances,
 }
 
-/// Use of an objective in a run.
+/// Roles that an objective can have in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Only the main objective.
@@ -112,9 +112,9 @@ pub enum Steps {
 /// Layers that are frozen by default.
 #[derive(Debug, Clone, Copy)]
 pub enum Frozen {
-    /// No layer.
+    /// No layer is frozen.
     Nothing,
-    /// The lower half of the layers.
+    /// The lower half of the layers is frozen.
     Half,
 }
 
@@ -124,7 +124,7 @@ pub trait Settings: Debug + Send + Sync {
     fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
 }
 
-/// Inputs of a new objective.
+/// Data from which an objective is created.
 pub struct Setup<'a> {
     /// The model, before training.
     pub model: &'a Trainable,
@@ -136,7 +136,7 @@ pub struct Setup<'a> {
     pub sources: &'a dyn Sources,
 }
 
-/// Inputs of some objectives that take long to compute.
+/// Computes inputs that only some objectives need and that take long to compute.
 pub trait Sources {
     /// Fits a teacher on each corpus.
     fn teachers(&self) -> Result<Vec<Group>>;

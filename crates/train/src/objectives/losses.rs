@@ -68,7 +68,7 @@ pub(super) fn random_weights(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f
 /// Value that is added to a score to exclude it from the softmax.
 pub(super) const MASKED: f32 = -1e4;
 
-/// Dot products of all pairs of rows, plus a mask.
+/// Dot products of all pairs of a row of `a` and a row of `b`, plus a mask.
 pub(super) fn scores(a: &Tensor, b: &Tensor, mask: &[f32]) -> Result<Tensor> {
     let products = a.matmul(&b.t()?)?;
     let mask = Tensor::from_slice(mask, products.shape(), a.device())?.to_dtype(a.dtype())?;
@@ -80,7 +80,7 @@ pub(super) fn unit(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&(x.sqr()?.sum_keepdim(D::Minus1)? + 1e-12)?.sqrt()?)
 }
 
-/// Cosine similarities of corresponding rows.
+/// Cosine similarities of corresponding rows of `a` and `b`.
 pub(super) fn cosines(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     (unit(a)? * unit(b)?)?.sum(D::Minus1)
 }

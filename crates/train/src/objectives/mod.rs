@@ -160,9 +160,9 @@ pub struct Location {
     pub turn: u32,
 }
 
-/// A batch that is ready for the encoder.
+/// A batch of an objective, tokenized and packed for the encoder.
 pub trait Prepared: Send {
-    /// The input sequences.
+    /// The sequences to encode.
     fn packed(&self) -> &Packed;
 
     /// Number of examples. The loss is the mean over the examples.

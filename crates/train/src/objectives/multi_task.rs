@@ -15,9 +15,9 @@ use turnwise_core::{
 
 /// An auxiliary objective with its weight and its batch size.
 pub struct Auxiliary {
-    /// The objective.
+    /// The auxiliary objective.
     pub objective: Box<dyn Objective>,
-    /// Weight of the auxiliary loss.
+    /// Weight of the auxiliary loss in the sum of the losses.
     pub weight: f64,
     /// Number of auxiliary examples per step.
     pub batch: usize,

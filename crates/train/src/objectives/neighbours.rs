@@ -81,7 +81,7 @@ pub struct Neighbours {
     groups: Vec<Group>,
 }
 
-/// A corpus with its teacher.
+/// A teacher, and the dialogues of the training set that it knows.
 pub struct Group {
     /// Teacher of the dialogues.
     pub teacher: Teacher,

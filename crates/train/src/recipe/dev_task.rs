@@ -10,9 +10,9 @@ use turnwise_core::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DevTask {
-    /// Name of the task.
+    /// Name of the task, one of [`DevTask::KNOWN`].
     pub task: String,
-    /// Path of its data.
+    /// Path of the task's data.
     pub data: PathBuf,
 }
 

@@ -19,7 +19,7 @@ use turnwise_core::error::{Error, Result};
 /// Default number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
-/// A valid recipe with all defaults.
+/// A valid recipe, in which every setting has a value.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
     /// The same settings as a [`Recipe`], which is saved in the folder of the run.
@@ -30,7 +30,7 @@ pub struct ResolvedRecipe {
     pub model: String,
     /// Training dialogues: indexes, files and folders.
     pub corpus: Vec<PathBuf>,
-    /// Random seed.
+    /// Random seed of the run.
     pub seed: u64,
     /// Removes the nickname of the addressee at the start of utterances (IRC).
     pub strip_nicks: bool,
@@ -100,9 +100,9 @@ pub struct StepSettings {
 pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
-    /// Settings of the objective.
+    /// Settings of the auxiliary objective.
     pub settings: Box<dyn Settings>,
-    /// Weight of its loss.
+    /// Weight of its loss in the sum of the losses.
     pub weight: f64,
     /// Number of examples of this objective per step.
     pub batch: usize,
@@ -154,7 +154,7 @@ impl StepSettings {
         Preprocessing { merged: self.merge_turns, turns: min_turns }
     }
 
-    /// Settings of the training loop.
+    /// Returns the settings of the training loop, for this seed.
     pub fn plan(&self, seed: u64) -> Plan {
         Plan {
             batch: self.batch,

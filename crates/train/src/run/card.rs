@@ -32,7 +32,7 @@ pub struct ScoreChange {
     pub what: String,
     /// Score of the base model, as a fraction, not in percent.
     pub start: f64,
-    /// Score of the selected model.
+    /// Score of the selected model, as a fraction, not in percent.
     pub kept: f64,
     /// p-value of the difference; `None` if it was not tested.
     pub p: Option<f64>,

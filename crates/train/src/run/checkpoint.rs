@@ -20,7 +20,7 @@ use turnwise_core::{
 pub struct State {
     /// Schema name: `turnwise/checkpoint/2`.
     pub schema: String,
-    /// Number of steps taken.
+    /// Number of steps taken before the checkpoint was saved.
     pub step: u64,
     /// Hash of the recipe, the data and the model. A run resumes only from its own checkpoints.
     pub run: String,

@@ -16,7 +16,7 @@ const TITLE: usize = 44;
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
 
-/// Measurements of a run.
+/// Measurements of a run, to draw its curves.
 pub(super) struct Curves<'a> {
     pub(super) steps: &'a [Line],
     pub(super) evaluations: &'a [Evaluation],
@@ -26,7 +26,7 @@ pub(super) struct Curves<'a> {
     pub(super) kept: Option<u64>,
 }
 
-/// A plot: its series, the x axis, and the title.
+/// A plot of the curves: its series, the x axis, and the title.
 struct Plot {
     series: Vec<Series>,
     along: &'static str,

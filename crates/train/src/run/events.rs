@@ -14,14 +14,14 @@ use turnwise_core::{
     files,
 };
 
-/// A scalar of a run.
+/// A value of a run at one step, for TensorBoard.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalar {
     /// Tag with a group prefix, for example `train/loss`.
     pub name: String,
-    /// Step.
+    /// Number of steps taken.
     pub step: u64,
-    /// Value.
+    /// Value of the scalar at this step.
     pub value: f64,
 }
 

@@ -38,13 +38,13 @@ const MOST: usize = 16_384;
 /// Statistics of a learned layer: training data and canonical correlations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Number of dialogues.
+    /// Number of dialogues that the layer was learned from.
     pub dialogues: u64,
-    /// Number of turns.
+    /// Number of turns in these dialogues.
     pub utterances: u64,
-    /// Number of tokens.
+    /// Number of tokens in these turns.
     pub tokens: u64,
-    /// Duration in seconds.
+    /// Duration of learning the layer, in seconds.
     pub seconds: f64,
     /// Canonical correlations between utterances and their context, from 0 to 1, in descending order.
     pub told: Vec<f64>,
@@ -242,7 +242,7 @@ impl LayerTraining<'_> {
     }
 }
 
-/// Returns the pipeline with the layer appended.
+/// Returns the pipeline `before` with the learned layer appended.
 fn with(before: &Pipeline, layer: Layer) -> Pipeline {
     let mut pipeline = before.clone();
     let dim = layer.bias.len();

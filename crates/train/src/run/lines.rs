@@ -37,12 +37,12 @@ impl<T: OfStep> Lines<T> {
         Ok(Lines { path: path.to_owned(), file, of: PhantomData })
     }
 
-    /// Removes all records.
+    /// Removes all records from the file.
     pub fn clear(&mut self) -> Result<()> {
         self.file.set_len(0).at("empty", &self.path)
     }
 
-    /// Appends a record.
+    /// Appends a record as a line of JSON.
     pub fn add(&mut self, line: &T) -> Result<()> {
         self.file.write_all(text(line)?.as_bytes()).at("write", &self.path)
     }
@@ -55,15 +55,15 @@ pub struct Line {
     pub step: u64,
     /// Mean loss of the examples, before the update.
     pub loss: f64,
-    /// Learning rate.
+    /// Learning rate of the step.
     pub learning_rate: f64,
     /// Gradient norm before clipping.
     pub gradient: f64,
-    /// Number of examples.
+    /// Number of examples in the batch.
     pub examples: usize,
     /// Number of tokens in the batch.
     pub tokens: usize,
-    /// Duration in seconds.
+    /// Duration of the step in seconds.
     pub seconds: f64,
 }
 

@@ -57,7 +57,7 @@ pub enum Stage {
 /// Progress of a stage.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// The stage.
+    /// The stage that is in progress.
     pub stage: Stage,
     /// Amount of work done so far. The unit depends on the stage: bytes, steps or items.
     pub done: u64,

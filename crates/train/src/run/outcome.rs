@@ -22,7 +22,7 @@ const SIGNIFICANCE: f64 = 0.05;
 /// Task name and measure name of the held-out evaluation in a [`Gain`].
 const HELD_OUT: (&str, &str) = ("aside", "halves");
 
-/// Result of a run.
+/// Result of a training run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Number of steps taken; fewer than requested if the run stopped early.
@@ -33,20 +33,20 @@ pub struct Outcome {
     pub losses: Option<(f64, f64)>,
     /// Statistics of the learned layer; `None` if no layer was learned.
     pub learned: Option<Learned>,
-    /// All evaluations.
+    /// All evaluations of the run, in the order of their steps.
     pub evaluations: Vec<Evaluation>,
     /// Resources used by the steps, including those before a resume.
     pub spent: Spent,
 }
 
-/// Resources used by steps.
+/// Time and amount of data that the steps of a run took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spent {
-    /// Duration in seconds.
+    /// Duration of the steps in seconds.
     pub seconds: f64,
     /// Number of training examples.
     pub examples: u64,
-    /// Number of tokens.
+    /// Number of tokens in all batches.
     pub tokens: u64,
 }
 
@@ -148,7 +148,7 @@ pub struct Gain {
     pub measure: String,
     /// Value of the base model, as a fraction, not in percent.
     pub start: f64,
-    /// Value of the kept model.
+    /// Value of the kept model, as a fraction, not in percent.
     pub kept: f64,
     /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
     pub p: Option<f64>,

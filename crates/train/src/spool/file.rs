@@ -26,7 +26,7 @@ const BLOCK: usize = 1 << 18;
 /// Number of files created so far, for unique file names.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Temporary file of records.
+/// Temporary file of records, with a checksum for each record.
 pub struct Spool {
     path: PathBuf,
     state: Mutex<State>,

@@ -35,7 +35,7 @@ const ITERATIONS: usize = 300;
 pub struct Sums {
     dim: usize,
     context: usize,
-    /// Number of utterances with a context.
+    /// Number of utterances that have a context, that is, of (utterance, context) pairs.
     pairs: f64,
     /// Sum of the utterance vectors.
     own: Vec<f64>,
@@ -115,7 +115,7 @@ fn add(sums: &mut [f64], more: &[f64]) {
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-/// Learned layer.
+/// Linear layer that is learned from utterances and their contexts, in closed form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// Weight matrix, one row per output.

@@ -6,7 +6,7 @@ use crate::{
 };
 use turnwise_encoder::{Vectors, statics::linalg};
 
-/// Projection matrix, one row per output axis.
+/// Projection of a teacher's vectors: a matrix with one row per output axis.
 pub(super) struct Head {
     axes: Vectors,
 }
@@ -47,7 +47,7 @@ pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axe
 }
 
 impl Head {
-    /// Projects vectors.
+    /// Applies the projection to each row of `vectors`.
     pub(super) fn apply(&self, vectors: &Vectors) -> Vectors {
         project(vectors, &self.axes)
     }

@@ -35,7 +35,7 @@ impl Default for Settings {
     }
 }
 
-/// Similarities and neighbors of dialogues.
+/// Vectors of dialogues from which an objective learns: gives their similarities and nearest neighbors.
 pub struct Teacher {
     vectors: Vectors,
     neighbours: Vec<Vec<u32>>,

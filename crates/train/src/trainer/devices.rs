@@ -132,7 +132,7 @@ impl Devices<'_> {
     }
 }
 
-/// Share of a batch: the sequences that one device computes.
+/// Share of a batch that one device computes: some of its sequences.
 struct Share<'p> {
     packed: Cow<'p, Packed>,
     /// Row range of this share in the whole batch.

@@ -42,7 +42,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Result of a step.
+/// Result of a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepResult {
     /// Number of steps taken, including this one.
@@ -53,7 +53,7 @@ pub struct StepResult {
     pub rate: f64,
     /// Gradient norm before clipping.
     pub norm: f64,
-    /// Number of examples.
+    /// Number of examples in the batch.
     pub examples: usize,
     /// Number of tokens in the batch.
     pub tokens: usize,
@@ -125,7 +125,7 @@ impl<'a> Trainer<'a> {
         self.optimizer.restore(steps, state)
     }
 
-    /// Number of examples per epoch.
+    /// Number of examples in an epoch.
     pub fn examples(&self) -> usize {
         self.order.len()
     }

@@ -19,7 +19,7 @@ use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
-/// A change of a model's options.
+/// Function that applies the suffix of a ranker name to the model's options.
 type Change = fn(&mut Overrides);
 /// Suffixes of a model's name, each with the change of options that it requests.
 const SUFFIXES: [(&str, Change); 8] = [

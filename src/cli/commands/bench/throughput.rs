@@ -131,7 +131,7 @@ fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
 /// Callback that returns the model for the vectors once there is an index.
 pub(super) type OpenModel<'a> = &'a dyn Fn(&Path, &Snapshot) -> Result<Model>;
 
-/// Measures with a newly built index.
+/// Builds an index, and measures indexing and searching.
 pub(super) fn measured(
     mut throughput: Throughput,
     root: &Path,
@@ -181,7 +181,7 @@ fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> 
     ingest(sink, plan, options, control).map(drop)
 }
 
-/// Measures the searches of each mode.
+/// Measures the speed of searches in each mode.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
     let asked = random_queries(searcher.engine(), queries, seed)?;
     let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];

@@ -152,7 +152,7 @@ struct ShardReport {
     utterances: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialogues: Option<u64>,
-    /// Whether it already existed.
+    /// Whether the shard already existed.
     known: bool,
     seconds: f64,
 }

@@ -26,7 +26,7 @@ use turnwise_index::{
 };
 use turnwise_store::{Snapshot, compact as store, repair};
 
-/// Result of a compaction.
+/// Result of `turnwise index compact`. Also its JSON output.
 #[derive(Serialize)]
 pub(in crate::cli::commands) struct Compacted {
     schema: &'static str,

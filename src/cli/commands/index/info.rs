@@ -27,7 +27,7 @@ use turnwise_store::{LogUsage, Snapshot};
 
 mod write;
 
-/// Result of the command.
+/// Result of `turnwise index info`. Also its JSON output.
 #[derive(Serialize)]
 struct Info {
     schema: &'static str,
@@ -79,9 +79,9 @@ struct Words {
 struct OfVectors {
     #[serde(flatten)]
     vectors: Vectors,
-    /// Vectors of deleted texts.
+    /// Number of vectors of texts that are no longer in the index.
     orphans: u64,
-    /// Dialogues added since the vectors were last updated.
+    /// Number of dialogues added since the vectors were last updated.
     not_looked_at: u64,
 }
 

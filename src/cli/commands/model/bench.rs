@@ -26,7 +26,7 @@ use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 const WARM_UP: usize = 128;
 /// Number of single queries measured if no query file is given.
 const QUERIES: usize = 200;
-/// Texts per call.
+/// Number of texts per call of the encoder.
 const CHUNK: usize = 4096;
 
 #[derive(Serialize)]

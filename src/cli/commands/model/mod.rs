@@ -1,4 +1,4 @@
-//! `turnwise model`.
+//! `turnwise model`: lists, downloads, imports, fits and measures models.
 
 mod bench;
 mod fit;

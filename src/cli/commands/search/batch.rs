@@ -17,7 +17,7 @@ use turnwise_search::{Response, SearchRequest};
 /// Number of requests answered together. Their results are printed before the next are read.
 const TOGETHER: usize = 256;
 
-/// One query of the file.
+/// One query of a file of queries.
 struct Asked {
     /// The id given in the file, or the line number.
     id: String,
@@ -25,7 +25,7 @@ struct Asked {
     request: SearchRequest,
 }
 
-/// One line of the output.
+/// One line of the output: the results of one query.
 #[derive(Serialize)]
 struct Answer<'a> {
     id: &'a str,

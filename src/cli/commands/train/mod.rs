@@ -34,7 +34,7 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     report::sweep(&finished, args.output(), context)
 }
 
-/// Everything that is not part of the recipe.
+/// Returns the options of a run that are not part of its recipe.
 fn options(args: &TrainRunArgs, context: &Context<'_>) -> Result<RunOptions> {
     let (device, more) = args.devices()?;
     Ok(RunOptions {

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Detects the format from the file extension.
+    /// Returns the format for the file extension of a report.
     pub(super) fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("md") => Ok(Kind::Markdown),
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Everything in a report.
+/// Results that a report shows.
 #[derive(Default)]
 struct Report {
     tables: Vec<Table>,
@@ -206,7 +206,7 @@ fn left_out(done: &Done) -> impl Iterator<Item = String> + '_ {
         .map(|skipped| format!("Skipped: {} {} ({}).", skipped.count, skipped.what, skipped.first))
 }
 
-/// First result of a table.
+/// Returns the first result of a table; `None` if no row could be run.
 fn first(table: &Table) -> Option<&Done> {
     table.rows.iter().find_map(|row| row.result.as_ref())
 }
