@@ -63,7 +63,7 @@ pub struct Index {
 pub struct Added {
     /// Number of dialogues added, with a new id.
     pub added: u64,
-    /// Dialogues that replaced one with the same id and different content.
+    /// Number of dialogues that replaced one with the same id and different content.
     pub replaced: u64,
     /// Number of dialogues that the index already contained with the same content.
     pub unchanged: u64,

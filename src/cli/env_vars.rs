@@ -36,7 +36,8 @@ pub(crate) const HF_TOKEN: &str = "HF_TOKEN";
 pub(crate) const HF_HUB_OFFLINE: &str = "HF_HUB_OFFLINE";
 /// PEM file of trusted certificate authorities.
 pub(crate) const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
-/// The same, under the name that Python's requests library uses.
+/// PEM file of trusted certificate authorities, under the name that Python's requests library uses. Read only if
+/// `SSL_CERT_FILE` is not set.
 pub(crate) const REQUESTS_CA_BUNDLE: &str = "REQUESTS_CA_BUNDLE";
 
 /// Returns the variable of a setting: `TURNWISE_INGEST_MAX_ERRORS` for `ingest.max_errors`.

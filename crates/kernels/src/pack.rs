@@ -37,7 +37,7 @@ pub(super) struct Packed {
     pub panel: usize,
     /// 32-bit units per column.
     pub depth: usize,
-    /// Kind of squares, if the product uses squares (AMX tiles).
+    /// Number format of the AMX tiles ("squares") if the product uses them; `None` if it uses vectors.
     pub squared: Option<Squared>,
     /// The panels, concatenated, each in the order `[unit of inputs][column]`. For squares, the units are in the
     /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
@@ -60,7 +60,8 @@ impl Packed {
         }
     }
 
-    /// Returns the kind of squares that products of this precision use, or `None` if they use vectors.
+    /// Returns the number format of the AMX tiles ("squares") in products of this precision, or `None` if the products
+    /// use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,

@@ -1,6 +1,6 @@
 //! Random baseline of the ranking measures: the exact expected value over all orders, without sampling.
 
-/// Random baseline for a list with `all` documents, `relevant` of them relevant.
+/// Expected values of ranking measures for a random order of `all` documents, of which `relevant` are relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomBaseline {
     /// Number of ranked documents.

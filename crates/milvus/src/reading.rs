@@ -70,7 +70,8 @@ impl Connection {
         self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
     }
 
-    /// Like `rows`. The inner error means that the response is too large.
+    /// Like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client, so that the
+    /// caller can read fewer rows. All other errors are returned as `Err`.
     fn query(
         &self,
         collection: &str,

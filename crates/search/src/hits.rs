@@ -210,7 +210,7 @@ impl HitBuilder<'_> {
     }
 }
 
-/// Increments the counter of the group's hit for a candidate that is not shown.
+/// Counts a candidate that is not shown because its group already has a hit.
 fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;

@@ -206,7 +206,7 @@ fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
         && (a.method == FusionMethod::Weighted || a.k == b.k)
 }
 
-/// Evaluates fusions for one request, from cached candidate lists.
+/// Evaluates fusions for one request. The candidate lists are the same for all fusions.
 struct Judge<'a> {
     view: &'a dyn View,
     query: &'a Query,

@@ -136,7 +136,8 @@ impl Inputs {
     }
 }
 
-/// Dialogues of one input. The outer error stops the whole run; the inner one is a single bad record.
+/// Dialogues of one input. An item `Ok(Err(problem))` is a single bad record, and reading continues. An item `Err`
+/// stops the whole run.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
 /// Iterator over the dialogues of a shard.

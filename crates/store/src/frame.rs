@@ -245,7 +245,7 @@ pub struct Commit {
     pub rejected: BTreeMap<String, u64>,
 }
 
-/// Progress of an ingest, stored in each commit, so that an interrupted ingest can continue.
+/// Progress of an ingest, stored in its commits, so that an interrupted ingest can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IngestMark {
     /// Identifies the ingest: a hash of its inputs and options.

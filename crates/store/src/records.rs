@@ -36,7 +36,7 @@ pub enum SyncState {
     Rebuilding,
 }
 
-/// Copy of all records in a sled database, from which a damaged log can be repaired.
+/// Copy of the live records in a sled database, from which a damaged log can be repaired.
 pub struct Records {
     path: PathBuf,
     db: sled::Db,

@@ -36,7 +36,7 @@ pub struct Repaired {
     pub turns: u64,
     /// Descriptions of the damaged parts of the log.
     pub damaged_places: Vec<String>,
-    /// Number of records in the damaged parts of the log that were restored from the sled database.
+    /// Number of records from the damaged parts of the log that were restored from the sled database.
     pub recovered: u64,
     /// Number of sequence numbers that neither the log nor sled contains. They belonged to deletes, to records that
     /// were replaced later, or to lost records.

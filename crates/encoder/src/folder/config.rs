@@ -49,7 +49,7 @@ impl Architecture {
         }
     }
 
-    /// Class of the network without a head in the `transformers` library.
+    /// Name of the class in the `transformers` library that contains the network without a task head.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",

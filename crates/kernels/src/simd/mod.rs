@@ -99,8 +99,8 @@ impl Squared {
     }
 }
 
-/// Operands of a product of squares: one or two squares of rows times two squares of columns, summed over several
-/// steps.
+/// Operands of a product of squares (AMX tiles): one or two squares of rows times two squares of columns, summed over
+/// several steps.
 pub(super) struct Squares {
     /// Squares of the first 16 rows, one square per step.
     pub left: *const u32,

@@ -86,15 +86,15 @@ pub struct Tally {
     pub records: u64,
     /// Number of dialogues added, with a new id.
     pub added: u64,
-    /// Dialogues that replaced one with the same id and different content.
+    /// Number of dialogues that replaced one with the same id and different content.
     pub replaced: u64,
     /// Number of dialogues already stored with the same content.
     pub unchanged: u64,
-    /// Dialogues already read in this ingest with the same content.
+    /// Number of dialogues that this ingest had already read with the same id and content.
     pub repeated: u64,
     /// Number of dialogues skipped because they have too few turns.
     pub too_short: u64,
-    /// Dialogues skipped because another dialogue has the same turns.
+    /// Number of dialogues skipped because another dialogue has the same turns.
     pub duplicates: u64,
     /// Number of rejected records.
     pub rejected: u64,

@@ -53,9 +53,9 @@ pub enum Role {
 /// Training method of an objective.
 #[derive(Debug)]
 pub enum Training {
-    /// With gradient steps.
+    /// The encoder is trained with gradient steps.
     Steps(StepTraining),
-    /// A layer in closed form, without steps.
+    /// A linear layer is computed in closed form, without gradient steps.
     ClosedForm,
 }
 

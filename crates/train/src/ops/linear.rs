@@ -20,7 +20,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Act
     plain(x, weight, bias, activation)
 }
 
-/// The same function, composed of candle's operations.
+/// Computes [`linear()`] with candle's operations, for tensors that the CPU kernels do not support.
 pub(super) fn plain(
     x: &Tensor,
     weight: &Tensor,

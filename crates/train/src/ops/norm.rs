@@ -21,7 +21,7 @@ pub fn add_norm(
     plain(x, y, norm, epsilon, dropped)
 }
 
-/// The same function, composed of candle's operations.
+/// Computes [`add_norm`] with candle's operations, for tensors that the CPU kernels do not support.
 pub(super) fn plain(
     x: &Tensor,
     y: &Tensor,

@@ -48,7 +48,7 @@ pub fn pool(x: &Tensor, segments: &Arc<Segments>) -> Result<Tensor> {
     plain(x, segments)
 }
 
-/// The same function, composed of candle's operations.
+/// Computes [`pool()`] with candle's operations, for tensors that the CPU kernels do not support.
 pub(super) fn plain(x: &Tensor, segments: &Segments) -> Result<Tensor> {
     let (mut sums, mut rows, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for (sum, row, weight) in segments.each() {

@@ -53,9 +53,9 @@ pub struct ResolvedRecipe {
 /// Training method.
 #[derive(Debug)]
 pub enum Method {
-    /// With gradient steps.
+    /// The encoder is trained with gradient steps.
     Steps(StepSettings),
-    /// With a layer in closed form.
+    /// A linear layer is computed in closed form and appended to the encoder.
     Layer(LayerSettings),
 }
 

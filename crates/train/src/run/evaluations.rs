@@ -17,7 +17,7 @@ pub struct Evaluation {
     /// Scores on the labeled dev tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
-    /// Label-free score on the held-out dialogues; `None` if there are too few.
+    /// Label-free score on the held-out dialogues; `None` if the run holds out none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<HeldOut>,
     /// Label-free agreement: fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by

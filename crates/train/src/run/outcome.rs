@@ -111,7 +111,8 @@ impl Outcome {
         held_out.into_iter().chain(main_values(kept).filter_map(of)).collect()
     }
 
-    /// The same changes for the model card, preceded by the agreement with lexical neighbors.
+    /// Returns the score changes of [`Self::gains`] for the model card, preceded by the agreement with lexical
+    /// neighbors.
     pub(super) fn card_gains(&self, seed: u64) -> Vec<ScoreChange> {
         let words = self.agreements().map(|[start, kept]| ScoreChange {
             what: "agreement of neighbors with words".to_owned(),

@@ -18,7 +18,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// Settings of a teacher.
+/// Settings for fitting a [`Teacher`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// Number of nearest neighbors per dialogue.
