@@ -138,7 +138,7 @@ impl Drop for ProgressBar<'_> {
     }
 }
 
-/// Without a terminal, the remaining time is printed once more than 1/N of the total is done.
+/// Without a terminal, the remaining time is printed when more than the first 1/N of the total is done.
 const ESTIMATE_AFTER: u64 = 200;
 
 /// Writes the remaining time, once there is progress to estimate it from.

@@ -82,7 +82,7 @@ struct OpenEncoder {
     /// Recipe of the vectors that it was opened for.
     recipe: Recipe,
     encoder: Arc<dyn Encoder>,
-    /// The same encoder with batching, for queries.
+    /// This encoder with batching, for queries.
     batching: Arc<dyn Encoder>,
 }
 

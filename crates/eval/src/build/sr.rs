@@ -21,8 +21,8 @@ use turnwise_core::{
 pub enum CandidateSelection {
     /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.
     Text,
-    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 with others by
-    /// BM25.
+    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 by BM25 of the
+    /// sentences with other intents.
     Released,
 }
 

@@ -22,7 +22,7 @@ const HELD_OUT: usize = 400;
 /// A valid recipe, in which every setting has a value.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
-    /// The same settings as a [`Recipe`], which is saved in the folder of the run.
+    /// These settings as a [`Recipe`], which is saved in the folder of the run.
     pub file: Recipe,
     /// Main objective.
     pub objective: ObjectiveName,

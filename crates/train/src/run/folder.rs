@@ -282,9 +282,9 @@ impl Drop for RunFolder {
 /// Hashes of the inputs of a run.
 pub(super) struct InputHashes {
     pub(super) dialogues: String,
-    /// The base model.
+    /// Hash of the base model.
     pub(super) model: String,
-    /// Data of the dev tasks.
+    /// Hash of the data of the dev tasks.
     pub(super) dev: String,
 }
 

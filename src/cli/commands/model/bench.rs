@@ -22,7 +22,7 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
-/// Texts encoded before the measurement, to warm up caches and memory.
+/// Number of texts encoded before the measurement, to warm up caches and memory.
 const WARM_UP: usize = 128;
 /// Number of single queries measured if no query file is given.
 const QUERIES: usize = 200;

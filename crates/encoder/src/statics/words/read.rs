@@ -32,7 +32,8 @@ pub enum WordFormat {
     Glove,
     /// Like GloVe, after a header line with the number of words and the number of columns.
     Word2vecText,
-    /// The same header line, followed by each word and the elements of its vector as little-endian f32.
+    /// A header line as in [`WordFormat::Word2vecText`], then each word with the elements of its vector as
+    /// little-endian f32.
     Word2vecBinary,
 }
 
