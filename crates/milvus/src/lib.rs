@@ -3,7 +3,7 @@
 //! ```text
 //! chats                      an alias for the generation in use; users see only this name
 //! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; the manifest is a property
-//! chats_g1_utterances        a row per turn: the same columns
+//! chats_g1_utterances        a row per turn: the same columns as for dialogues
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```
 //!

@@ -48,7 +48,7 @@ impl Default for RespondRequest {
     }
 }
 
-/// Response to a [`RespondRequest`]: the suggested replies.
+/// Response to a request for replies: the suggested replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Replies {
     /// Schema: `turnwise/respond/1`. New fields may be added. Existing fields are not removed, and their meaning

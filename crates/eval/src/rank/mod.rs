@@ -134,7 +134,7 @@ pub trait Ranker: Sync {
     /// Text that identifies every setting that affects the scores. Rankers with the same identity give the same scores.
     fn identity(&self) -> String;
 
-    /// Prepares a pool for scoring, for example encodes or indexes it.
+    /// Prepares the documents and queries of a pool for scoring, for example encodes or indexes them.
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>>;
 }
 
