@@ -26,8 +26,8 @@ const SELF_SCORE: f32 = 0.999;
 pub struct Sampled {
     /// Number of turns searched for.
     pub searches: usize,
-    /// Share of dense hits that the original and the copy have in common, from 0 to 1; `None` without vectors. Hits with
-    /// equal scores count as the same.
+    /// Share of dense hits that the original and the copy have in common, from 0 to 1; `None` without vectors. Hits
+    /// with equal scores count as the same.
     #[serde(rename = "by_meaning")]
     pub dense: Option<f64>,
     /// Share of lexical hits that the original and the copy have in common, from 0 to 1. The hits may differ, because
