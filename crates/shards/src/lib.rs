@@ -43,6 +43,8 @@ pub mod migrate;
 #[cfg(feature = "remote")]
 mod object_store;
 mod progress;
+#[cfg(feature = "milvus")]
+pub mod reencode_milvus;
 pub mod shard;
 mod survey;
 pub mod vector_files;

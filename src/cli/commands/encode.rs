@@ -93,7 +93,7 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
         Err(Error::Corrupt { .. }) if args.replace => None,
         before => before?,
     };
-    let choice = Choice::of(args, before.as_ref());
+    let choice = Choice::of(args, before.as_ref().map(Before::of));
     drop(before);
     let encoder = open(&choice.model, &args.encoder.settings(choice.precision, choice.tokens.clone()))?;
     with(encoder.as_ref(), &choice, args.replace, &root, context)
@@ -112,7 +112,7 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
         }
         before => before?,
     };
-    let choice = Choice::resolve(Requested::default(), before.as_ref());
+    let choice = Choice::resolve(Requested::default(), before.as_ref().map(Before::of));
     if before.is_none() && context.model(&choice.model).is_err() {
         printer.say(format!(
             "only lexical search is available; for dense search, run `turnwise model pull` and then \
@@ -168,6 +168,20 @@ struct Requested {
     replace: bool,
 }
 
+/// Existing vectors: their recipe, and whether utterances and dialogues have vectors.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    recipe: &'a Recipe,
+    units: (bool, bool),
+}
+
+impl<'a> Before<'a> {
+    fn of(vectors: &'a VectorReader) -> Self {
+        let has = |kind: Kind| vectors.manifest().extent(kind).reached.is_some();
+        Before { recipe: vectors.recipe(), units: (has(Kind::Utterances), has(Kind::Dialogues)) }
+    }
+}
+
 /// Encoding options: from the command line, else from the recipe of the existing vectors, else the defaults.
 struct Choice {
     model: String,
@@ -179,7 +193,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn of(args: &EncodeArgs, before: Option<&VectorReader>) -> Self {
+    fn of(args: &EncodeArgs, before: Option<Before<'_>>) -> Self {
         let requested = Requested {
             model: args.encoder.model.clone(),
             precision: args.encoder.precision(),
@@ -191,9 +205,9 @@ impl Choice {
         Choice::resolve(requested, before)
     }
 
-    fn resolve(requested: Requested, before: Option<&VectorReader>) -> Self {
+    fn resolve(requested: Requested, before: Option<Before<'_>>) -> Self {
         let Requested { mut model, mut precision, mut tokens, mut options, units, replace } = requested;
-        if let Some(recipe) = before.map(VectorReader::recipe) {
+        if let Some(Before { recipe, .. }) = before {
             // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
             if model.as_ref().is_none_or(|m| encoders::absolute_name(m) == recipe.model) {
                 options.prompt = options.prompt.or_else(|| recipe.prompt.clone());
@@ -206,14 +220,11 @@ impl Choice {
             options.mode = options.mode.or(Some(recipe.dialogue_mode));
             options.pooling = options.pooling.or(Some(recipe.pooling));
         }
-        let asked = |kind: Kind| before.is_some_and(|b| b.manifest().extent(kind).reached.is_some());
-        let (utterances, dialogues) = match units {
-            Some(UnitsArg::Utterances) => (true, false),
-            Some(UnitsArg::Dialogues) => (false, true),
-            None if asked(Kind::Utterances) || asked(Kind::Dialogues) => {
-                (asked(Kind::Utterances), asked(Kind::Dialogues))
-            }
-            Some(UnitsArg::Both) | None => (true, true),
+        let (utterances, dialogues) = match (units, before.map(|before| before.units)) {
+            (Some(UnitsArg::Utterances), _) => (true, false),
+            (Some(UnitsArg::Dialogues), _) => (false, true),
+            (None, Some(units @ ((true, _) | (_, true)))) => units,
+            (Some(UnitsArg::Both) | None, _) => (true, true),
         };
         Choice {
             model: model.unwrap_or_else(|| encoders::DEFAULT_MODEL.to_owned()),

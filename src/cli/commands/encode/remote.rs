@@ -1,6 +1,4 @@
-//! `turnwise encode --engine ADDRESS`: re-encodes the dialogues in Milvus with a different encoder. The new
-//! vectors go to a new generation. Searches use the old generation until the new one is complete; then the name
-//! switches to it in one step.
+//! `turnwise encode --engine ADDRESS`: encodes the dialogues in Milvus again.
 
 use crate::cli::{Context, args::EncodeArgs};
 use turnwise_core::error::Result;
@@ -18,34 +16,25 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
 #[cfg(feature = "milvus")]
 mod again {
     use std::{
-        collections::HashSet,
         io::{self, Write},
         sync::Arc,
     };
 
     use serde::Serialize;
 
-    use super::super::Choice;
+    use super::super::{Before, Choice};
     use crate::cli::{
         Context,
         args::EncodeArgs,
         encoders,
         printer::{BOLD, DIM, counted},
-        progress::ProgressBar,
-        signals,
+        watching::TaskProgress,
     };
-    use turnwise_core::{
-        error::{Error, Result},
-        ids::{DialogueId, IdKey},
-    };
+    use turnwise_core::error::{Error, Result};
     use turnwise_encoder::Encoder;
     use turnwise_index::vectors::Recipe;
-    use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
-    use turnwise_store::{Prepared, PutOutcome, ingest::DialogueSink};
-
-    /// Largest number of passes over all dialogues. The new generation lacks dialogues that are added later; a warning
-    /// says to ingest them again.
-    const MAX_PASSES: usize = 4;
+    use turnwise_milvus::{MilvusWriter, Target, Walk};
+    use turnwise_shards::reencode_milvus::{Reencoded, reencode};
 
     #[derive(Serialize)]
     struct Encoded {
@@ -74,7 +63,9 @@ mod again {
         }
         let target = context.milvus_target()?;
         let there = Walk::over(&target)?.manifest().clone();
-        let choice = choice(args, there.recipe.as_ref());
+        // Every dialogue and every utterance in Milvus has a vector.
+        let before = there.recipe.as_ref().map(|recipe| Before { recipe, units: (true, true) });
+        let choice = Choice::of(args, before);
         let settings = args.encoder.settings(choice.precision, choice.tokens.clone());
         let encoder: Arc<dyn Encoder> = Arc::from(encoders::open(context, &choice.model, &settings)?);
         let recipe = choice.recipe(encoder.as_ref());
@@ -88,8 +79,13 @@ mod again {
                         .printer
                         .say(format!("the model of {target} is now registered as {}", recipe.model));
                 }
-                let totals = sink.totals()?;
-                let done = Encoded::of(&target, &there, encoder.as_ref(), &recipe, (0, 0.0), totals);
+                let nothing = Reencoded {
+                    encoded: 0,
+                    generation: there.generation,
+                    totals: sink.totals()?,
+                    seconds: 0.0,
+                };
+                let done = Encoded::of(&target, encoder.as_ref(), &recipe, &nothing);
                 return context.printer.result(&done, |out| done.write(out));
             }
             if let (Some(what), false) = (conflict, args.replace) {
@@ -102,134 +98,27 @@ mod again {
                 });
             }
         }
-        let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
-        let analyzer = there.terms_by()?;
-        let mut sink = MilvusWriter::new_generation(
-            &target,
-            analyzer,
-            Some(recipe.clone()),
-            Some(source),
-            Unfinished::Continue,
-        )?;
-        let begun = std::time::Instant::now();
-        let encoded = fill(&mut sink, &target, &there, context)?;
-        sink.flush()?;
-        sink.finish()?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let now = sink.manifest().clone();
-        let done = Encoded::of(&target, &now, encoder.as_ref(), &recipe, (encoded, seconds), sink.totals()?);
+        let progress = TaskProgress::new(context.printer);
+        let done = reencode(&target, &there, encoder.clone(), &recipe, &progress)?;
+        let done = Encoded::of(&target, encoder.as_ref(), &recipe, &done);
         context.printer.result(&done, |out| done.write(out))
     }
 
-    /// Encoding options from the command line. Without a model, the current model is used.
-    fn choice(args: &EncodeArgs, before: Option<&Recipe>) -> Choice {
-        let mut choice = Choice::of(args, None);
-        if let (None, Some(before)) = (&args.encoder.model, before) {
-            choice.model.clone_from(&before.model);
-        }
-        choice
-    }
-
-    /// Repeats passes over all dialogues until a pass finds nothing new, at most [`MAX_PASSES`] times.
-    fn fill(
-        sink: &mut MilvusWriter,
-        target: &Target,
-        there: &Manifest,
-        context: &Context<'_>,
-    ) -> Result<u64> {
-        let mut encoded = 0;
-        for walks in 1..=MAX_PASSES {
-            let (new, seen) = walk(sink, target, there, context)?;
-            encoded += new;
-            if new == 0 {
-                remove_others(sink, &seen)?;
-                return Ok(encoded);
-            }
-            if walks == MAX_PASSES {
-                remove_others(sink, &seen)?;
-                context.printer.warn(format!(
-                    "{} were added during the last pass; if more are added before the switch, ingest them again",
-                    counted(new, "dialogue")
-                ));
-            }
-        }
-        Ok(encoded)
-    }
-
-    /// Encodes new dialogues in one pass. Returns their number and the keys of all dialogues seen.
-    fn walk(
-        sink: &mut MilvusWriter,
-        target: &Target,
-        there: &Manifest,
-        context: &Context<'_>,
-    ) -> Result<(u64, HashSet<IdKey>)> {
-        let mut walk = Walk::over(target)?.without_vectors();
-        if walk.manifest().generation != there.generation {
-            return Err(Error::Unavailable {
-                message: format!(
-                    "{target} now points to a different generation: a different process is encoding it, too"
-                ),
-                hint: Some("check with `turnwise search` and try again if necessary".to_owned()),
-            });
-        }
-        let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(walk.dialogues()));
-        let (mut new, mut seen) = (0, HashSet::new());
-        while let Some((_, part)) = walk.next_part()? {
-            if signals::stopped() {
-                let hint =
-                    "the vectors made so far are kept; run the same command again to continue".to_owned();
-                return Err(Error::Interrupted { hint: Some(hint) });
-            }
-            let prepared: Vec<Prepared> =
-                part.iter().map(|moved| Prepared::new(&moved.dialogue)).collect::<Result<_>>()?;
-            let keys: Vec<IdKey> = prepared.iter().map(|prepared| prepared.id).collect();
-            sink.prefetch(&keys)?;
-            for prepared in &prepared {
-                new += u64::from(sink.put(prepared)? != PutOutcome::Unchanged);
-            }
-            sink.commit(None)?;
-            seen.extend(keys);
-            progress.set(seen.len() as u64, seen.len() as u64);
-        }
-        Ok((new, seen))
-    }
-
-    /// Removes leftovers of an earlier run that no longer exist in the current generation.
-    fn remove_others(sink: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
-        if sink.totals()?.dialogues == seen.len() as u64 {
-            return Ok(());
-        }
-        let mut others: Vec<DialogueId> = Vec::new();
-        let mut walk = sink.walk()?.without_vectors();
-        while let Some((_, part)) = walk.next_part()? {
-            let ids = part.into_iter().map(|moved| moved.dialogue.id);
-            others.extend(ids.filter(|id| !seen.contains(&id.key())));
-        }
-        sink.delete(&others).map(drop)
-    }
-
     impl Encoded {
-        fn of(
-            target: &Target,
-            manifest: &Manifest,
-            encoder: &dyn Encoder,
-            recipe: &Recipe,
-            (encoded, seconds): (u64, f64),
-            totals: turnwise_store::Totals,
-        ) -> Self {
+        fn of(target: &Target, encoder: &dyn Encoder, recipe: &Recipe, done: &Reencoded) -> Self {
             Encoded {
                 schema: "turnwise/encode-engine/1",
                 engine: target.to_string(),
-                generation: manifest.generation,
+                generation: done.generation,
                 model: recipe.model.clone(),
                 encoder: encoder.name().to_owned(),
                 fingerprint: encoder.fingerprint().to_string(),
                 runs: encoder.describe(),
                 dim: encoder.dim(),
-                encoded,
-                dialogues: totals.dialogues,
-                turns: totals.turns,
-                seconds,
+                encoded: done.encoded,
+                dialogues: done.totals.dialogues,
+                turns: done.totals.turns,
+                seconds: done.seconds,
             }
         }
 

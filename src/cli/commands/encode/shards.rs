@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Choice;
+use super::{Before, Choice};
 use crate::cli::{
     Context,
     args::EncodeArgs,
@@ -37,7 +37,7 @@ pub(super) fn encode(
     // Check the inputs before loading the model, because loading is slow.
     let inputs = Inputs::find(files(args, context)?, || context.snapshot(), &progress)?;
     let before = inputs.vectors()?;
-    let choice = Choice::of(args, before.as_ref());
+    let choice = Choice::of(args, before.as_ref().map(Before::of));
     drop(before);
     let encoder = open(&choice.model, &args.encoder.settings(choice.precision, choice.tokens.clone()))?;
     let work = ShardEncoder {
