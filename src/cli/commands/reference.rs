@@ -29,7 +29,9 @@ fn commands() -> String {
     let mut command = definition();
     command.build();
     let mut page = String::from("# Commands\n\n`turnwise COMMAND --help` prints the same text.\n");
-    page.push_str("\n## Global options\n\nEvery command accepts these.\n\n");
+    page.push_str(
+        "\n## Global options\n\nEvery command accepts these, except where an option names the commands.\n\n",
+    );
     for argument in command.get_arguments().filter(|a| a.is_global_set()) {
         option(argument, &mut page);
     }
@@ -129,7 +131,7 @@ fn option(argument: &clap::Arg, page: &mut String) {
     let possible: Vec<String> = argument
         .get_possible_values()
         .iter()
-        .filter(|value| !value.is_hide_set() && takes_value)
+        .filter(|value| !value.is_hide_set() && takes_value && !argument.is_hide_possible_values_set())
         .map(|value| match value.get_help() {
             Some(help) => format!("`{}` ({help})", value.get_name()),
             None => format!("`{}`", value.get_name()),
