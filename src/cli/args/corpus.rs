@@ -50,16 +50,18 @@ impl ReadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    /// List the rejected records, those that could not be used, in FILE, as JSON lines
+    /// Write a list of the rejected records to FILE, as JSON lines
     ///
-    /// Each line has the file, the line number and the reason. Without this option, rejected records are only counted,
-    /// and the first few are printed as warnings.
+    /// A record is rejected if it cannot be read or stored. Each line has the file, the line number and the reason.
+    /// Without this option, rejected records are only counted, and the first few are printed as warnings.
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Stop after more than N rejected records [default: 100]
     ///
     /// `ingest` keeps the dialogues before that point in the index, but does not update the keyword index and the
-    /// vectors. With `ingest --engine --replace`, the old collection stays. `embed` writes no file. The setting `ingest.max_errors` changes the default.
+    /// vectors. With `ingest --engine --replace`, the old collection stays. `embed` writes no file.
+    ///
+    /// The setting `ingest.max_errors` changes the default.
     #[arg(long, value_name = "N")]
     pub(crate) max_errors: Option<u64>,
 }
@@ -177,8 +179,8 @@ pub(crate) enum CorpusCommand {
     },
     /// Split files or an index into random parts, such as train, dev and test
     ///
-    /// Each dialogue goes as a whole into one part. With the same --parts, this part depends only on the dialogue's ID and
-    /// on --seed.
+    /// Each dialogue goes as a whole into one part. With the same --parts, this part depends only on the dialogue's
+    /// ID and on --seed.
     Split {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]

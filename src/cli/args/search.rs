@@ -304,8 +304,8 @@ pub(crate) enum IndexCommand {
     Build(IndexBuildArgs),
     /// Erase deleted and replaced dialogues from disk
     ///
-    /// This frees disk space; `index build` and `index rebuild` do not. Copies the other dialogues to new files, which needs
-    /// space for a second copy. Searches continue meanwhile.
+    /// This frees disk space; `index build` and `index rebuild` do not. Copies the other dialogues to new files, which
+    /// needs space for a second copy. Searches continue meanwhile.
     Compact,
     /// Rebuild the keyword index and the vector graphs from scratch
     ///

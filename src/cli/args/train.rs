@@ -91,8 +91,8 @@ pub(crate) struct TrainRunArgs {
     what: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Folders are read recursively. Several paths are several corpora: the examples of a step are from one corpus if they
-    /// are negatives of each other, and auto and joint take their default number of steps for each corpus.
+    /// Folders are read recursively. Several paths are several corpora. With some objectives, the examples of a step are
+    /// all from one corpus. The default number of steps of auto and joint is per corpus. docs/training.md has the details.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -243,8 +243,9 @@ pub(crate) struct EvaluationArgs {
     /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
     ///
     /// label-free: the last step whose score is close to the best one (within 0.005, or within one standard error for
-    /// held-out dialogues). The score is the overlap of the nearest neighbors of the two halves of each held-out dialogue.
-    /// Without held-out dialogues, it is the share of the nearest neighbors by BM25 that are also nearest by vectors.
+    /// held-out dialogues). The score compares the nearest neighbors of the two halves of each held-out dialogue: it is
+    /// their overlap. Without held-out dialogues, it is the share of the nearest neighbors by BM25 that are also nearest
+    /// by vectors.
     ///
     /// dev: the first step with the best mean of the main measures of the --dev tasks.
     ///
