@@ -111,8 +111,8 @@ pub(super) fn describe_for_encode(arg: Arg) -> Arg {
             ),
         "precision" => arg.long_help(
             "Numeric precision of the computation\n\n\
-             `auto` is the precision of the vectors in the index. For new vectors and with --replace, it is int8 on the \
-             CPU for the default model, else bf16 or int16, whichever is faster; on a GPU, it is bf16.\n\n\
+             `auto` is the precision of the vectors in the index. If it has none, and with --replace, `auto` on the CPU \
+             is int8 for the default model, else bf16 or int16, whichever is faster; on a GPU, it is bf16.\n\n\
              f32 gives the vectors of sentence-transformers; the other precisions are faster and slightly less accurate. \
              `turnwise model bench` measures the speed and the accuracy of each precision on this machine.",
         ),

@@ -92,7 +92,7 @@ pub(crate) struct TrainRunArgs {
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
     /// Folders are read recursively. Several paths are several corpora. With some objectives, the examples of a step are
-    /// all from one corpus. The default number of steps of auto and joint is per corpus. docs/training.md has the details.
+    /// all from one corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]

@@ -20,8 +20,8 @@ pub(crate) struct EmbedArgs {
     pub(crate) output: PathBuf,
     /// Output format [default: by the extension of OUT]
     ///
-    /// The extensions are .npy, .safetensors, .jsonl or .ndjson, and .arrow, .feather or .ipc. JSON lines can be compressed:
-    /// .jsonl.gz or .jsonl.zst.
+    /// The extensions are .npy, .safetensors, .jsonl or .ndjson, and .arrow, .feather or .ipc. JSON lines can be
+    /// compressed: .jsonl.gz or .jsonl.zst.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<VectorFileFormat>,
     /// What to encode: each utterance, or each dialogue as a whole
@@ -83,8 +83,9 @@ pub(crate) enum UnitsArg {
 pub(crate) struct EncodeArgs {
     /// Files and folders of dialogues; only with --shard, or with --assemble and --engine
     ///
-    /// Without these options, the dialogues are those of the index, and INPUT is refused. With --shard: the dialogues to encode, or the folder of an index [default: the index given by -i]. With
-    /// --assemble and --engine: the files and folders that the shards were made from.
+    /// With --shard: the dialogues to encode, or the folder of an index [default: the index given by -i]. With
+    /// --assemble and --engine: the files and folders that the shards were made from. Otherwise, the dialogues are
+    /// those of the index, and INPUT is refused.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: what the index already has vectors for; if it has none, both]
