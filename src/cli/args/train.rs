@@ -47,8 +47,8 @@ fn describe_for_sweep(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "output" => arg.help("Output folder of all runs").long_help(
             "Output folder of all runs\n\n\
-             Each run has its own folder in it, named after its values and its seed, such as temperature=0.1/seed-1. The \
-             file runs.json has the results of all runs.",
+             Each run has its own folder in it, such as temperature=0.1, or temperature=0.1/seed-1 with --seeds. The file \
+             runs.json has the results of all runs.",
         ),
         _ => arg,
     }
