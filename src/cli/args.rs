@@ -68,13 +68,17 @@ pub(crate) struct GlobalArgs {
     /// Index to use: a name or a path [default: the setting `index`]
     ///
     /// A plain name, such as `chats`, is a folder in the indexes folder (setting `indexes_dir`, ./indexes by
-    /// default). A value with a slash, such as `./chats`, is a path.
+    /// default). A value with a slash, such as `./chats`, is a path. Without this option and without the setting,
+    /// commands that need an index stop with an error.
     #[arg(short, long, global = true, value_name = "NAME|PATH")]
     pub(crate) index: Option<String>,
     /// Milvus collection to use instead of a local index
     ///
     /// For example `milvus://localhost:19530/chats`, or `milvuss://…` for an encrypted connection. The environment
     /// variable TURNWISE_MILVUS_TOKEN holds the credentials: `user:password` or an API key.
+    ///
+    /// For ingest, search, similar, serve, delete, encode, migrate, corpus show and bench throughput; other commands
+    /// do not support it. Needs a turnwise that was built with `--features milvus`.
     #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "index")]
     pub(crate) engine: Option<String>,
     /// Output format of the results on standard output [default: text]
@@ -83,6 +87,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Print results and errors only
+    ///
+    /// `turnwise eval` does not have this option: its -q is --per-query.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print more details on standard error; repeat for more
@@ -159,12 +165,17 @@ impl std::str::FromStr for Format {
 pub(crate) enum Command {
     /// Index the included sample dialogues and run example searches
     ///
-    /// Creates the index `demo` in the indexes folder, or uses it again if it exists.
+    /// Creates the index `demo` in the indexes folder, or uses it again if it exists. Downloads the default model if it
+    /// is missing; if this fails, uses vectors by TF-IDF and SVD instead.
     Demo,
     /// Add dialogues from files to an index
     ///
     /// Detects the format of each file; `turnwise corpus formats` lists the formats. Creates the index if it does not
-    /// exist. Dialogues that are already in the index are replaced if they changed, and skipped otherwise.
+    /// exist. A dialogue whose ID is in the index is replaced if its content changed, and skipped otherwise.
+    ///
+    /// Also updates the keyword index and computes the vectors of the new dialogues. The model is that of the index;
+    /// if the index has no vectors yet, it is the default model, if that is installed. Without a model, only keyword
+    /// search works until `turnwise encode` has computed the vectors.
     ///
     /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
@@ -222,9 +233,13 @@ pub(crate) enum Command {
     /// Inspect, convert and split corpora
     #[command(subcommand)]
     Corpus(CorpusCommand),
-    /// Show statistics of an index
+    /// Show statistics of the dialogues of an index, and its size on disk
+    ///
+    /// `turnwise index info` shows the settings of the index and which parts of it are out of date.
     Stats,
     /// Remove dialogues from an index
+    ///
+    /// Removes the dialogues at once, without asking; use --dry-run first. Give IDs or --filter, not both.
     ///
     /// Example: turnwise delete -i chats --filter 'time<2020-01-01' --dry-run
     Delete(DeleteArgs),
@@ -244,6 +259,8 @@ pub(crate) enum Command {
     },
     /// Repair a damaged index from the data that can still be read
     ///
+    /// Changes the index in place; copy its folder first if the data matter.
+    ///
     /// Records are stored twice, so a record is lost only if both copies are damaged. Damaged vectors are removed;
     /// `turnwise encode` computes them again.
     Repair,
@@ -253,7 +270,7 @@ pub(crate) enum Command {
     ///
     /// Example: turnwise backup -i chats backups/chats
     Backup {
-        /// Folder to create
+        /// Folder to create; it must be empty or missing
         #[arg(value_name = "FOLDER")]
         target: PathBuf,
         /// Do not copy the vectors; after a restore, `turnwise encode` computes them again
@@ -262,7 +279,8 @@ pub(crate) enum Command {
     },
     /// Create an index from a backup
     ///
-    /// -i names the new index. The checksums of the backup are verified.
+    /// -i names the new index. Its folder must be empty or missing: an existing index is never overwritten. The checksums
+    /// of the backup are verified.
     ///
     /// Example: turnwise restore -i chats-again backups/chats
     Restore {
@@ -342,6 +360,8 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         origin: bool,
     },
-    /// Create ./turnwise.toml, with every setting and its description
+    /// Create ./turnwise.toml, with a description of every setting
+    ///
+    /// All settings are commented out, so the file changes nothing until you edit it. Fails if the file exists.
     Init,
 }

@@ -47,7 +47,11 @@ pub(crate) const DEFINITIONS: [Definition; 15] = [
         default: "100",
         about: "maximum number of rejected records before an ingest stops",
     },
-    Definition { key: "ingest.max_record_mb", default: "64", about: "maximum size of a record in megabytes" },
+    Definition {
+        key: "ingest.max_record_mb",
+        default: "64",
+        about: "maximum size of a record in megabytes (1,000,000 bytes); larger records are rejected",
+    },
     Definition { key: "ingest.index", default: "true", about: "update the search index after an ingest" },
     Definition {
         key: "ingest.encode",

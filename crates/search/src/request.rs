@@ -193,10 +193,10 @@ impl Default for Rerank {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum RerankMethod {
-    /// Exact cosine of the vectors.
+    /// Cosine of the vectors, without the BM25 score.
     #[default]
     Exact,
-    /// MaxSim: for each query token, the cosine of the most similar token of the hit, averaged. For utterances.
+    /// MaxSim: the mean, over the query's tokens, of the highest cosine with a token of the hit. For utterances.
     Maxsim,
     /// DialogueCSE's matching-guided similarity: scores the hit as a response to the context and the query. For
     /// utterances.

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{BuildCommand, EncoderArgs, ReadArgs, TokenArgs, at_least_one, parse_value};
+use super::{
+    BuildCommand, EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks,
+    parse_value,
+};
 use turnwise_eval::{
     recipe::Paper,
     tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
@@ -56,7 +59,8 @@ pub(crate) enum BenchCommand {
     /// Run recipes and compare the results with the papers' numbers
     ///
     /// Exits with code 1 if a result differs from the expected number of the recipe by more than its tolerance:
-    /// `within` in the recipe, by default 0.1 percentage points.
+    /// `within` in the recipe, by default 0.1 percentage points. Recipes whose data are missing are not run; this is an
+    /// error (code 2) only if the data of all recipes are missing.
     ///
     /// Example: turnwise bench reproduce --paper dial2vec --data data --report dial2vec.html
     Reproduce {
@@ -83,11 +87,12 @@ pub(crate) enum BenchCommand {
     },
     /// Compare two results query by query
     ///
-    /// Prints the mean difference, its confidence interval (bootstrap) and the p-value (paired randomization test).
+    /// Prints for each measure the means of A and B, the difference B − A, its 95% confidence interval (bootstrap) and
+    /// the p-value (paired randomization test).
     Compare {
-        /// First result file, from the folder of results
+        /// First result file (the baseline), from the folder of results
         a: PathBuf,
-        /// Second result file, of the same task
+        /// Second result file, of the same task and data
         b: PathBuf,
     },
 }
@@ -178,12 +183,12 @@ pub(crate) struct RecipeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RANKERS)]
 pub(crate) struct BenchArgs {
-    /// Ranker to evaluate (see the list below); repeatable
+    /// Ranker to evaluate (see the list at the end); repeatable
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
-    /// Follow the text of the paper, or its released code
+    /// Only `bench dialogues`: follow the text of the paper, or its released code
     ///
-    /// The profiles differ only for `bench dialogues`.
+    /// This option has no effect on the other tasks.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
     pub(crate) profile: Profile,
     #[command(flatten)]
@@ -249,6 +254,7 @@ pub(crate) struct ThroughputArgs {
 
 /// Options of a benchmark run, for all rankers.
 #[derive(Debug, Args)]
+#[command(mut_args(describe_for_benchmarks))]
 pub(crate) struct RunArgs {
     /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, at_least_one, parse_value};
+use super::{EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value};
 use turnwise_eval::{
     build::{CandidateSelection, Published},
     rank::Terms,
@@ -36,6 +36,7 @@ pub(crate) enum BuildCommand {
     ///
     /// Each ranker contributes an equal share of the pairs: a sentence and one of its ten nearest. If the sentences
     /// have intents, one more share has two sentences with the same intent. The pairs are shuffled.
+    #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]
         labelled: SentencesArgs,
@@ -118,7 +119,7 @@ pub(crate) struct SentencesArgs {
     /// If the input is dialogues: what to use as the intent of a turn
     #[arg(long, value_enum, value_name = "LABEL", default_value = "intent")]
     pub(crate) label: LabelArg,
-    /// Use a random sample of N sentences
+    /// Use a random sample of N sentences [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) sentences: Option<usize>,
 }

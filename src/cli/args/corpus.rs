@@ -28,9 +28,9 @@ pub(crate) struct ReadArgs {
     /// For example, `ann: try again` becomes `try again`.
     #[arg(long)]
     pub(crate) strip_nicks: bool,
-    /// Maximum size of a record in MiB [default: 64]
+    /// Maximum size of a record in megabytes (1,000,000 bytes) [default: 64]
     ///
-    /// The setting `ingest.max_record_mb` changes the default.
+    /// Larger records are rejected and counted. The setting `ingest.max_record_mb` changes the default.
     #[arg(long, value_name = "N")]
     pub(crate) max_record_mb: Option<usize>,
 }
@@ -50,12 +50,16 @@ impl ReadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    /// Write the records that could not be read to FILE, as JSON lines
+    /// Write a list of the rejected records to FILE, as JSON lines
     ///
-    /// Each line has the file, the line number and the reason.
+    /// A record is rejected if it cannot be read or stored. Each line has the file, the line number and the reason.
+    /// Without this option, rejected records are only counted, and the first few are printed as warnings.
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Stop after more than N records that could not be read [default: 100]
+    /// Stop after more than N rejected records [default: 100]
+    ///
+    /// `ingest` keeps the dialogues before that point in the index, but does not update the keyword index and the
+    /// vectors. With `ingest --engine --replace`, the old collection stays. `embed` writes no file.
     ///
     /// The setting `ingest.max_errors` changes the default.
     #[arg(long, value_name = "N")]
@@ -86,10 +90,13 @@ pub(crate) struct IngestArgs {
     pub(crate) language: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
-    /// With --engine: model that encodes the dialogues of a new collection
+    /// Only with --engine: model that encodes the dialogues of a new collection [default: all-MiniLM-L6-v2]
+    ///
+    /// An existing collection keeps its model, except with --replace. For a local index, `turnwise encode --model` sets
+    /// the model.
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(crate) model: Option<String>,
-    /// With --engine: replace the whole collection
+    /// Only with --engine: replace the whole collection
     ///
     /// The new dialogues become visible in one step, when all of them are stored.
     #[arg(long)]
@@ -125,7 +132,8 @@ pub(crate) struct CleanArgs {
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
-    /// The IDs may differ. Without this flag, such dialogues are all added.
+    /// The IDs may differ. An earlier dialogue is one of the same run or, for `ingest`, one in the index. Without this
+    /// flag, all of them are written. Not available with --engine.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
@@ -137,7 +145,9 @@ pub(crate) struct CleanArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CorpusCommand {
-    /// Show statistics of the dialogues in files or in an index
+    /// Show statistics of the dialogues in files
+    ///
+    /// Without PATH, shows those of an index, as `turnwise stats` does.
     Stats {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]
@@ -169,7 +179,8 @@ pub(crate) enum CorpusCommand {
     },
     /// Split files or an index into random parts, such as train, dev and test
     ///
-    /// The part of a dialogue depends only on its ID and on --seed.
+    /// Each dialogue goes as a whole into one part. With the same --parts, this part depends only on the dialogue's
+    /// ID and on --seed.
     Split {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]

@@ -1,6 +1,6 @@
 //! Arguments that select and configure the encoder.
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
 use super::parse_value;
 use crate::cli::encoders::Given;
@@ -17,15 +17,16 @@ pub(crate) struct TokenArgs {
     /// How to pool the token vectors of a text [default: set by the model]
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) token_pooling: Option<PoolingMode>,
-    /// Layers to pool: last, a number, or first-last [default: last]
+    /// Layers whose token vectors are pooled: `last`, the number of a layer, or `first-last` [default: last]
     ///
     /// Layer 0 is the embeddings, layer 1 the first transformer layer. `first-last` averages layer 1 and the last
-    /// layer; `first-last=0.4,0.6` uses these weights.
+    /// layer; `first-last=0.4,0.6` gives layer 1 the weight 0.4 and the last layer the weight 0.6.
     #[arg(long, value_name = "LAYERS", value_parser = parse_value::<Layers>)]
     pub(crate) layers: Option<Layers>,
     /// Maximum number of tokens of a text, or of a window of a dialogue [default: set by the model]
     ///
-    /// Longer texts are truncated. Longer dialogues are split into several windows of whole turns.
+    /// Longer texts are truncated. With --dialogue-mode sequence, a longer dialogue is split into windows of whole turns;
+    /// the dialogue still gets one vector.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
 }
@@ -39,7 +40,7 @@ impl TokenArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct EncoderArgs {
-    /// Model: a name or a folder [default: all-MiniLM-L6-v2; for `encode`, the model of the index, if it has one]
+    /// Model: a name or a folder [default: all-MiniLM-L6-v2]
     ///
     /// A name is one from `turnwise model list`, org/name or org/name@revision on the Hugging Face hub, or the name
     /// of an imported model. A folder is written with a slash, such as ./fitted. `turnwise model pull` downloads a
@@ -48,8 +49,10 @@ pub(crate) struct EncoderArgs {
     pub(crate) model: Option<String>,
     /// Numeric precision of the computation
     ///
+    /// `auto` on the CPU: int8 for the default model, else bf16 or int16, whichever is faster. `auto` on a GPU: bf16.
+    ///
     /// f32 gives the vectors of sentence-transformers; the other precisions are faster and slightly less accurate.
-    /// `turnwise model bench` measures both on this machine.
+    /// `turnwise model bench` measures the speed and the accuracy of each precision on this machine.
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
     pub(crate) precision: PrecisionArg,
     /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
@@ -65,9 +68,56 @@ pub(crate) struct EncoderArgs {
     /// How to encode a dialogue as a whole [default: sequence]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) dialogue_mode: Option<DialogueMode>,
-    /// How to pool the parts of a dialogue (tokens or utterances) into one vector [default: mean]
+    /// How to pool the parts of a dialogue into one vector [default: mean]
+    ///
+    /// With --dialogue-mode sequence, the parts are token vectors; with utterances, they are utterance vectors.
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) pooling: Option<DialoguePooling>,
+}
+
+/// Describes what the options of [`EncoderArgs`] mean in benchmarks.
+pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "precision" => arg.long_help(
+            "Numeric precision of the computation\n\n\
+             In benchmarks, `auto` means f32, which gives the vectors of sentence-transformers. The other precisions are \
+             faster and slightly less accurate.",
+        ),
+        _ => arg,
+    }
+}
+
+/// Describes what the options of [`EncoderArgs`] mean in `turnwise model bench`.
+pub(super) fn describe_for_model_bench(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "precision" => arg.long_help(
+            "Numeric precision to measure\n\n\
+             `auto` measures every precision that the device supports, one after the other.",
+        ),
+        _ => arg,
+    }
+}
+
+/// Describes what the options of [`EncoderArgs`] mean in `turnwise encode`.
+pub(super) fn describe_for_encode(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "model" => arg
+            .help("Model: a name or a folder [default: the model of the index; else all-MiniLM-L6-v2]")
+            .long_help(
+                "Model: a name or a folder [default: the model of the index; else all-MiniLM-L6-v2]\n\n\
+                 A name is one from `turnwise model list`, org/name or org/name@revision on the Hugging Face hub, or the \
+                 name of an imported model. A folder is written with a slash, such as ./fitted. `turnwise model pull` \
+                 downloads a model.",
+            ),
+        "precision" => arg.long_help(
+            "Numeric precision of the computation\n\n\
+             `auto` is the precision of the vectors in the index. If it has none, and with --replace, `auto` on the CPU \
+             is int8 for the default model, else bf16 or int16, whichever is faster; on a GPU, it is bf16.\n\n\
+             f32 gives the vectors of sentence-transformers; the other precisions are faster and slightly less accurate. \
+             `turnwise model bench` measures the speed and the accuracy of each precision on this machine.",
+        ),
+        _ => arg,
+    }
 }
 
 impl EncoderArgs {
@@ -95,7 +145,7 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// On the CPU: int8 for the default model, else bf16 or int16, whichever is faster; on a GPU: bf16
+    /// Chosen automatically, as described above
     #[default]
     Auto,
     /// 32-bit floating point

@@ -12,11 +12,11 @@ pub(crate) struct EvalArgs {
     pub(crate) qrels: PathBuf,
     /// File of the run (search results): one `query Q0 document rank score tag` per line
     pub(crate) run: PathBuf,
-    /// Measure to print (see the list below); repeatable
+    /// Measure to print (see the list at the end); repeatable
     #[arg(short, long = "measure", value_name = "MEASURE", default_value = "official")]
     pub(crate) measures: Vec<String>,
     // trec_eval uses -q for this. The clap id of the global --quiet, which also has -q, makes this option replace it.
-    /// Also print the measures of each query
+    /// Also print the measures of each query; in this command, -q does not mean --quiet
     #[arg(id = "quiet", short = 'q', long = "per-query")]
     pub(crate) per_query: bool,
     /// Average over all judged queries; queries that are missing from the run count as 0

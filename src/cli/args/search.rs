@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use super::{at_least_one, parse_value};
 use turnwise_corpus::filter::Filter;
@@ -12,6 +12,7 @@ use turnwise_text::Analyzer;
 
 #[derive(Debug, Args)]
 #[command(after_help = SYNTAX, subcommand_negates_reqs = true, disable_help_subcommand = true)]
+#[command(override_usage = SEARCH_USAGE)]
 pub(crate) struct SearchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SearchCommand>,
@@ -35,21 +36,23 @@ pub(crate) struct SearchArgs {
     pub(crate) turns: Vec<String>,
     /// Weight of a context turn (--turn, --context), relative to the turn after it
     ///
-    /// With the default of 0.5, each turn counts half as much as the next one. The weights apply to dense search
+    /// With 0.5, each turn counts half as much as the turn after it. The weights apply to dense search
     /// only; BM25 uses only the words of the query.
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
     /// What to search for
     #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: HitKind,
-    /// Parse the query as an expression with operators, such as '+refund -parcel' (see the end of this help)
+    /// Parse the query as an expression with operators, such as '+refund -parcel'
+    ///
+    /// The end of this help lists the operators.
     #[arg(long)]
     pub(crate) syntax: bool,
     /// File of queries, one per line
     ///
-    /// A line is a query text or a JSON request, such as {"id": "q7", "query": "where is my refund", "k": 100}. The
-    /// command-line options are the defaults of each request. The results are printed as JSON lines, in the order
-    /// of the queries.
+    /// A line is a query text or a JSON request, such as {"id": "q7", "query": "where is my refund", "k": 100}. The keys
+    /// of a request are `id` and those of `POST /v1/search`. The command-line options are the defaults of each request.
+    /// The results are printed as JSON lines, in the order of the queries.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
     pub(crate) queries: Option<PathBuf>,
     /// With --queries: print a TREC run instead of JSON lines, with NAME as its tag
@@ -63,21 +66,21 @@ pub(crate) struct SearchArgs {
 pub(crate) enum SearchCommand {
     /// Tune the fusion weights on queries with known relevant results
     ///
-    /// To search for the word itself, use `turnwise search -- tune`.
+    /// To search for the word "tune", write `turnwise search -- tune`.
     Tune(TuneArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// File of queries with the IDs of their relevant results, as JSON lines
+    /// File of queries with the IDs of their relevant results, as JSON lines; required except with --reset
     ///
     /// Example of a line: {"query": "where is my refund", "relevant": ["billing-001#3"]}
     #[arg(value_name = "FILE", required_unless_present = "reset")]
     pub(crate) labelled: Option<PathBuf>,
     /// Save the best weights as the default of the index
     ///
-    /// The weights are chosen on one half of the queries and compared with the current default on the other half.
-    /// They are saved only if they are better there.
+    /// Without this flag, the weights are only printed. The weights are chosen on one half of the queries and compared
+    /// with the current default on the other half. They are saved only if they are better there.
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the saved weights, and use the built-in defaults again
@@ -86,6 +89,7 @@ pub(crate) struct TuneArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_args(describe_for_similar))]
 pub(crate) struct SimilarArgs {
     /// ID of an utterance (billing-001#3) or of a dialogue (billing-001)
     #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
@@ -97,13 +101,28 @@ pub(crate) struct SimilarArgs {
     pub(crate) how: QueryArgs,
 }
 
+/// Describes what the options of [`QueryArgs`] mean in `turnwise similar`.
+fn describe_for_similar(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "rerank" => arg
+            .help("Rerank the top hits; only `exact` works here")
+            .long_help(
+                "Rerank the top hits; only `exact` works here\n\n\
+                 `exact` orders the top hits by the cosine of the vectors. The other methods of `turnwise search` need a \
+                 text query.",
+            )
+            .hide_possible_values(true),
+        _ => arg,
+    }
+}
+
 /// Options common to all kinds of search.
 #[derive(Debug, Args)]
 pub(crate) struct QueryArgs {
     /// Search mode [default: hybrid when the index has vectors, else bm25]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
-    /// Maximum number of hits
+    /// Maximum number of hits, at most 100,000
     #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) k: usize,
     /// Number of hits to skip
@@ -116,7 +135,7 @@ pub(crate) struct QueryArgs {
     /// `turnwise search --help` describes filters at its end.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// Group the hits: show only the best hit of each dialogue
+    /// Group the hits: show only the best hit of each dialogue [default: no grouping]
     ///
     /// The hit also shows how many other candidates are in the dialogue.
     #[arg(long, value_enum, value_name = "UNIT")]
@@ -134,12 +153,12 @@ pub(crate) struct QueryArgs {
     /// Minimum percentile of a hit, from 0 to 100
     ///
     /// The percentile compares the hit with random pairs of texts in the index. It is the share of pairs that are
-    /// less similar than the hit and the query. Needs vectors.
+    /// less similar than the hit and the query. Needs an index with vectors, and does not work with --mode bm25.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_percentile: Option<f64>,
     /// Compare the query with all vectors instead of using the vector graph
     ///
-    /// Slower, but finds all nearest vectors. The graph finds nearly all of them.
+    /// Slower, but finds all nearest vectors. The graph finds nearly all of them. Does not work with --mode bm25.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Show how the score of each hit was computed
@@ -149,8 +168,8 @@ pub(crate) struct QueryArgs {
     pub(crate) explain: bool,
     /// How hybrid search combines the dense and BM25 scores [default: weighted]
     ///
-    /// `search tune --save` changes the defaults of this option and of the weights. The saved defaults are ignored
-    /// if this option, --rrf-k, --dense-weight or --bm25-weight is given.
+    /// `search tune --save` changes the defaults of this option, --rrf-k, --dense-weight and --bm25-weight. If one of
+    /// these four options is given, all saved values are ignored: the other three have their built-in defaults.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<FusionMethod>,
     /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
@@ -174,7 +193,8 @@ pub(crate) struct QueryArgs {
     pub(crate) candidates: usize,
     /// Rerank the top hits by a different score
     ///
-    /// maxsim and matching encode the texts of the hits again. They need a text query, and work only for utterances.
+    /// exact only changes the order of the top hits; --exact, in contrast, changes how the hits are found. maxsim and
+    /// matching encode the texts of the hits again. They need a text query, and work only for utterances.
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
@@ -189,6 +209,13 @@ pub(crate) struct QueryArgs {
     )]
     pub(crate) rerank_top: usize,
 }
+
+const SEARCH_USAGE: &str = "\
+turnwise search [OPTIONS] <QUERY>
+       turnwise search [OPTIONS] --turn <TEXT>... [QUERY]
+       turnwise search [OPTIONS] --context <FILE> [QUERY]
+       turnwise search [OPTIONS] --queries <FILE>
+       turnwise search tune [OPTIONS] <FILE>";
 
 const SYNTAX: &str = "\
 Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
@@ -272,17 +299,21 @@ pub(crate) struct AnalyzeArgs {
 pub(crate) enum IndexCommand {
     /// Update the keyword index and the vector graphs with new and changed dialogues
     ///
-    /// Rebuilds a keyword index or graph that is missing or damaged. Graphs need vectors: run `turnwise encode` first.
+    /// Keeps what is up to date; rebuilds a keyword index or graph that is missing or damaged. Graphs need vectors: run
+    /// `turnwise encode` first.
     Build(IndexBuildArgs),
     /// Erase deleted and replaced dialogues from disk
     ///
-    /// Copies the other dialogues to new files, which needs space for a second copy. Searches continue meanwhile.
+    /// This frees disk space; `index build` and `index rebuild` do not. Copies the other dialogues to new files, which
+    /// needs space for a second copy. Searches continue meanwhile.
     Compact,
     /// Rebuild the keyword index and the vector graphs from scratch
     ///
-    /// Dialogues and vectors do not change, so nothing is encoded.
+    /// Unlike `index build`, discards the existing ones. Dialogues and vectors do not change, so nothing is encoded.
     Rebuild(IndexBuildArgs),
     /// Show the size and the settings of each part of an index, and which parts are out of date
+    ///
+    /// `turnwise stats` shows statistics of the dialogues.
     Info,
 }
 

@@ -32,9 +32,9 @@ pub(crate) struct ServeArgs {
     /// Port to listen on; 0 chooses a free port
     #[arg(long, value_name = "N", default_value_t = 7700)]
     pub(crate) port: u16,
-    /// File of API keys (its format is shown below)
+    /// File of API keys (its format is shown at the end)
     ///
-    /// Without keys in this file and in TURNWISE_API_KEYS, requests need no key.
+    /// If neither this file nor TURNWISE_API_KEYS contains a key, requests need no key.
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
     /// Allow requests without API keys when --host accepts connections from other machines

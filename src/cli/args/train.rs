@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 
 use super::{ReadArgs, parse_value};
 use turnwise_core::error::Error;
@@ -26,6 +26,9 @@ pub(crate) struct TrainArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
     /// Train once with each value of a setting and compare the results
+    ///
+    /// Prints for each combination of values the loss, the agreement with neighbors by BM25, and the measures of the
+    /// held-out dialogues and of the --dev tasks. With several seeds, these are means.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
     /// List the included recipes, the models they start from, and whether their data is on this machine
@@ -39,11 +42,26 @@ pub(crate) struct ListArgs {
     pub(crate) data: PathBuf,
 }
 
+/// Describes what the options of [`TrainRunArgs`] mean in `turnwise train sweep`.
+fn describe_for_sweep(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "output" => arg.help("Output folder of all runs").long_help(
+            "Output folder of all runs\n\n\
+             Each run has its own folder in it, such as temperature=0.1, or temperature=0.1/seed-1 with --seeds. The file \
+             runs.json has the results of all runs.",
+        ),
+        _ => arg,
+    }
+}
+
 #[derive(Debug, Args)]
+#[command(mut_args(describe_for_sweep))]
 pub(crate) struct SweepArgs {
     /// Setting and values, such as temperature=0.05,0.1; repeatable
     ///
-    /// SETTING is a key of recipe.toml. With several settings, every combination of values is trained.
+    /// SETTING is a key of recipe.toml, such as temperature, negatives, context, learning_rate, batch, steps, warm_up or
+    /// dialogues. Most keys are the names of options, with _ instead of -. With several settings, every combination of
+    /// values is trained.
     #[arg(long, value_name = "SETTING=VALUE,…", required = true, value_parser = parse_variation)]
     pub(crate) vary: Vec<(String, Vec<String>)>,
     #[command(flatten)]
@@ -73,7 +91,8 @@ pub(crate) struct TrainRunArgs {
     what: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Each path is a corpus of its own. Folders are read recursively.
+    /// Folders are read recursively. Several paths are several corpora. With some objectives, the examples of a step are
+    /// all from one corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -110,7 +129,7 @@ pub(crate) struct TrainRunArgs {
     device: DeviceChoice,
     /// Devices to train on in parallel, such as cuda:0,cuda:1
     ///
-    /// Each device computes a share of every step.
+    /// Each device computes a share of every step. Not together with --device.
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parse_value::<DeviceChoice>, conflicts_with = "device")]
     devices: Vec<DeviceChoice>,
     /// Keep the training dialogues in memory instead of in temporary files
@@ -176,9 +195,9 @@ pub(crate) struct OptimizationArgs {
     /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
     #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
     pub(crate) schedule: Option<Shape>,
-    /// Number of warm-up steps [default: set by the objective; with --steps: 0]
+    /// Number of warm-up steps [default: set by the objective, at most 30; with --steps: 0]
     ///
-    /// In these steps, the learning rate grows from 0 to --learning-rate.
+    /// In these steps, the learning rate grows linearly up to --learning-rate.
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
     /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
@@ -208,7 +227,8 @@ pub(crate) struct EvaluationArgs {
     /// Labeled benchmark to evaluate the model on during training; repeatable
     ///
     /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE. They have the formats and measures of `turnwise
-    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`.
+    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`. This option only reports the measures; `--select
+    /// dev` chooses the saved step by them.
     #[arg(long, value_name = "TASK:PATH", value_parser = parse_value::<DevTask>)]
     pub(crate) dev: Vec<DevTask>,
     /// Number of steps between evaluations; 0 disables them [default: a fifth of the steps]
@@ -222,11 +242,19 @@ pub(crate) struct EvaluationArgs {
     pub(crate) held_out: Option<usize>,
     /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
     ///
-    /// label-free: the best step by the held-out dialogues; without them, the step whose nearest neighbors agree most
-    /// with those of BM25. dev: the best step by the labels of the --dev tasks. last: the last step.
+    /// label-free: the last step whose score is close to the best one (within 0.005, or within one standard error for
+    /// held-out dialogues). The score compares the nearest neighbors of the two halves of each held-out dialogue: it is
+    /// their overlap. Without held-out dialogues, it is the share of the nearest neighbors by BM25 that are also nearest
+    /// by vectors.
+    ///
+    /// dev: the first step with the best mean of the main measures of the --dev tasks.
+    ///
+    /// last: the last step.
     #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
+    ///
+    /// The improvement is that of the score of --select. With `--select last`, there is no early stopping.
     #[arg(long, value_name = "N")]
     pub(crate) patience: Option<usize>,
 }
@@ -240,7 +268,7 @@ pub(crate) struct ObjectiveArgs {
     /// objectives at its end. One more, `keep`, keeps the vectors of utterances close to those of the start model.
     ///
     /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
-    /// option replaces the default; keep=0 means no auxiliary objectives.
+    /// option replaces the whole default list; to have no auxiliary objective, use keep=0.
     #[arg(long, alias = "beside", value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -264,12 +292,19 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]
     ///
-    /// dialoguecse, joint: turns around a response (default 3). responses, siamese-m, relevance: turns before a
-    /// response (default 3). siamese-s: the same (default 1). surroundings: turns before and after an utterance, on
-    /// each side (default 1).
+    /// dialoguecse, joint: turns around a response (default 3).
+    ///
+    /// responses, siamese-m, relevance: turns before a response (default 3).
+    ///
+    /// siamese-s: turns before a response (default 1).
+    ///
+    /// surroundings: turns on each side of an utterance (default 1).
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
-    /// Only dialoguecse, joint: how to combine the context turns: i1 (weighted mean) or i2 (mean) [default: i2]
+    /// Only dialoguecse, joint: how to combine the context turns, i1 or i2 [default: i2]
+    ///
+    /// These are the names in the paper on DialogueCSE. i1: a mean with weights that a small network learns. i2: the
+    /// plain mean.
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
     /// After training, also append the linear layer of `surroundings` to the model
@@ -282,7 +317,7 @@ pub(crate) struct ObjectiveArgs {
     /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
     /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
     /// corpus.
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "0..1", allow_negative_numbers = true)]
     pub(crate) strength: Option<f64>,
     /// Only dial2vec: maximum distance, in turns, between utterances that are matched [default: 10]
     #[arg(long, value_name = "N")]
@@ -291,6 +326,8 @@ pub(crate) struct ObjectiveArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Profile>)]
     pub(crate) profile: Option<Profile>,
     /// Whether to merge consecutive turns of the same speaker [default: dialoguecse, joint: true; others: false]
+    ///
+    /// Unlike in `ingest`, the value is required: `--merge-turns true` or `--merge-turns false`.
     #[arg(long, value_name = "BOOL")]
     pub(crate) merge_turns: Option<bool>,
     /// Skip dialogues with fewer than N turns [default: set by the objective, from 1 to 3]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parse_value};
+use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, encoder::describe_for_encode, parse_value};
 use turnwise_shards::{shard::Shards, vector_files::VectorFileFormat};
 
 #[derive(Debug, Args)]
@@ -18,7 +18,10 @@ pub(crate) struct EmbedArgs {
     /// Output file; `-` writes JSON lines to standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Output format [default: from the file extension of OUT]
+    /// Output format [default: by the extension of OUT]
+    ///
+    /// The extensions are .npy, .safetensors, .jsonl or .ndjson, and .arrow, .feather or .ipc. JSON lines can be
+    /// compressed: .jsonl.gz or .jsonl.zst.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<VectorFileFormat>,
     /// What to encode: each utterance, or each dialogue as a whole
@@ -52,7 +55,7 @@ INPUT and the ID of each vector (`turnwise corpus formats` lists the formats of 
   dialogues, --of dialogues                      ID of the dialogue
 
 OUT has the vectors in the order of the input:
-  .npy                   a matrix; the IDs are in OUT.ids.txt
+  .npy                   a matrix; the IDs are in a text file: vectors.ids.txt for vectors.npy
   .safetensors           the tensors `embeddings` and `ids` (UTF-8 text, one ID per line)
   .jsonl                 {\"id\", \"embedding\"} per line
   .arrow                 the columns `id` and `embedding`";
@@ -76,12 +79,13 @@ pub(crate) enum UnitsArg {
 }
 
 #[derive(Debug, Default, Args)]
-#[command(after_help = SHARDS)]
+#[command(after_help = SHARDS, mut_args(describe_for_encode))]
 pub(crate) struct EncodeArgs {
-    /// Files and folders; only with --shard, or with --assemble and --engine
+    /// Files and folders of dialogues; only with --shard, or with --assemble and --engine
     ///
     /// With --shard: the dialogues to encode, or the folder of an index [default: the index given by -i]. With
-    /// --assemble and --engine: the files and folders that the shards were made from.
+    /// --assemble and --engine: the files and folders that the shards were made from. Otherwise, the dialogues are
+    /// those of the index, and INPUT is refused.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: what the index already has vectors for; if it has none, both]
@@ -106,9 +110,9 @@ pub(crate) struct EncodeArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Shards")]
 pub(crate) struct ShardArgs {
-    /// Encode only shard I of N, and write it to files in --out; I counts from 0
+    /// Encode only shard I of N, such as 0/4, and write it to files in --out; I counts from 0
     ///
-    /// Several shards can be given, such as 3,7-9/100.
+    /// Requires --out. Several shards can be given, such as 3,7-9/100.
     #[arg(long, value_name = "I/N", value_parser = parse_value::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
     pub(crate) shard: Option<Shards>,
     /// Where to write the shards: a folder or an s3://, gs:// or az:// URL

@@ -29,9 +29,14 @@ fn commands() -> String {
     let mut command = definition();
     command.build();
     let mut page = String::from("# Commands\n\n`turnwise COMMAND --help` prints the same text.\n");
-    page.push_str("\n## Global options\n\nEvery command accepts these.\n\n");
+    page.push_str(
+        "\n## Global options\n\nEvery command accepts these, except where an option names the commands.\n\n",
+    );
     for argument in command.get_arguments().filter(|a| a.is_global_set()) {
         option(argument, &mut page);
+    }
+    if let Some(codes) = closing(&command) {
+        let _ = write!(page, "\n## Exit codes\n\n{}\n", codes.trim_start_matches("Exit codes: "));
     }
     for inner in command.get_subcommands().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
         describe(inner, "turnwise", &mut page);
@@ -49,7 +54,7 @@ fn describe(command: &clap::Command, parents: &str, page: &mut String) {
         .get_arguments()
         .filter(|a| !a.is_global_set() && !a.is_hide_set() && a.get_id() != "help")
         .collect();
-    if subcommands.is_empty() {
+    if !command.is_subcommand_required_set() {
         let usage = command.clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect::<Vec<_>>().join("\n");
         let _ = write!(page, "\n```text\n{usage}\n```\n");
@@ -60,9 +65,39 @@ fn describe(command: &clap::Command, parents: &str, page: &mut String) {
     for argument in arguments {
         option(argument, page);
     }
+    if let Some(text) = closing(command) {
+        let _ = write!(page, "\n```text\n{text}\n```\n");
+    }
     for inner in subcommands {
         describe(inner, &name, page);
     }
+}
+
+/// Longest line of running text in a code block.
+const WIDTH: usize = 100;
+
+/// Final section of a command's help. Wraps running text; lines that begin with a space keep their layout.
+fn closing(command: &clap::Command) -> Option<String> {
+    let text = command.get_after_long_help().or_else(|| command.get_after_help())?.to_string();
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.trim_end().lines() {
+        if line.starts_with(' ') {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let mut wrapped = String::new();
+        for word in line.split_whitespace() {
+            if !wrapped.is_empty() && wrapped.chars().count() + 1 + word.chars().count() > WIDTH {
+                lines.push(std::mem::take(&mut wrapped));
+            }
+            if !wrapped.is_empty() {
+                wrapped.push(' ');
+            }
+            wrapped.push_str(word);
+        }
+        lines.push(wrapped);
+    }
+    Some(lines.join("\n"))
 }
 
 /// An argument as an item of a list.
@@ -92,23 +127,28 @@ fn option(argument: &clap::Arg, page: &mut String) {
     for paragraph in paragraphs {
         let _ = write!(page, "\n\n  {paragraph}");
     }
+    let mut notes = String::new();
     let possible: Vec<String> = argument
         .get_possible_values()
         .iter()
-        .filter(|value| !value.is_hide_set() && takes_value)
+        .filter(|value| !value.is_hide_set() && takes_value && !argument.is_hide_possible_values_set())
         .map(|value| match value.get_help() {
             Some(help) => format!("`{}` ({help})", value.get_name()),
             None => format!("`{}`", value.get_name()),
         })
         .collect();
     if !possible.is_empty() {
-        let _ = write!(page, " Values: {}.", possible.join(", "));
+        let _ = write!(notes, " Values: {}.", possible.join(", "));
     }
     let defaults: Vec<String> =
         argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
-    if takes_value && !defaults.is_empty() {
-        let _ = write!(page, " Default: {}.", defaults.join(", "));
+    if takes_value && !defaults.is_empty() && !argument.is_hide_default_value_set() {
+        let _ = write!(notes, " Default: {}.", defaults.join(", "));
     }
+    if !notes.is_empty() && !page.ends_with('.') {
+        page.push('.');
+    }
+    page.push_str(&notes);
     page.push('\n');
 }
 

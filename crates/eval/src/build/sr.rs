@@ -21,8 +21,8 @@ use turnwise_core::{
 pub enum CandidateSelection {
     /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.
     Text,
-    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 by BM25 of the
-    /// sentences with other intents.
+    /// As in DialogueCSE's released files: up to 30 random sentences with the same intent are positive. The 40 best by
+    /// BM25 with other intents are negative.
     Released,
 }
 

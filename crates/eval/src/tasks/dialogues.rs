@@ -67,8 +67,8 @@ pub enum Profile {
     /// Paper: ten k-means runs, and the correlation over random pairs.
     #[default]
     Paper,
-    /// Code: max(3, 10 − n/500) k-means runs, and each dialogue's correlation with all others, averaged over the
-    /// dialogues.
+    /// Code: max(3, 10 − n/500) k-means runs for n dialogues, and each dialogue's correlation with all others, averaged
+    /// over the dialogues.
     Code,
 }
 
