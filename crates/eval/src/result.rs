@@ -217,8 +217,7 @@ pub(crate) fn write_file<T: Serialize>(path: &Path, result: &T) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).at("create", folder)?;
     }
-    let bytes = serde_json::to_vec_pretty(result).map_err(|e| Error::Internal(e.to_string()))?;
-    files::replace(path, &bytes)
+    files::replace_json(path, result)
 }
 
 #[cfg(test)]

@@ -65,8 +65,8 @@ pub trait Engine: Send + Sync {
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
     /// Returns notes for the user: about records that a search in these modes cannot find yet, and about missing
-    /// index updates that make the search slow. `unasked` is true if the user did not choose the modes.
-    fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String>;
+    /// index updates that make the search slow. `by_default` is true if the user did not choose the modes.
+    fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;
 
     /// Opens a view for one request.
     fn view(&self) -> Box<dyn View + '_>;

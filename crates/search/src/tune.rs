@@ -347,9 +347,7 @@ impl Tuning {
 
     /// Saves the defaults to an index, atomically.
     pub fn save(&self, root: &Path) -> Result<()> {
-        let mut text = serde_json::to_vec_pretty(self).map_err(|e| Error::Internal(e.to_string()))?;
-        text.push(b'\n');
-        files::replace(&path_in(root), &text)
+        files::replace_json(&path_in(root), self)
     }
 
     /// Removes the tuned defaults of an index. Returns true if there were any.

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use turnwise_core::{
     error::{Error, IoContext, Result},
-    files::replace,
+    files::replace_json,
 };
 
 use crate::hub::{Spec, files, sha256_of};
@@ -232,8 +232,7 @@ impl Record {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).at("create", folder)?;
         }
-        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Internal(e.to_string()))?;
-        replace(&path, &text)
+        replace_json(&path, self)
     }
 }
 

@@ -98,10 +98,7 @@ pub(super) fn save<'a>(
     ]);
     let Description { kind, analysis, settings, about } = description;
     let written = Written { kind, version: VERSION, analysis, settings, about, files: digests };
-    let mut text = serde_json::to_vec_pretty(&written)
-        .map_err(|e| Error::Internal(format!("the description cannot be serialized: {e}")))?;
-    text.push(b'\n');
-    files::replace(&new.join(DESCRIPTION), &text)?;
+    files::replace_json(&new.join(DESCRIPTION), &written)?;
     files::sync_folder(&new)?;
     files::replace_folder(&new, folder, &sibling(folder, "old"))
 }

@@ -198,9 +198,9 @@ impl Engine for Embedded {
         }
     }
 
-    fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String> {
+    fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String> {
         let mut notes = Vec::new();
-        if unasked
+        if by_default
             && !modes.lexical
             && let Err(e) = &self.lexical
         {

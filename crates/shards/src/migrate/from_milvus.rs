@@ -70,8 +70,7 @@ impl Staging {
     }
 
     fn note(&self, mark: &Mark) -> Result<()> {
-        let json = serde_json::to_vec_pretty(mark).map_err(|e| Error::Internal(e.to_string()))?;
-        files::replace(&self.mark, &json)
+        files::replace_json(&self.mark, mark)
     }
 }
 

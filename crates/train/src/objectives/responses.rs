@@ -34,23 +34,26 @@ pub static RESPONSES: Definition = Definition {
     select: Selection::LabelFree,
     role: Role::Both,
     min_turns: 2,
-    training: Training::Steps(StepTraining {
-        in_batch: true,
-        pooled_loss: true,
-        one_corpus: true,
-        several_turns: true,
-        merge_turns: false,
-        steps: Steps::Total(300),
-        warm_up: 30,
-        batch: 64,
-        learning_rate: 2e-5,
-        max_tokens: 64,
-        temperature: 0.05,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
-        settings: |given| Box::new(MatchingSettings::read(given, Matching::Cosine, 3)),
-    }),
+    training: Training::Steps(RESPONSES_STEPS),
+};
+
+/// Training steps of `responses`.
+const RESPONSES_STEPS: StepTraining = StepTraining {
+    in_batch: true,
+    pooled_loss: true,
+    one_corpus: true,
+    several_turns: true,
+    merge_turns: false,
+    steps: Steps::Total(300),
+    warm_up: 30,
+    batch: 64,
+    learning_rate: 2e-5,
+    max_tokens: 64,
+    temperature: 0.05,
+    frozen: Frozen::Half,
+    auxiliary: &[],
+    as_auxiliary: None,
+    settings: |given| Box::new(MatchingSettings::read(given, Matching::Cosine, 3)),
 };
 
 /// Definition of `siamese-s`.
@@ -64,21 +67,9 @@ pub static SIAMESE_S: Definition = Definition {
     role: Role::Both,
     min_turns: 2,
     training: Training::Steps(StepTraining {
-        in_batch: true,
-        pooled_loss: true,
-        one_corpus: true,
         several_turns: false,
-        merge_turns: false,
-        steps: Steps::Total(300),
-        warm_up: 0,
-        batch: 64,
-        learning_rate: 2e-5,
-        max_tokens: 64,
-        temperature: 1.0,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
         settings: |given| Box::new(MatchingSettings::read(given, Matching::Layer, 1)),
+        ..SIAMESE_STEPS
     }),
 };
 
@@ -92,23 +83,15 @@ pub static SIAMESE_M: Definition = Definition {
     select: Selection::LabelFree,
     role: Role::Both,
     min_turns: 2,
-    training: Training::Steps(StepTraining {
-        in_batch: true,
-        pooled_loss: true,
-        one_corpus: true,
-        several_turns: true,
-        merge_turns: false,
-        steps: Steps::Total(300),
-        warm_up: 0,
-        batch: 64,
-        learning_rate: 2e-5,
-        max_tokens: 64,
-        temperature: 1.0,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
-        settings: |given| Box::new(MatchingSettings::read(given, Matching::Perceptron, 3)),
-    }),
+    training: Training::Steps(SIAMESE_STEPS),
+};
+
+/// Training steps of `siamese-m`.
+const SIAMESE_STEPS: StepTraining = StepTraining {
+    warm_up: 0,
+    temperature: 1.0,
+    settings: |given| Box::new(MatchingSettings::read(given, Matching::Perceptron, 3)),
+    ..RESPONSES_STEPS
 };
 
 /// Settings of `responses`, `siamese-s` and `siamese-m`.

@@ -65,8 +65,7 @@ pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Resul
     hasher.update_reader(&written).at("read", &path)?;
     let numbers = short(&hasher.finalize());
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
-    let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
-    files::replace(&temporary.join(STATE), (text + "\n").as_bytes())?;
+    files::replace_json(&temporary.join(STATE), &state)?;
     files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))?;
     Ok(target)
 }

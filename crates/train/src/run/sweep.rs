@@ -134,8 +134,7 @@ fn before(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
 
 fn write(folder: &Path, finished: &[FinishedRun]) -> Result<()> {
     fs::create_dir_all(folder).at("create", folder)?;
-    let text = serde_json::to_string_pretty(finished).map_err(|e| Error::Internal(e.to_string()))?;
-    files::replace(&folder.join(RUNS), (text + "\n").as_bytes())
+    files::replace_json(&folder.join(RUNS), &finished)
 }
 
 /// Returns a description and a recipe for each combination of the values.
