@@ -2,6 +2,7 @@
 //! appear under their name only when complete.
 
 mod arrow;
+mod flatbuffers;
 mod npy;
 mod safetensors;
 #[cfg(test)]
