@@ -170,20 +170,15 @@ pub fn measure(
     watch: &dyn Progress,
 ) -> Result<Measured> {
     if queries.is_empty() || base.len() < sweep.k || base.dim() != queries.dim() {
-        return Err(Error::Data {
-            message: format!(
-                "cannot search {} vectors of dimension {} with {} queries of dimension {} for the {} nearest",
-                base.len(),
-                base.dim(),
-                queries.len(),
-                queries.dim(),
-                sweep.k
-            ),
-            hint: Some(
-                "needed are at least one query, at least k vectors, and the same dimension for both"
-                    .to_owned(),
-            ),
-        });
+        return Err(Error::data(format!(
+            "cannot search {} vectors of dimension {} with {} queries of dimension {} for the {} nearest",
+            base.len(),
+            base.dim(),
+            queries.len(),
+            queries.dim(),
+            sweep.k
+        ))
+        .with_hint("needed are at least one query, at least k vectors, and the same dimension for both"));
     }
     let mut points = Points::new(Metric::Cosine, base.dim())?;
     for (row, vector) in base.rows().enumerate() {

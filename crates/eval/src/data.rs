@@ -139,12 +139,10 @@ fn table(path: &Path) -> Result<Vec<(String, String)>> {
     let comma = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     let dialect = if comma { Dialect::CSV } else { Dialect { quotes: false, ..Dialect::TSV } };
     let mut rows = Rows::new(std::io::BufReader::new(file), dialect, LONGEST);
-    let error = |line: u64, why: &str| Error::Data {
-        message: format!("{}:{line}: {why}", path.display()),
-        hint: Some(
-            "a row needs a text and a label, separated by a comma in .csv files and by a tab in others"
-                .to_owned(),
-        ),
+    let error = |line: u64, why: &str| {
+        Error::data(format!("{}:{line}: {why}", path.display())).with_hint(
+            "a row needs a text and a label, separated by a comma in .csv files and by a tab in others",
+        )
     };
     let (mut sentences, mut columns) = (Vec::new(), (0, 1));
     let mut first = true;

@@ -205,14 +205,11 @@ fn check_encoder(manifest: &ShardManifest, root: &Path, folder: &str) -> Result<
     let dialogues_too = reader.rows(Kind::Dialogues) > 0 && manifest.dialogues.is_some();
     let Some(what) = reader.recipe().conflict(&manifest.recipe, dialogues_too) else { return Ok(()) };
     let index = root.display();
-    Err(Error::Input {
-        message: format!("{index} has {what}, which made the shards in {folder}"),
-        hint: Some(format!(
+    Err(Error::input(format!("{index} has {what}, which made the shards in {folder}")).with_hint(format!(
             "to replace the existing vectors: `turnwise encode --assemble {folder} -i {index} --replace`; or create \
              the shards again with --model {}",
             reader.recipe().model
-        )),
-    })
+        )))
 }
 
 /// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the vectors as up to

@@ -72,12 +72,10 @@ pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
         #[cfg(feature = "remote")]
         Some(_) => Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
         #[cfg(not(feature = "remote"))]
-        Some((scheme, _)) => Err(turnwise_core::error::Error::Unavailable {
-            message: format!(
-                "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
-            ),
-            hint: Some("build it with `--features remote`, or use a folder".to_owned()),
-        }),
+        Some((scheme, _)) => Err(turnwise_core::error::Error::unavailable(format!(
+            "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
+        ))
+        .with_hint("build it with `--features remote`, or use a folder")),
     }
 }
 

@@ -74,10 +74,8 @@ impl Inputs {
         }
         for path in std::mem::take(&mut files.paths) {
             if path == Path::new("-") {
-                return Err(Error::Input {
-                    message: "a shard cannot be read from standard input".to_owned(),
-                    hint: Some("name a file: creating the shard again needs the same input".to_owned()),
-                });
+                return Err(Error::input("a shard cannot be read from standard input")
+                    .with_hint("name a file: creating the shard again needs the same input"));
             }
             if Manifest::exists(&path) {
                 indexes.push(Snapshot::open(&path)?);
@@ -195,20 +193,16 @@ impl Items<'_> {
             return Ok(());
         }
         let e = Error::TooManyRejects { rejected, allowed, last: reject };
-        Err(Error::Data {
-            message: format!("{e}; shard {} was not written", self.shard),
-            hint: Some("allow more with the setting ingest.max_errors".to_owned()),
-        })
+        Err(Error::data(format!("{e}; shard {} was not written", self.shard))
+            .with_hint("allow more with the setting ingest.max_errors"))
     }
 
     /// Returns an error if a file was damaged. An incomplete shard must not look complete.
     pub(crate) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),
-            Some(why) => Err(Error::Data {
-                message: format!("an input could not be read to its end: {why}"),
-                hint: Some(format!("shard {} was not written; repair the file first", self.shard)),
-            }),
+            Some(why) => Err(Error::data(format!("an input could not be read to its end: {why}"))
+                .with_hint(format!("shard {} was not written; repair the file first", self.shard))),
         }
     }
 }

@@ -90,9 +90,9 @@ impl FromStr for Shards {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = |why: String| Error::Input {
-            message: format!("`{text}` {why}"),
-            hint: Some("for example, 3/100 is the fourth of 100 shards; 3,7-9/100 is several".to_owned()),
+        let wrong = |why: String| {
+            Error::input(format!("`{text}` {why}"))
+                .with_hint("for example, 3/100 is the fourth of 100 shards; 3,7-9/100 is several")
         };
         let (parts, of) = text.split_once('/').ok_or_else(|| wrong("is not a valid shard".to_owned()))?;
         let of: u32 = of.trim().parse().map_err(|_| wrong("is not a valid shard".to_owned()))?;

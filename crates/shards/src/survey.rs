@@ -71,13 +71,10 @@ fn division(names: &[&str]) -> Option<u32> {
 }
 
 fn no_shards(folder: &dyn Folder) -> Error {
-    Error::Input {
-        message: format!("there are no shards in {}", folder.name()),
-        hint: Some(format!(
-            "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
-            folder.name()
-        )),
-    }
+    Error::input(format!("there are no shards in {}", folder.name())).with_hint(format!(
+        "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
+        folder.name()
+    ))
 }
 
 impl Survey {
@@ -167,10 +164,8 @@ impl Survey {
         if more > 0 {
             wrong.push(format!("and {more} more"));
         }
-        Err(Error::Data {
-            message: format!("the shards in {location} are not complete: {}", wrong.join("; ")),
-            hint: Some(self.fix(location)),
-        })
+        Err(Error::data(format!("the shards in {location} are not complete: {}", wrong.join("; ")))
+            .with_hint(self.fix(location)))
     }
 
     /// Returns the manifest of the first complete shard.

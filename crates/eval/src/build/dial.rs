@@ -43,9 +43,9 @@ impl FromStr for Published {
         let corpus =
             corpus.ok_or_else(|| Error::unknown_name("corpus of dial2vec's paper", text, names()))?;
         let split = SPLITS.iter().position(|name| *name == split);
-        let split = split.ok_or_else(|| Error::Input {
-            message: format!("`{text}` does not name a split of a corpus"),
-            hint: Some(format!("use {0}/train, {0}/dev or {0}/test", CORPORA[corpus].name)),
+        let split = split.ok_or_else(|| {
+            Error::input(format!("`{text}` does not name a split of a corpus"))
+                .with_hint(format!("use {0}/train, {0}/dev or {0}/test", CORPORA[corpus].name))
         })?;
         Ok(Published { corpus, split })
     }
@@ -111,13 +111,8 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
     }
     match set.dialogues.is_empty() {
         false => Ok(set),
-        true => Err(Error::Data {
-            message: "no dialogue has exactly one domain".to_owned(),
-            hint: Some(
-                "a domain is a label of a dialogue; `turnwise corpus stats PATH` lists the domains"
-                    .to_owned(),
-            ),
-        }),
+        true => Err(Error::data("no dialogue has exactly one domain")
+            .with_hint("a domain is a label of a dialogue; `turnwise corpus stats PATH` lists the domains")),
     }
 }
 

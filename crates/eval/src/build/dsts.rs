@@ -62,12 +62,8 @@ impl Drawing {
         let intents: Vec<Vec<usize>> = members.into_values().filter(|of| of.len() > 1).collect();
         let methods = rankers + usize::from(!intents.is_empty());
         if texts.len() < 2 || methods == 0 {
-            return Err(Error::Data {
-                message: format!("{} different sentences: no pairs are possible", texts.len()),
-                hint: Some(
-                    "pairs are drawn from the utterances of dialogues or from labeled sentences".to_owned(),
-                ),
-            });
+            return Err(Error::data(format!("{} different sentences: no pairs are possible", texts.len()))
+                .with_hint("pairs are drawn from the utterances of dialogues or from labeled sentences"));
         }
         let pool = Pool::of(Items::Texts(texts));
         let (taken, pairs) = (HashSet::new(), Vec::new());

@@ -92,10 +92,11 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
                 }
             }
             if candidates.len() < wanted.of {
-                return Err(Error::Data {
-                    message: format!("fewer than {} different responses are available", wanted.of),
-                    hint: Some("add more dialogues, or lower --of".to_owned()),
-                });
+                return Err(Error::data(format!(
+                    "fewer than {} different responses are available",
+                    wanted.of
+                ))
+                .with_hint("add more dialogues, or lower --of"));
             }
             let answer = random.below(wanted.of);
             candidates.swap(0, answer);

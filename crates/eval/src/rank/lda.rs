@@ -48,10 +48,8 @@ impl Ranker for Lda {
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         if self.topics < 2 || pool.queries.is_some() {
-            return Err(Error::Input {
-                message: "LDA needs at least two topics, and supports no separate queries".to_owned(),
-                hint: Some("use it as a baseline of the dialogue tasks".to_owned()),
-            });
+            return Err(Error::input("LDA needs at least two topics, and supports no separate queries")
+                .with_hint("use it as a baseline of the dialogue tasks"));
         }
         let words = Words::of(pool, self.terms);
         let max_documents = (words.documents.len() as f64 * COMMON).max(1.0);

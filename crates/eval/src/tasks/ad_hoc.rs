@@ -132,10 +132,8 @@ fn own_judgments(folder: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     std::fs::read_dir(&qrels).at("read", &qrels)?;
-    Err(Error::Input {
-        message: format!("{} contains none of test.tsv, dev.tsv and train.tsv", qrels.display()),
-        hint: Some("specify the judgments with --qrels FILE".to_owned()),
-    })
+    Err(Error::input(format!("{} contains none of test.tsv, dev.tsv and train.tsv", qrels.display()))
+        .with_hint("specify the judgments with --qrels FILE"))
 }
 
 fn read_texts(path: &Path) -> Result<(Vec<String>, Vec<String>)> {

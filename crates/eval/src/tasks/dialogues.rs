@@ -119,18 +119,14 @@ impl DialogueTask {
             members.entry(&dialogue.domains[0]).or_default().push(n as u32);
         }
         if members.len() < 2 {
-            return Err(Error::Data {
-                message: format!(
-                    "{}; the tasks need at least two domains",
-                    match members.len() {
-                        0 => "there are no dialogues with exactly one domain".to_owned(),
-                        _ => format!("all {} dialogues have the same domain", kept.len()),
-                    }
-                ),
-                hint: Some(
-                    "a domain is a label of a dialogue; `turnwise corpus stats` lists the domains".to_owned(),
-                ),
-            });
+            return Err(Error::data(format!(
+                "{}; the tasks need at least two domains",
+                match members.len() {
+                    0 => "there are no dialogues with exactly one domain".to_owned(),
+                    _ => format!("all {} dialogues have the same domain", kept.len()),
+                }
+            ))
+            .with_hint("a domain is a label of a dialogue; `turnwise corpus stats` lists the domains"));
         }
         let numbers: HashMap<&str, usize> =
             members.keys().enumerate().map(|(n, domain)| (*domain, n)).collect();

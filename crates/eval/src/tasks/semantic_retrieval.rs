@@ -159,10 +159,11 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<Rankin
     }
     if queries.is_empty() {
         let reasons = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
-        return Err(Error::Data {
-            message: format!("{} has no query with a positive and a negative candidate", path.display()),
-            hint: Some(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))),
-        });
+        return Err(Error::data(format!(
+            "{} has no query with a positive and a negative candidate",
+            path.display()
+        ))
+        .with_hint(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))));
     }
     Ok(RankingTask {
         name: "sr",

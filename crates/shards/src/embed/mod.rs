@@ -132,10 +132,10 @@ pub fn embed(
 fn width(encoder: &dyn Encoder, wanted: Option<usize>) -> Result<usize> {
     let all = encoder.dim();
     match wanted {
-        Some(n) if n > all => Err(Error::Input {
-            message: format!("--dim {n} is larger than the {all} dimensions of {}", encoder.name()),
-            hint: Some(format!("use {all} or less")),
-        }),
+        Some(n) if n > all => {
+            Err(Error::input(format!("--dim {n} is larger than the {all} dimensions of {}", encoder.name()))
+                .with_hint(format!("use {all} or less")))
+        }
         wanted => Ok(wanted.unwrap_or(all)),
     }
 }
@@ -215,10 +215,7 @@ impl Embedding<'_> {
             return Ok(());
         }
         let e = Error::TooManyRejects { rejected: self.rejected, allowed: self.allowed, last: reject };
-        Err(Error::Data {
-            message: format!("{e}; nothing was written"),
-            hint: Some("allow more with --max-errors N".to_owned()),
-        })
+        Err(Error::data(format!("{e}; nothing was written")).with_hint("allow more with --max-errors N"))
     }
 }
 

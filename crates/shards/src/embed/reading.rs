@@ -100,14 +100,12 @@ impl EmbedInputs {
             return self.add_corpus(path, progress);
         }
         if is_folder {
-            return Err(Error::Input {
-                message: format!(
-                    "{} is a folder, but --from {} reads files",
-                    path.display(),
-                    from.unwrap_or("")
-                ),
-                hint: Some("list the files in it".to_owned()),
-            });
+            return Err(Error::input(format!(
+                "{} is a folder, but --from {} reads files",
+                path.display(),
+                from.unwrap_or("")
+            ))
+            .with_hint("list the files in it"));
         }
         let input = Input::open(path)?;
         if input.is_blank() {
@@ -131,10 +129,11 @@ impl EmbedInputs {
             (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
         };
         if self.unit == Kind::Dialogues {
-            return Err(Error::Input {
-                message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
-                hint: Some("remove --of, or name a corpus format with --from".to_owned()),
-            });
+            return Err(Error::input(format!(
+                "{} contains texts, but --of dialogues needs dialogues",
+                input.name
+            ))
+            .with_hint("remove --of, or name a corpus format with --from"));
         }
         *self.read_as.entry(format.name()).or_default() += 1;
         let name = input.name.clone();

@@ -95,10 +95,8 @@ fn copy(
     progress: &dyn Progress,
 ) -> Result<Migration> {
     if root.exists() {
-        return Err(Error::Input {
-            message: format!("{} already exists", root.display()),
-            hint: Some("use a different name, or move the existing folder".to_owned()),
-        });
+        return Err(Error::input(format!("{} already exists", root.display()))
+            .with_hint("use a different name, or move the existing folder"));
     }
     let walk = Walk::over(target)?;
     let wanted = Mark {
@@ -176,13 +174,11 @@ fn fill(
     if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
         // Records were written during the read, so the next run reads everything again.
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
-        return Err(Error::Data {
-            message: format!(
-                "read {} dialogues with {} turns from {}, but it reports {} with {}",
-                mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
-            ),
-            hint: Some("is another process writing there? Try again when it has finished".to_owned()),
-        });
+        return Err(Error::data(format!(
+            "read {} dialogues with {} turns from {}, but it reports {} with {}",
+            mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
+        ))
+        .with_hint("is another process writing there? Try again when it has finished"));
     }
     Ok(mark.content)
 }

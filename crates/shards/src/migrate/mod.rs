@@ -94,13 +94,12 @@ impl Migration {
 fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
-        Some(what) => Err(Error::Data {
-            message: format!("the check of {to} failed: {what}; the data are not visible yet"),
-            hint: Some(
-                "did another process write to the source or the target? Run the same command to try again"
-                    .to_owned(),
-            ),
-        }),
+        Some(what) => Err(Error::data(format!(
+            "the check of {to} failed: {what}; the data are not visible yet"
+        ))
+        .with_hint(
+            "did another process write to the source or the target? Run the same command to try again",
+        )),
     }
 }
 
@@ -123,13 +122,9 @@ fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result
         (_, Some(part)) => format!("only {:.0}% of the dense hits are the same", part * 100.0),
         (Some(lost), None) => lost,
     };
-    Err(Error::Data {
-        message: format!("{to} is complete, but {what}; the data are not visible yet"),
-        hint: Some(
-            "are its graphs still being built? Run the same command to check again; nothing is copied twice"
-                .to_owned(),
-        ),
-    })
+    Err(Error::data(format!("{to} is complete, but {what}; the data are not visible yet")).with_hint(
+        "are its graphs still being built? Run the same command to check again; nothing is copied twice",
+    ))
 }
 
 /// Adds to an error of the connection that the migration can be resumed.

@@ -49,12 +49,8 @@ fn copy(
     let snapshot = here.snapshot();
     let vectors = VectorReader::open(root)?;
     if MilvusWriter::read_manifest(target)?.is_some() && !settings.replace {
-        return Err(Error::Input {
-            message: format!("{target} already has dialogues"),
-            hint: Some(
-                "--replace replaces them once the copy is complete; or use a different name".to_owned(),
-            ),
-        });
+        return Err(Error::input(format!("{target} already has dialogues"))
+            .with_hint("--replace replaces them once the copy is complete; or use a different name"));
     }
     let content = summarize(root, snapshot, vectors.as_ref(), progress)?;
     if vectors.is_none() {
@@ -110,10 +106,8 @@ fn summarize(
     progress.end();
     match missing {
         0 => Ok(content),
-        n => Err(Error::Input {
-            message: format!("{} of {} missing", counted(n, "vector"), root.display()),
-            hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),
-        }),
+        n => Err(Error::input(format!("{} of {} missing", counted(n, "vector"), root.display()))
+            .with_hint(format!("`turnwise encode -i {}` creates them", root.display()))),
     }
 }
 
@@ -175,14 +169,12 @@ fn read_back(
     if (totals.dialogues, totals.turns) == (content.dialogues, content.turns) {
         return Ok(());
     }
-    Err(Error::Data {
-        message: format!(
-            "{target} reports {} with {}, but {} with {} were copied; the data are not visible yet",
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn"),
-            counted(content.dialogues, "dialogue"),
-            counted(content.turns, "turn")
-        ),
-        hint: Some("leftovers are counted, too; run the same command again to remove them".to_owned()),
-    })
+    Err(Error::data(format!(
+        "{target} reports {} with {}, but {} with {} were copied; the data are not visible yet",
+        counted(totals.dialogues, "dialogue"),
+        counted(totals.turns, "turn"),
+        counted(content.dialogues, "dialogue"),
+        counted(content.turns, "turn")
+    ))
+    .with_hint("leftovers are counted, too; run the same command again to remove them"))
 }

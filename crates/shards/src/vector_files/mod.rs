@@ -66,12 +66,10 @@ impl VectorFileFormat {
             "safetensors" => Ok(VectorFileFormat::Safetensors),
             "jsonl" | "ndjson" => Ok(VectorFileFormat::Jsonl),
             "arrow" | "feather" | "ipc" => Ok(VectorFileFormat::Arrow),
-            _ => Err(Error::Input {
-                message: format!("the extension of {} is not a known vector format", path.display()),
-                hint: Some(
-                    "use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to".to_owned(),
-                ),
-            }),
+            _ => {
+                Err(Error::input(format!("the extension of {} is not a known vector format", path.display()))
+                    .with_hint("use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to"))
+            }
         }
     }
 }
@@ -101,10 +99,11 @@ pub fn create(
         return Ok(Box::new(Jsonl { out: Output::create(path)? }));
     }
     if path == Path::new("-") {
-        return Err(Error::Input {
-            message: format!("{} needs a file, because its header is written last", target.name()),
-            hint: Some("JSONL can be written to standard output".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{} needs a file, because its header is written last",
+            target.name()
+        ))
+        .with_hint("JSONL can be written to standard output"));
     }
     if [".gz", ".zst"].iter().any(|end| path.as_os_str().to_string_lossy().ends_with(end)) {
         return Err(Error::input(format!("{} cannot be compressed; only JSONL can", target.name())));
@@ -160,10 +159,8 @@ impl PendingFile {
             fs::create_dir_all(parent).at("create", parent)?;
         }
         let files::WriteTarget::File(path) = files::write_target(path) else {
-            return Err(Error::Input {
-                message: format!("{} is a device or a pipe, not a file", path.display()),
-                hint: Some("use a file; only JSONL can be written to a pipe, with --to jsonl".to_owned()),
-            });
+            return Err(Error::input(format!("{} is a device or a pipe, not a file", path.display()))
+                .with_hint("use a file; only JSONL can be written to a pipe, with --to jsonl"));
         };
         let temporary = files::temporary_path(&path);
         let file = File::options()
