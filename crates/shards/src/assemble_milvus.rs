@@ -56,7 +56,7 @@ pub struct MilvusAssembly<'a> {
     pub command_line: &'a str,
 }
 
-/// A writer that takes its vectors from shards, and the dialogues to ingest with it.
+/// Writer that takes its vectors from shards, and the inputs to ingest with it.
 pub struct PreparedIngest {
     /// Writer into Milvus.
     pub writer: MilvusWriter,

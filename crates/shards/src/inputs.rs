@@ -19,12 +19,9 @@ use turnwise_index::vectors::VectorReader;
 use turnwise_store::{Manifest, Snapshot};
 
 use crate::{
-    progress::{Progress, stop_if_asked},
+    progress::{Progress, count_reject, stop_if_asked},
     shard::Shard,
 };
-
-/// Largest number of rejects shown as warnings; the others are only counted.
-const SHOWN: u64 = 5;
 
 /// Corpus files and how to read them.
 pub struct CorpusFiles {
@@ -39,7 +36,7 @@ pub struct CorpusFiles {
 }
 
 impl CorpusFiles {
-    /// Finds the files, and returns options that count the bytes read from now on.
+    /// Finds the files. Also returns the reading options, with a new counter of the bytes read.
     pub(crate) fn plan(&self, progress: &dyn Progress) -> Result<(Plan, ReadOptions)> {
         let plan = walk::plan(&self.paths, self.format)?;
         for path in &plan.unrecognized {
@@ -184,17 +181,9 @@ impl Items<'_> {
                 reject
             }
         };
-        self.rejected += 1;
-        if self.rejected <= SHOWN {
-            self.progress.warn(format!("rejected: {reject}"));
-        }
-        let (rejected, allowed) = (self.rejected, self.max_errors);
-        if rejected <= allowed {
-            return Ok(());
-        }
-        let e = Error::TooManyRejects { rejected, allowed, last: reject };
-        Err(Error::data(format!("{e}; shard {} was not written", self.shard))
-            .with_hint("allow more with the setting ingest.max_errors"))
+        let consequence = format!("shard {} was not written", self.shard);
+        count_reject(reject, &mut self.rejected, self.max_errors, &consequence, self.progress)
+            .map_err(|e| e.with_hint("allow more with the setting ingest.max_errors"))
     }
 
     /// Returns an error if a file was damaged. An incomplete shard must not look complete.

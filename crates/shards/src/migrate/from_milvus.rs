@@ -1,5 +1,5 @@
-//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
-//! place and renamed once it is verified.
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final path, and
+//! renamed once it is verified.
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ use turnwise_search::Searcher;
 use turnwise_store::{Prepared, Snapshot, Store};
 
 use super::{
-    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
-    samples,
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, content_of,
+    resumable, samples,
 };
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
@@ -67,10 +67,6 @@ impl Staging {
             fs::remove_dir_all(&self.folder).at("remove", &self.folder)?;
         }
         Ok(None)
-    }
-
-    fn note(&self, mark: &Mark) -> Result<()> {
-        files::replace_json(&self.mark, mark)
     }
 }
 
@@ -159,7 +155,7 @@ fn fill(
         store.commit(None)?;
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
-        staging.note(&mark)?;
+        files::replace_json(&staging.mark, &mark)?;
         progress.advance(Amount::units(mark.content.dialogues));
     }
     progress.end();
@@ -209,17 +205,8 @@ fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Re
 
 fn read_back(staging: &Staging, content: &Content, root: &Path, progress: &dyn Progress) -> Result<()> {
     let (snapshot, vectors) = (Snapshot::open(&staging.index)?, VectorReader::open(&staging.index)?);
-    progress.begin(Step::CheckingDialogues, Some(content.dialogues), 0);
-    let mut here = Content::default();
-    for dialogue in snapshot.dialogues() {
-        here.add_here(&dialogue?, vectors.as_ref())?;
-        if here.dialogues % 256 == 0 {
-            stop_if_asked(progress, CONTINUES)?;
-            progress.advance(Amount::units(here.dialogues));
-        }
-    }
-    progress.end();
-    let same = check_content(content, &here, &root.display().to_string());
+    let (copied, _) = content_of(&snapshot, vectors.as_ref(), Step::CheckingDialogues, progress)?;
+    let same = check_content(content, &copied, &root.display().to_string());
     if same.is_err() {
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
     }

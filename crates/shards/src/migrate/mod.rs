@@ -11,8 +11,10 @@ use turnwise_core::{
     error::{Error, Result},
     numbers::counted,
 };
+use turnwise_index::vectors::VectorReader;
+use turnwise_store::Snapshot;
 
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Step, stop_if_asked};
 use content::Content;
 
 pub use from_milvus::from_milvus;
@@ -88,6 +90,26 @@ impl Migration {
             seconds,
         }
     }
+}
+
+/// Computes the counts and checksums of an index. Also returns the number of missing vectors.
+fn content_of(
+    snapshot: &Snapshot,
+    vectors: Option<&VectorReader>,
+    step: Step,
+    progress: &dyn Progress,
+) -> Result<(Content, u64)> {
+    progress.begin(step, Some(snapshot.totals().dialogues), 0);
+    let (mut content, mut missing) = (Content::default(), 0);
+    for dialogue in snapshot.dialogues() {
+        missing += content.add_local(&dialogue?, vectors)?;
+        if content.dialogues % 256 == 0 {
+            stop_if_asked(progress, CONTINUES)?;
+            progress.advance(Amount::units(content.dialogues));
+        }
+    }
+    progress.end();
+    Ok((content, missing))
 }
 
 /// Returns an error if the data read back differ from the source.

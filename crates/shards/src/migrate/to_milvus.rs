@@ -13,8 +13,8 @@ use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, PutOutcome, Snapshot, ingest::DialogueSink};
 
 use super::{
-    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
-    samples,
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, content_of,
+    resumable, samples,
 };
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
@@ -93,17 +93,7 @@ fn summarize(
     vectors: Option<&VectorReader>,
     progress: &dyn Progress,
 ) -> Result<Content> {
-    let total = snapshot.totals().dialogues;
-    progress.begin(Step::Reading, Some(total), 0);
-    let (mut content, mut missing) = (Content::default(), 0);
-    for dialogue in snapshot.dialogues() {
-        missing += content.add_here(&dialogue?, vectors)?;
-        if content.dialogues % 256 == 0 {
-            stop_if_asked(progress, CONTINUES)?;
-            progress.advance(Amount::units(content.dialogues));
-        }
-    }
-    progress.end();
+    let (content, missing) = content_of(snapshot, vectors, Step::Reading, progress)?;
     match missing {
         0 => Ok(content),
         n => Err(Error::input(format!("{} of {} missing", counted(n, "vector"), root.display()))

@@ -8,8 +8,8 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufWriter, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    io::{Read, Seek, SeekFrom},
+    path::Path,
 };
 
 use super::{
@@ -44,11 +44,9 @@ const FIXED_SIZE_LIST: u8 = 16;
 const SINGLE: i16 = 1;
 
 pub(super) struct Arrow {
-    path: PathBuf,
-    name: PendingFile,
+    file: PendingFile,
     width: i32,
     about: BTreeMap<String, String>,
-    out: BufWriter<File>,
     /// Number of bytes that were written.
     end: usize,
     /// `Block` of each record batch: position, length of the metadata and length of the body.
@@ -59,16 +57,8 @@ impl Arrow {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
         let width =
             i32::try_from(dim).map_err(|_| Error::Internal("too many dimensions for Arrow".into()))?;
-        let (name, file) = PendingFile::create(path)?;
-        let mut arrow = Arrow {
-            path: path.to_owned(),
-            name,
-            width,
-            about: about.clone(),
-            out: BufWriter::with_capacity(1 << 18, file),
-            end: 0,
-            blocks: Vec::new(),
-        };
+        let file = PendingFile::create(path)?;
+        let mut arrow = Arrow { file, width, about: about.clone(), end: 0, blocks: Vec::new() };
         arrow.append(MAGIC)?;
         arrow.message(SCHEMA, schema(width, about), 0)?;
         Ok(arrow)
@@ -78,8 +68,8 @@ impl Arrow {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let padding = bytes.len().next_multiple_of(8) - bytes.len();
         self.end += bytes.len() + padding;
-        let written = self.out.write_all(bytes).and_then(|()| self.out.write_all(&[0; 8][..padding]));
-        written.at("write", &self.path)
+        self.file.write(bytes)?;
+        self.file.write(&[0; 8][..padding])
     }
 
     /// Appends the metadata of a message. The caller appends the body. Returns the length of the metadata.
@@ -127,7 +117,7 @@ impl VectorFileWriter for Arrow {
         let numbers = bytes_of(vectors);
         let text = ids.concat();
         if numbers.len() != rows * self.width as usize * 4 || i32::try_from(text.len()).is_err() {
-            return Err(Error::Internal(format!("{}: invalid batch of vectors", self.path.display())));
+            return Err(Error::Internal(format!("{}: invalid batch of vectors", self.file.path.display())));
         }
         let mut offsets = vec![0; 4];
         let mut end = 0;
@@ -163,10 +153,8 @@ impl VectorFileWriter for Arrow {
         // A message without metadata ends the messages.
         self.append(&[CONTINUATION, [0; 4]].concat())?;
         self.append(&footer)?;
-        let Arrow { path, name, mut out, .. } = *self;
-        let end = [&(footer.len() as u32).to_le_bytes(), &MAGIC[..]].concat();
-        out.write_all(&end).at("write", &path)?;
-        name.keep(out.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
+        self.file.write(&[&(footer.len() as u32).to_le_bytes(), &MAGIC[..]].concat())?;
+        self.file.keep()
     }
 }
 
