@@ -14,6 +14,7 @@ use std::{
 
 use turnwise_index::{
     dense::{DenseReader, SearchSettings, in_use, verify},
+    engine::{Candidate, Version},
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
@@ -62,10 +63,10 @@ fn searches_agree(index: &Path) {
         assert_eq!(found.len(), 5);
         // Which of equally near ones are given may hang on where they were looked for.
         let scores =
-            |hits: &[turnwise_index::dense::DenseHit]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
+            |hits: &[Candidate]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
         assert_eq!(scores(&found), scores(&exact));
         assert!(
-            found.iter().all(|hit| snapshot.seq_of(hit.dialogue) == Some(hit.seq)),
+            found.iter().all(|hit| snapshot.seq_of(hit.dialogue).map(Version::from) == Some(hit.version)),
             "something that is gone"
         );
     }
