@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    fmt::Display,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -139,7 +140,11 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     files::sync_folder(folder)
 }
 
-fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
+/// Writes named tensors to a safetensors file, in place of an existing file.
+pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
+    path: &Path,
+    tensors: impl Iterator<Item = (S, Numbers<'a>)>,
+) -> Result<()> {
     // transformers rejects a file if the metadata does not contain a `format`.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     // safetensors creates the file with private permissions, so the permissions of a normal new file are restored.
@@ -155,9 +160,9 @@ fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers
 }
 
 /// Tensor to write. Tensors are converted to bytes one at a time, to save memory.
-struct Numbers<'a> {
-    dims: &'a [usize],
-    numbers: &'a [f32],
+pub(crate) struct Numbers<'a> {
+    pub dims: &'a [usize],
+    pub numbers: &'a [f32],
 }
 
 impl View for Numbers<'_> {
@@ -203,7 +208,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     }
     add(
         "sentence_bert_config.json".into(),
-        json!({ "max_seq_length": model.pipeline.max_tokens, "do_lower_case": model.tokenizer.lowercase }),
+        json!({ "max_seq_length": model.pipeline.max_tokens, "do_lower_case": model.tokenizer.parts.lowercase }),
     );
     add("config_sentence_transformers.json".into(), sentence_transformers(model));
     add("tokenizer_config.json".into(), tokenizer(model));
@@ -233,7 +238,7 @@ fn config(model: &SavedModel) -> Value {
     };
     let padding = match architecture.counts_from_padding() {
         true => Some(shape.first_position - 1),
-        false => model.tokenizer.pad().map(|id| id as usize),
+        false => model.tokenizer.specials().pad.map(|id| id as usize),
     };
     let mut config = json!({
         "model_type": architecture.name(),
@@ -330,7 +335,7 @@ fn sentence_transformers(model: &SavedModel) -> Value {
 /// Returns `tokenizer_config.json`. It selects a class that only reads `tokenizer.json`, because that file already
 /// contains the effects of older settings and classes.
 fn tokenizer(model: &SavedModel) -> Value {
-    let tokenizer = model.tokenizer;
+    let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();
     for done in
         ["do_lower_case", "strip_accents", "tokenize_chinese_chars", "do_basic_tokenize", "never_split"]

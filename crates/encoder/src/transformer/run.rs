@@ -174,11 +174,7 @@ impl Transformer {
         })?;
         for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
             if vectors.iter().any(|v| !v.is_finite()) {
-                return Err(Error::data(format!(
-                    "the model computed values that are not finite for the tokens of input {}",
-                    n + 1
-                ))
-                .with_hint("use --precision f32; if that fails too, the model's weights are damaged"));
+                return Err(not_finite(&format!("the tokens of input {}", n + 1)));
             }
             made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
         }
@@ -186,10 +182,7 @@ impl Transformer {
     }
 
     fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<TokenRequest> {
-        let (tokens, mut ranges) = match prompt.text.is_empty() {
-            true => self.tokenizer.encode_with_ranges(text)?,
-            false => self.tokenizer.encode_with_ranges(&format!("{}{text}", prompt.text))?,
-        };
+        let (tokens, mut ranges) = self.tokenizer.encode_with_ranges(&prompt.before(text))?;
         let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
         ranges.drain(..rows.start);
         // Tokens of the prompt have an empty range.
@@ -238,11 +231,13 @@ pub(super) fn finish(
     let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
     match wrong {
         None => Ok(vectors),
-        Some(n) => Err(Error::Data {
-            message: format!("the model computed values that are not finite for input {}", n + 1),
-            hint: Some("use --precision f32; if that fails too, the model's weights are damaged".to_owned()),
-        }),
+        Some(n) => Err(not_finite(&format!("input {}", n + 1))),
     }
+}
+
+fn not_finite(input: &str) -> Error {
+    Error::data(format!("the model computed values that are not finite for {input}"))
+        .with_hint("use --precision f32; if that fails too, the model's weights are damaged")
 }
 
 fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
