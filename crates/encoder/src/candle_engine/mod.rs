@@ -309,10 +309,6 @@ impl Backend for CandleEngine {
         self.shape.hidden
     }
 
-    fn layers(&self) -> usize {
-        self.layers.len()
-    }
-
     fn best_batch(&self) -> usize {
         if self.device.is_cpu() { 1024 } else { 32 * 1024 }
     }

@@ -54,9 +54,7 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     let files = texts(model)?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).at("create", parent)?;
-    let temporary = TemporaryFolder(files::temporary_path(path));
-    files::remove_folder(&temporary.0)?;
-    fs::create_dir(&temporary.0).at("create", &temporary.0)?;
+    let temporary = TemporaryFolder::create(files::temporary_path(path))?;
     for (name, text) in files {
         write_text(&temporary.0.join(name), &text)?;
     }
@@ -79,8 +77,17 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     files::sync_folder(parent)
 }
 
-/// Temporary folder that is being written; removed on drop.
-struct TemporaryFolder(PathBuf);
+/// Temporary folder that is being written. It is removed on drop, unless it was renamed.
+pub(crate) struct TemporaryFolder(pub PathBuf);
+
+impl TemporaryFolder {
+    /// Creates an empty folder and its parents. Removes an existing folder with this path.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        files::remove_folder(&path)?;
+        fs::create_dir_all(&path).at("create", &path)?;
+        Ok(TemporaryFolder(path))
+    }
+}
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {

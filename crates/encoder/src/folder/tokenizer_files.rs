@@ -163,12 +163,8 @@ impl TokenizerFiles {
             settings,
             notices,
         };
-        Tokenizer::new(parts).map_err(|e| match e {
-            Error::Data { message, hint } => {
-                Error::Data { message: format!("{}: {message}", path.display()), hint }
-            }
-            other => other,
-        })
+        // All errors of `new` are data errors without a hint.
+        Tokenizer::new(parts).map_err(|e| Error::data(format!("{}: {e}", path.display())))
     }
 
     /// Applies settings of `tokenizer_config.json`. The classes of transformers use them instead of the

@@ -20,7 +20,7 @@ use crate::{
     Fingerprint,
     fingerprint::Fingerprinter,
     folder::{
-        save::{Numbers, write_tensors},
+        save::{Numbers, TemporaryFolder, write_tensors},
         weights::Weights,
     },
 };
@@ -121,9 +121,8 @@ pub(super) fn save(
     tensors: &[Tensor],
 ) -> Result<()> {
     refuse_to_replace(folder)?;
-    let new = sibling(folder, "new");
-    files::remove_folder(&new)?;
-    fs::create_dir_all(&new).at("create", &new)?;
+    let new = TemporaryFolder::create(sibling(folder, "new"))?;
+    let new = &new.0;
     files::replace(&new.join(WORDS), format!("{words}\n").as_bytes())?;
     let written = tensors.iter().filter(|tensor| !tensor.numbers.is_empty());
     let written = written.map(|t| (t.name, Numbers { dims: &t.dims, numbers: t.numbers }));
@@ -141,8 +140,8 @@ pub(super) fn save(
         files: digests,
     };
     files::replace_json(&new.join(DESCRIPTION), &description)?;
-    files::sync_folder(&new)?;
-    files::replace_folder(&new, folder, &sibling(folder, "old"))
+    files::sync_folder(new)?;
+    files::replace_folder(new, folder, &sibling(folder, "old"))
 }
 
 /// Returns the BLAKE3 digest of a file.

@@ -305,9 +305,6 @@ mod tests {
         fn hidden(&self) -> usize {
             2
         }
-        fn layers(&self) -> usize {
-            1
-        }
         fn best_batch(&self) -> usize {
             1000
         }
