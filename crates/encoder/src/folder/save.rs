@@ -56,7 +56,9 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     fs::create_dir_all(parent).at("create", parent)?;
     let temporary = TemporaryFolder::create(files::temporary_path(path))?;
     for (name, text) in files {
-        write_text(&temporary.0.join(name), &text)?;
+        let file = temporary.0.join(name);
+        create_parent(&file)?;
+        files::replace(&file, text.as_bytes())?;
     }
     let network = network::parameters(model.network);
     let named = network.iter().map(|(p, numbers)| {
@@ -75,6 +77,11 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     }
     fs::rename(&temporary.0, path).at("create", path)?;
     files::sync_folder(parent)
+}
+
+/// Creates the parent folder of a path.
+pub(crate) fn create_parent(path: &Path) -> Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))
 }
 
 /// Temporary folder that is being written. It is removed on drop, unless it was renamed.
@@ -125,20 +132,6 @@ pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()>
     Ok(())
 }
 
-fn write_text(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at("create", folder)?;
-    }
-    fs::write(path, text).at("write", path)?;
-    flush(path)
-}
-
-fn flush(path: &Path) -> Result<()> {
-    // Windows flushes only files that are open for writing.
-    let file = File::options().read(true).write(true).open(path).at("open", path)?;
-    file.sync_all().at("flush", path)
-}
-
 fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     let (weight, bias) = ([dense.outputs, dense.inputs], [dense.outputs]);
     let weight = ("linear.weight".to_owned(), Numbers { dims: &weight, numbers: &dense.weight });
@@ -163,7 +156,9 @@ pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
     let as_usual = File::create(path).and_then(|file| file.metadata()).at("create", path)?.permissions();
     fs::set_permissions(&temporary, as_usual).at("change", &temporary)?;
     fs::rename(&temporary, path).at("replace", path)?;
-    flush(path)
+    // Windows flushes only files that are open for writing.
+    let file = File::options().write(true).open(path).at("open", path)?;
+    file.sync_all().at("flush", path)
 }
 
 /// Tensor to write. Tensors are converted to bytes one at a time, to save memory.

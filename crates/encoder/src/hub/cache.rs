@@ -14,7 +14,10 @@ use turnwise_core::{
     files::replace_json,
 };
 
-use crate::hub::{Spec, create_parent, files, sha256_of};
+use crate::{
+    folder::save::create_parent,
+    hub::{Spec, files, sha256_of},
+};
 
 /// A complete model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]

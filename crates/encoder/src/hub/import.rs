@@ -13,8 +13,8 @@ use turnwise_core::{
 };
 
 use crate::{
-    folder::save::TemporaryFolder,
-    hub::{Known, Places, create_parent, files, incomplete, names_in},
+    folder::save::{TemporaryFolder, create_parent},
+    hub::{Known, Places, files, incomplete, names_in},
     statics,
 };
 

@@ -47,11 +47,6 @@ fn incomplete(model: &str, file: &str) -> Error {
     Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(BERT_FAMILY)
 }
 
-/// Creates the parent folder of a path.
-fn create_parent(path: &Path) -> Result<()> {
-    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))
-}
-
 /// Names of the entries of a folder that are UTF-8; empty if the folder cannot be read.
 fn names_in(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -18,7 +18,7 @@ use crate::{
     statics::{
         compose::{self, Composed, Properties, StaticEncoder},
         folder::{self, Contents, Tensor},
-        linalg::{self, Sparse},
+        linalg::{self, Effort, Sparse},
     },
 };
 
@@ -117,7 +117,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     let terms_seen = counted.terms.len();
     let matrix = kept.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
     drop(counted);
-    let svd = linalg::truncated_svd(&matrix, settings.dim, settings.seed);
+    let svd = linalg::truncated_svd(&matrix, settings.dim, Effort::THOROUGH, settings.seed);
     let fit =
         TfidfFit { documents, without_terms: documents - matrix.rows(), terms_seen, terms: kept.terms.len() };
     let dim = svd.values.len();

@@ -131,42 +131,25 @@ impl<T> Job<'_, T> {
     }
 }
 
-/// A text to encode to token vectors.
-struct TokenRequest {
-    item: Item,
-    /// Positions of the tokens to return.
-    rows: Range<usize>,
-    /// Byte range of each token in the text.
-    ranges: Vec<Range<usize>>,
-    cut: usize,
-}
-
 impl Transformer {
+    /// Returns the token vectors of each text; see [`crate::Encoder::encode_tokens`].
     pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let wanted: Vec<TokenRequest> = texts
+        let width = self.backend.hidden();
+        let inputs: Vec<_> = texts
             .par_iter()
             .enumerate()
-            .map(|(n, text)| self.wanted(n, text, &prompt))
+            .map(|(n, text)| self.token_input(n, text, &prompt))
             .collect::<Result<_>>()?;
-        let width = self.backend.hidden();
-        let mut made: Vec<TokenVectors> = Vec::with_capacity(texts.len());
-        let mut items = Vec::with_capacity(texts.len());
-        let mut rows = Vec::with_capacity(texts.len());
-        for text in wanted {
-            let vectors = Vectors::new(width);
-            made.push(TokenVectors { vectors, ranges: text.ranges, cut: text.cut });
-            items.push(text.item);
-            rows.push(text.rows);
-        }
+        let (items, outputs): (Vec<Item>, Vec<(Range<usize>, TokenVectors)>) = inputs.into_iter().unzip();
+        let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
         let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
             let mut vectors = Vec::with_capacity(pack.len());
             self.backend.mixed(batch, &self.layers, &mut |states| {
                 let mut start = 0;
                 for item in pack {
-                    let of_this = &states[start * width..(start + item.sequence.len()) * width];
                     let rows = &rows[item.input];
-                    vectors.push(of_this[rows.start * width..rows.end * width].to_vec());
+                    vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
                     start += item.sequence.len();
                 }
             })?;
@@ -176,12 +159,18 @@ impl Transformer {
             if vectors.iter().any(|v| !v.is_finite()) {
                 return Err(not_finite(&format!("the tokens of input {}", n + 1)));
             }
-            made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+            outputs[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
         }
-        Ok(made)
+        Ok(outputs)
     }
 
-    fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<TokenRequest> {
+    /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
+    fn token_input(
+        &self,
+        input: usize,
+        text: &str,
+        prompt: &Prompt,
+    ) -> Result<(Item, (Range<usize>, TokenVectors))> {
         let (tokens, mut ranges) = self.tokenizer.encode_with_ranges(&prompt.before(text))?;
         let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
         ranges.drain(..rows.start);
@@ -189,7 +178,8 @@ impl Transformer {
         let shift = |at: usize| at.saturating_sub(prompt.text.len());
         ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
         let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };
-        Ok(TokenRequest { item, rows, ranges, cut: tokens.cut })
+        let vectors = Vectors::new(self.backend.hidden());
+        Ok((item, (rows, TokenVectors { vectors, ranges, cut: tokens.cut })))
     }
 }
 

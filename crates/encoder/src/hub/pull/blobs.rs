@@ -15,8 +15,9 @@ use turnwise_core::{
     files::{replace, sync_folder, sync_parent},
 };
 
+use crate::folder::save::create_parent;
 use crate::hub::{
-    Places, Record, cache, create_parent, files, hex, incomplete,
+    Places, Record, cache, files, hex, incomplete,
     pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
     sha256_of,
 };

@@ -103,12 +103,8 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));
-    let (what, hint) = match bad {
+    let (what, hint) = match bad.filter(|_| fields.len() >= columns) {
         _ if columns == 0 => ("no numbers after the word".to_owned(), OTHER_FORMAT),
-        _ if fields.len() < columns => (
-            format!("{} numbers instead of {columns}", fields.len()),
-            "download the file again, or remove the line",
-        ),
         Some(bad) if bad.parse::<f32>().is_ok() => {
             (format!("`{bad}` is out of the range of a vector"), "remove the line")
         }
