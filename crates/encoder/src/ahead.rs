@@ -99,8 +99,13 @@ pub fn encode<S: Stream>(
         for _ in 0..encoder.chunks_at_once() {
             let (finished, waiting) = (finished.clone(), &waiting);
             scope.spawn(move || {
-                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
-                while let Some((number, chunk)) = next().filter(|_| !stop()) {
+                // `stop` is checked before the next thread takes a chunk. Therefore no chunk is encoded after a chunk
+                // that is dropped.
+                let next = || {
+                    let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                    waiting.recv().ok().filter(|_| !stop())
+                };
+                while let Some((number, chunk)) = next() {
                     let encoded = checked(chunk.inputs.encode(encoder, options), chunk.inputs.len(), encoder);
                     let failed = encoded.is_err();
                     if finished.send((number, chunk.tag, encoded)).is_err() || failed {
@@ -230,6 +235,24 @@ mod tests {
         assert!(!encode(&HashEncoder::default(), &Options::default(), &stop, &mut numbers).unwrap());
         assert!((7..=9).contains(&numbers.got.len()), "{:?}", numbers.got);
         assert_eq!(numbers.got, (1..=numbers.got.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_chunk_is_encoded_after_a_dropped_chunk() {
+        let encoder = HashEncoder { chunks_at_once: 2, ..HashEncoder::default() };
+        let (main, stopped, first) =
+            (std::thread::current().id(), AtomicBool::new(false), AtomicBool::new(true));
+        // The first encoder thread that asks takes long, and is the first to learn that it must stop.
+        let stop = || {
+            if std::thread::current().id() != main && first.swap(false, Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                stopped.store(true, Ordering::Relaxed);
+            }
+            stopped.load(Ordering::Relaxed)
+        };
+        let mut numbers = Numbers { next: 0, end: 10, got: Vec::new(), stop_at: None };
+        assert!(!encode(&encoder, &Options::default(), &stop, &mut numbers).unwrap());
+        assert_eq!(encoder.encoded.into_inner(), numbers.got.len());
     }
 
     #[test]

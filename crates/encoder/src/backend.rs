@@ -66,9 +66,6 @@ pub trait Backend: Send + Sync {
     /// Width of the hidden states.
     fn hidden(&self) -> usize;
 
-    /// Number of layers, not counting the embeddings.
-    fn layers(&self) -> usize;
-
     /// Number of tokens per call that gives the highest throughput.
     fn best_batch(&self) -> usize;
 
@@ -143,10 +140,6 @@ impl Backend for CpuEngine {
 
     fn hidden(&self) -> usize {
         CpuEngine::hidden(self)
-    }
-
-    fn layers(&self) -> usize {
-        CpuEngine::layers(self)
     }
 
     fn best_batch(&self) -> usize {

@@ -1,9 +1,9 @@
 //! The interface of every encoder, transformer or static.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::{Dialogue, Role, Turn};
 
 use crate::{Fingerprint, Vectors};
 
@@ -177,5 +177,43 @@ impl DialoguePooling {
             DialoguePooling::FirstSpeaker => (speaker == 0).then_some(0),
             DialoguePooling::OtherSpeakers => (speaker > 0).then_some(0),
         }
+    }
+}
+
+/// Returns the speaker of each turn, numbered in the order in which they first speak.
+pub(crate) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
+    let mut known = HashMap::new();
+    let number = |turn| {
+        let next = known.len();
+        *known.entry(speaker(turn)).or_insert(next)
+    };
+    dialogue.turns.iter().map(number).collect()
+}
+
+/// Identifies a speaker by name, or by role if there is no name.
+fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
+    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::ids::DialogueId;
+
+    use super::*;
+
+    #[test]
+    fn speakers_are_identified_by_name_or_else_by_role() {
+        let mut d = Dialogue::new(DialogueId::new("d").unwrap());
+        let turns = [
+            ("Ann", Role::User),
+            ("Bo", Role::User),
+            ("Ann", Role::User),
+            ("", Role::User),
+            ("", Role::Agent),
+        ];
+        for (speaker, role) in turns {
+            d.push(speaker, role, "x");
+        }
+        assert_eq!(speakers(&d), [0, 1, 0, 2, 3]);
     }
 }

@@ -73,10 +73,10 @@ impl TrainingSet {
             dialogues: DiskVec::new(folder)?,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
-            mask: tokenizer.mask(),
+            mask: tokenizer.specials().mask,
             ..TrainingSet::default()
         };
-        let unknown = tokenizer.unknown();
+        let unknown = tokenizer.specials().unknown;
         for first in (0..dialogues.len()).step_by(BLOCK) {
             let block = first..dialogues.len().min(first + BLOCK);
             let read = block.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;

@@ -30,13 +30,8 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Architecture; 5] = [
-        Architecture::Bert,
-        Architecture::Roberta,
-        Architecture::XlmRoberta,
-        Architecture::Camembert,
-        Architecture::DistilBert,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Bert, Self::Roberta, Self::XlmRoberta, Self::Camembert, Self::DistilBert];
 
     /// The `model_type` in `config.json`.
     pub const fn name(self) -> &'static str {

@@ -7,11 +7,11 @@ mod config;
 mod modules;
 mod network;
 mod pipeline;
-mod save;
+pub(crate) mod save;
 mod tokenizer;
 mod tokenizer_files;
 mod vocabulary;
-mod weights;
+pub(crate) mod weights;
 
 use std::path::{Path, PathBuf};
 
@@ -178,7 +178,7 @@ impl ModelFolder {
         let tokenizer = self.tokenizer()?;
         all.part("tokenizer", tokenizer.to_json()?.as_bytes())
             .text("frame", format_args!("{:?} {:?}", tokenizer.before(), tokenizer.after()))
-            .text("cut in front", tokenizer.cut_front);
+            .text("cut in front", tokenizer.parts.cut_front);
         Ok(all.finish())
     }
 }

@@ -70,14 +70,8 @@ pub enum PoolingMode {
 
 impl PoolingMode {
     /// All modes, in the order in which sentence-transformers concatenates modes enabled by flags.
-    pub const ALL: [PoolingMode; 6] = [
-        PoolingMode::Cls,
-        PoolingMode::Max,
-        PoolingMode::Mean,
-        PoolingMode::MeanSqrtLen,
-        PoolingMode::WeightedMean,
-        PoolingMode::LastToken,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Cls, Self::Max, Self::Mean, Self::MeanSqrtLen, Self::WeightedMean, Self::LastToken];
 
     /// Name of the mode in the model's files.
     pub const fn name(self) -> &'static str {
@@ -147,14 +141,8 @@ pub enum DenseActivation {
 
 impl DenseActivation {
     /// All activation functions.
-    pub const ALL: [DenseActivation; 6] = [
-        DenseActivation::Identity,
-        DenseActivation::Tanh,
-        DenseActivation::Relu,
-        DenseActivation::Gelu,
-        DenseActivation::Sigmoid,
-        DenseActivation::Silu,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Identity, Self::Tanh, Self::Relu, Self::Gelu, Self::Sigmoid, Self::Silu];
 
     /// Name of the PyTorch class in the model's files.
     pub const fn class(self) -> &'static str {

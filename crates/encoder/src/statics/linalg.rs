@@ -16,7 +16,7 @@ use turnwise_core::random::hash64;
 
 use crate::statics::panels::{Panel, Panels, WIDTH};
 
-/// Accuracy of [`truncated_svd_with`]. More effort takes more time.
+/// Accuracy of [`truncated_svd`]. More effort takes more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// Number of basis vectors in addition to the requested components. More of them make the last components
@@ -120,17 +120,12 @@ pub struct Svd {
 
 /// Computes the `dim` largest singular values and their right singular vectors. Each vector has the sign that makes its
 /// element with the largest absolute value positive.
-pub fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
-    truncated_svd_with(matrix, dim, Effort::THOROUGH, seed)
-}
-
-/// Like [`truncated_svd`], with a given accuracy.
-pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
+pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank is at most the number of rows or columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols());
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
-    let n = q.cols();
+    let n = q.cols;
     let projected = q.transposed_times(&y);
     let averaged = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
     let found = symmetric_eigen(averaged, n);
@@ -164,7 +159,7 @@ fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
 /// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by it makes
 /// the sign of the component unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
-    let greatest = (0..matrix.rows())
+    let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))
         .fold(0.0f64, |a, b| if b.abs() > a.abs() { b } else { a });
     if greatest < 0.0 { -1.0 } else { 1.0 }
@@ -245,6 +240,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
+        super::truncated_svd(matrix, dim, Effort::THOROUGH, seed)
+    }
+
     fn sparse(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f32) -> Sparse {
         let mut m = Sparse::new(cols);
         (0..rows)
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn less_effort_is_exact_for_the_first_and_lower_for_the_last_value() {
         let m = sparse(300, 400, text_like);
-        let (some, all) = (truncated_svd_with(&m, 30, Effort::SCIKIT, 1), truncated_svd(&m, 30, 1));
+        let (some, all) = (super::truncated_svd(&m, 30, Effort::SCIKIT, 1), truncated_svd(&m, 30, 1));
         assert!((some.values[0] / all.values[0] - 1.0).abs() < 1e-9);
         assert!(some.values[29] <= all.values[29] * (1.0 + 1e-9) && some.values[29] > 0.9 * all.values[29]);
     }

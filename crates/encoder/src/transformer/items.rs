@@ -4,9 +4,9 @@
 use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::Result;
-use turnwise_corpus::{Dialogue, Role, Turn};
+use turnwise_corpus::Dialogue;
 
-use crate::{DialoguePooling, Part, Reduction, Sequence, folder::PoolingMode};
+use crate::{DialoguePooling, Part, Reduction, Sequence, contract::speakers, folder::PoolingMode};
 
 /// A sequence to encode, with the pooling of its vectors.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +81,7 @@ pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) speaker: usize,
-    pub(super) rows: std::ops::Range<usize>,
+    pub(super) rows: Range<usize>,
 }
 
 /// Window of a dialogue: consecutive turns that fit into the maximum sequence length.
@@ -104,24 +104,6 @@ pub(super) struct Framing<'a> {
     pub(super) turns: Option<usize>,
     /// Number of role embeddings; `None` if the model has none.
     pub(super) roles: Option<usize>,
-}
-
-/// Returns the speaker of each turn, numbered in the order in which they first speak.
-pub(super) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
-    let mut known = HashMap::new();
-    dialogue
-        .turns
-        .iter()
-        .map(|turn| {
-            let next = known.len();
-            *known.entry(speaker(turn)).or_insert(next)
-        })
-        .collect()
-}
-
-/// Identifies a speaker by name, or by role if there is no name.
-fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
-    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
 }
 
 impl Framing<'_> {
@@ -210,6 +192,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     fn pooled(parts: &[Part], states: &[f32]) -> f32 {
         parts.iter().flat_map(|p| p.rows.clone().map(|r| p.weight * states[r])).sum()
@@ -303,15 +286,6 @@ mod tests {
             .map(|p| p.weight * p.rows.len() as f32)
             .sum();
         assert!((weights - 2.0).abs() < 1e-6);
-    }
-
-    #[test]
-    fn speakers_without_names_are_identified_by_role() {
-        let mut d = Dialogue::new(DialogueId::new("d").unwrap());
-        d.push("", Role::User, "x");
-        d.push("", Role::Agent, "x");
-        d.push("", Role::User, "x");
-        assert_eq!(speakers(&d), [0, 1, 0]);
     }
 
     #[test]

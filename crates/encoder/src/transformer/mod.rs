@@ -4,16 +4,17 @@ mod items;
 mod run;
 mod settings;
 
-use std::sync::atomic::AtomicUsize;
+use std::{borrow::Cow, sync::atomic::AtomicUsize};
 
-use items::{Framing, Item, by_speakers, parts, speakers};
+use items::{Framing, Item, by_speakers, parts};
 use rayon::prelude::*;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
 use crate::{
     Backend, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder, Fingerprint,
-    Network, TextOptions, TokenVectors, Vectors,
+    Network, Reduction, TextOptions, TokenVectors, Vectors,
+    contract::speakers,
     fingerprint::Fingerprinter,
     folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
 };
@@ -97,7 +98,7 @@ impl Transformer {
         let budget = AtomicUsize::new(backend.best_batch());
         Ok(Transformer {
             name: name.to_owned(),
-            tokenizer: tokenizer.with_max_tokens(max_tokens)?,
+            tokenizer: tokenizer.with_max_tokens(max_tokens),
             pipeline,
             modes,
             layers,
@@ -116,10 +117,7 @@ impl Transformer {
 
     /// Tokenizes a text. Returns the item and the number of tokens cut off.
     fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
-        let tokens = match prompt.text.is_empty() {
-            true => self.tokenizer.encode(text)?,
-            false => self.tokenizer.encode(&format!("{}{text}", prompt.text))?,
-        };
+        let tokens = self.tokenizer.encode(&prompt.before(text))?;
         Ok((self.item(input, tokens.ids, prompt), tokens.cut))
     }
 
@@ -132,14 +130,13 @@ impl Transformer {
                 .with_hint("token ids must come from this model's tokenizer; otherwise send text"));
         }
         let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
-        let prompting = match prompt.text.is_empty() {
+        let mut pieces = match prompt.text.is_empty() {
             true => Vec::new(),
             false => self.tokenizer.pieces(&prompt.text)?,
         };
-        let room = self.max_tokens.saturating_sub(before.len() + prompting.len() + after.len());
-        let kept = &own[..own.len().min(room)];
-        let ids = [before, &prompting, kept, after].concat();
-        Ok((self.item(input, ids, prompt), own.len() - kept.len()))
+        pieces.extend_from_slice(own);
+        let (tokens, _) = self.tokenizer.framed(&pieces);
+        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
     }
 
     fn item(&self, input: usize, ids: Vec<u32>, prompt: &Prompt) -> Item {
@@ -148,20 +145,18 @@ impl Transformer {
         Item { input, sequence: crate::Sequence::new(ids), pools }
     }
 
-    fn of_items(&self, made: Vec<(Item, usize)>) -> Result<Encoded> {
+    /// Computes the vectors of texts from their items and the numbers of tokens cut off.
+    fn encode_items(&self, tokenized: Vec<(Item, usize)>) -> Result<Encoded> {
         let mut spent = EncodeStats::default();
-        let mut items = Vec::with_capacity(made.len());
-        for (item, cut) in made {
+        let mut items = Vec::with_capacity(tokenized.len());
+        for (item, cut) in tokenized {
             spent.tokens += item.sequence.len() as u64;
             spent.cut_tokens += cut as u64;
             spent.cut_texts += u64::from(cut > 0);
             spent.unknown += u64::from(item.sequence.is_empty());
             items.push(item);
         }
-        let reductions = self.reductions();
-        let pooled =
-            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, items.len())?;
-        Ok(Encoded { vectors: self.finish(pooled)?, spent })
+        Ok(Encoded { vectors: self.run(&items, items.len(), &self.reductions())?, spent })
     }
 
     fn prompt(&self, name: Option<&str>) -> Result<Prompt> {
@@ -180,8 +175,8 @@ impl Transformer {
         &self,
         input: usize,
         dialogue: &Dialogue,
-        prompt: &str,
-        by: DialoguePooling,
+        prompt: &Prompt,
+        pooling: DialoguePooling,
     ) -> Result<Vec<Item>> {
         let framing = Framing {
             before: self.tokenizer.before(),
@@ -190,27 +185,33 @@ impl Transformer {
             turns: self.turns,
             roles: self.roles,
         };
-        let windows = framing.windows(dialogue, prompt, &|text| self.tokenizer.pieces(text))?;
-        let total: usize = windows.iter().map(|w| w.sequence.len()).sum();
-        let by_speaker = by_speakers(&windows, by);
+        let mut windows = framing.windows(dialogue, &prompt.text, &|text| self.tokenizer.pieces(text))?;
+        // The prompt is at the beginning of the first window.
+        let skipped = windows.first().map_or(0, |w| prompt.pooled_from.min(w.sequence.len()));
+        for span in windows.first_mut().into_iter().flat_map(|w| &mut w.spans) {
+            span.rows.start = skipped.clamp(span.rows.start, span.rows.end);
+        }
+        let total = windows.iter().map(|w| w.sequence.len()).sum::<usize>() - skipped;
+        let by_speaker = by_speakers(&windows, pooling);
         let mut before = 0;
         let mut items = Vec::with_capacity(windows.len());
-        for (window, by_speaker) in windows.into_iter().zip(by_speaker) {
-            let length = window.sequence.len();
-            let pools = match by {
+        for (n, (window, by_speaker)) in windows.into_iter().zip(by_speaker).enumerate() {
+            let rows = if n == 0 { skipped } else { 0 }..window.sequence.len();
+            let pools = match pooling {
                 DialoguePooling::Mean => {
-                    self.modes.iter().map(|mode| parts(*mode, 0..length, before, total)).collect()
+                    self.modes.iter().map(|mode| parts(*mode, rows.clone(), before, total)).collect()
                 }
                 _ => vec![by_speaker; self.modes.len()],
             };
-            before += length;
+            before += rows.len();
             items.push(Item { input, sequence: window.sequence, pools });
         }
         Ok(items)
     }
 
-    fn of_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
-        let prompt = self.prompt(options.prompt.as_deref())?.text;
+    /// Encodes each dialogue as one sequence, or as several windows if it is too long.
+    fn encode_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
         let items: Vec<Vec<Item>> = dialogues
             .par_iter()
             .enumerate()
@@ -219,18 +220,17 @@ impl Transformer {
         let windowed = items.iter().filter(|i| i.len() > 1).count() as u64;
         let items: Vec<Item> = items.into_iter().flatten().collect();
         let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
-        let reduction = match options.pooling {
+        let reductions = match options.pooling {
             DialoguePooling::Mean => self.reductions(),
             // Speaker pooling is a weighted sum, whatever pooling mode the model uses for texts.
-            _ => vec![crate::Reduction::Sum; self.modes.len()],
+            _ => vec![Reduction::Sum; self.modes.len()],
         };
-        let pooled =
-            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
-        let vectors = self.finish(pooled)?;
+        let vectors = self.run(&items, dialogues.len(), &reductions)?;
         Ok(Encoded { vectors, spent: EncodeStats { tokens, windowed, ..EncodeStats::default() } })
     }
 
-    fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+    /// Encodes each dialogue as the pooled vectors of its utterances.
+    fn encode_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         let spoken_turns = |d: &&Dialogue| -> Vec<usize> {
             let spoken: Vec<usize> =
                 (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
@@ -264,8 +264,15 @@ impl Transformer {
         Ok(Encoded { vectors, spent: encoded.spent })
     }
 
-    fn reductions(&self) -> Vec<crate::Reduction> {
+    fn reductions(&self) -> Vec<Reduction> {
         self.modes.iter().map(|mode| items::reduction(*mode)).collect()
+    }
+
+    /// Runs the network, and pools and finishes the vectors of `inputs` inputs.
+    fn run(&self, items: &[Item], inputs: usize, reductions: &[Reduction]) -> Result<Vectors> {
+        let backend = self.backend.as_ref();
+        let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;
+        self.finish(pooled)
     }
 
     fn finish(&self, pooled: Vectors) -> Result<Vectors> {
@@ -278,6 +285,16 @@ struct Prompt {
     text: String,
     /// Position of the first token that is pooled.
     pooled_from: usize,
+}
+
+impl Prompt {
+    /// Returns the prompt, followed by a text.
+    fn before<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text.is_empty() {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(format!("{}{text}", self.text)),
+        }
+    }
 }
 
 /// Function that creates the backend for a network. The fingerprint identifies the model.
@@ -355,23 +372,23 @@ impl Encoder for Transformer {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
         // For up to three texts, starting parallel work costs more than it saves.
-        let made: Vec<(Item, usize)> = match texts.len() {
+        let tokenized: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
             _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,
         };
-        self.of_items(made)
+        self.encode_items(tokenized)
     }
 
     fn encode_ids(&self, texts: &[&[u32]], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let items = texts.iter().enumerate().map(|(n, ids)| self.ids_item(n, ids, &prompt));
-        self.of_items(items.collect::<Result<_>>()?)
+        self.encode_items(items.collect::<Result<_>>()?)
     }
 
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         match options.mode {
-            DialogueMode::Sequence => self.of_sequences(dialogues, options),
-            DialogueMode::Utterances => self.of_utterances(dialogues, options),
+            DialogueMode::Sequence => self.encode_sequences(dialogues, options),
+            DialogueMode::Utterances => self.encode_utterances(dialogues, options),
         }
     }
 

@@ -131,42 +131,25 @@ impl<T> Job<'_, T> {
     }
 }
 
-/// A text to encode to token vectors.
-struct TokenRequest {
-    item: Item,
-    /// Positions of the tokens to return.
-    rows: Range<usize>,
-    /// Byte range of each token in the text.
-    ranges: Vec<Range<usize>>,
-    cut: usize,
-}
-
 impl Transformer {
+    /// Returns the token vectors of each text; see [`crate::Encoder::encode_tokens`].
     pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let wanted: Vec<TokenRequest> = texts
+        let width = self.backend.hidden();
+        let inputs: Vec<_> = texts
             .par_iter()
             .enumerate()
-            .map(|(n, text)| self.wanted(n, text, &prompt))
+            .map(|(n, text)| self.token_input(n, text, &prompt))
             .collect::<Result<_>>()?;
-        let width = self.backend.hidden();
-        let mut made: Vec<TokenVectors> = Vec::with_capacity(texts.len());
-        let mut items = Vec::with_capacity(texts.len());
-        let mut rows = Vec::with_capacity(texts.len());
-        for text in wanted {
-            let vectors = Vectors::new(width);
-            made.push(TokenVectors { vectors, ranges: text.ranges, cut: text.cut });
-            items.push(text.item);
-            rows.push(text.rows);
-        }
+        let (items, outputs): (Vec<Item>, Vec<(Range<usize>, TokenVectors)>) = inputs.into_iter().unzip();
+        let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
         let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
             let mut vectors = Vec::with_capacity(pack.len());
             self.backend.mixed(batch, &self.layers, &mut |states| {
                 let mut start = 0;
                 for item in pack {
-                    let of_this = &states[start * width..(start + item.sequence.len()) * width];
                     let rows = &rows[item.input];
-                    vectors.push(of_this[rows.start * width..rows.end * width].to_vec());
+                    vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
                     start += item.sequence.len();
                 }
             })?;
@@ -174,29 +157,29 @@ impl Transformer {
         })?;
         for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
             if vectors.iter().any(|v| !v.is_finite()) {
-                return Err(Error::data(format!(
-                    "the model computed values that are not finite for the tokens of input {}",
-                    n + 1
-                ))
-                .with_hint("use --precision f32; if that fails too, the model's weights are damaged"));
+                return Err(not_finite(&format!("the tokens of input {}", n + 1)));
             }
-            made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+            outputs[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
         }
-        Ok(made)
+        Ok(outputs)
     }
 
-    fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<TokenRequest> {
-        let (tokens, mut ranges) = match prompt.text.is_empty() {
-            true => self.tokenizer.encode_with_ranges(text)?,
-            false => self.tokenizer.encode_with_ranges(&format!("{}{text}", prompt.text))?,
-        };
+    /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
+    fn token_input(
+        &self,
+        input: usize,
+        text: &str,
+        prompt: &Prompt,
+    ) -> Result<(Item, (Range<usize>, TokenVectors))> {
+        let (tokens, mut ranges) = self.tokenizer.encode_with_ranges(&prompt.before(text))?;
         let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
         ranges.drain(..rows.start);
         // Tokens of the prompt have an empty range.
         let shift = |at: usize| at.saturating_sub(prompt.text.len());
         ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
         let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };
-        Ok(TokenRequest { item, rows, ranges, cut: tokens.cut })
+        let vectors = Vectors::new(self.backend.hidden());
+        Ok((item, (rows, TokenVectors { vectors, ranges, cut: tokens.cut })))
     }
 }
 
@@ -238,11 +221,13 @@ pub(super) fn finish(
     let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
     match wrong {
         None => Ok(vectors),
-        Some(n) => Err(Error::Data {
-            message: format!("the model computed values that are not finite for input {}", n + 1),
-            hint: Some("use --precision f32; if that fails too, the model's weights are damaged".to_owned()),
-        }),
+        Some(n) => Err(not_finite(&format!("input {}", n + 1))),
     }
+}
+
+fn not_finite(input: &str) -> Error {
+    Error::data(format!("the model computed values that are not finite for {input}"))
+        .with_hint("use --precision f32; if that fails too, the model's weights are damaged")
 }
 
 fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
@@ -309,9 +294,6 @@ mod tests {
         }
         fn hidden(&self) -> usize {
             2
-        }
-        fn layers(&self) -> usize {
-            1
         }
         fn best_batch(&self) -> usize {
             1000

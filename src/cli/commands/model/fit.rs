@@ -104,8 +104,7 @@ fn document_word(args: &FitArgs) -> &'static str {
 
 fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     let path = args.word_vectors.as_deref().ok_or_else(|| Error::input("--word-vectors FILE is missing"))?;
-    let settings = words::WordSettings { limit: args.max_words, keep: None };
-    let (table, reading) = words::read_words(path, &settings)?;
+    let (table, reading) = words::read_words(path, args.max_words)?;
     let mut notes = vec![format!("{} words read from {}", grouped(reading.words), path.display())];
     for (count, what) in [
         (reading.duplicates, "are repeated; the first is kept"),

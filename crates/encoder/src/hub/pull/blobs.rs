@@ -15,8 +15,9 @@ use turnwise_core::{
     files::{replace, sync_folder, sync_parent},
 };
 
+use crate::folder::save::create_parent;
 use crate::hub::{
-    Places, Record, cache, files, hex,
+    Places, Record, cache, files, hex, incomplete,
     pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
     sha256_of,
 };
@@ -170,23 +171,19 @@ impl Transfer<'_, '_> {
 }
 
 fn truncated(expected: &Expected<'_>, length: u64) -> Error {
-    Error::Data {
-        message: format!(
-            "{} is truncated on the hub: received {length} of {} bytes",
-            expected.what, expected.bytes
-        ),
-        hint: Some("pull again later; the downloaded part is kept".to_owned()),
-    }
+    Error::data(format!(
+        "{} is truncated on the hub: received {length} of {} bytes",
+        expected.what, expected.bytes
+    ))
+    .with_hint("pull again later; the downloaded part is kept")
 }
 
 fn wrong_length(expected: &Expected<'_>, length: u64) -> Error {
-    Error::Data {
-        message: format!(
-            "{} is longer than the hub reported: {length} bytes instead of {}",
-            expected.what, expected.bytes
-        ),
-        hint: Some("a proxy may change the file; try another network or set HF_ENDPOINT".to_owned()),
-    }
+    Error::data(format!(
+        "{} is longer than the hub reported: {length} bytes instead of {}",
+        expected.what, expected.bytes
+    ))
+    .with_hint("a proxy may change the file; try another network or set HF_ENDPOINT")
 }
 
 impl PartialFile {
@@ -227,9 +224,7 @@ impl PartialFile {
 
 /// Takes a file lock, waiting if necessary. The operating system releases it when the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at("create", folder)?;
-    }
+    create_parent(path)?;
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).at("open", path)?;
     let mut announced = false;
@@ -268,10 +263,7 @@ pub(super) fn install(
     }
     sync_folder(&folder)?;
     if let Some(file) = files::missing(&folder)? {
-        return Err(Error::Data {
-            message: format!("{} is incomplete: {file} is missing", record.repository),
-            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
-        });
+        return Err(incomplete(&record.repository, &file));
     }
     record.write(repository)?;
     // A commit is found by the name of its snapshot and needs no reference.
@@ -282,9 +274,7 @@ pub(super) fn install(
     }
     match cache::snapshot(repository, &record.revision)? {
         cache::Found::Whole(_) => Ok(()),
-        _ => {
-            Err(Error::Internal(format!("{} is not complete after its files were linked", folder.display())))
-        }
+        _ => Err(Error::Internal(format!("{} is not complete after linking its files", folder.display()))),
     }
 }
 
@@ -302,10 +292,7 @@ fn link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
         _ => {}
     }
     // Creating a link fails on some file systems, and on Windows without a certain privilege.
-    match symlink(&target, &place) {
-        Ok(()) => Ok(()),
-        Err(_) => fs::copy(blob, &place).map(drop).at("create", &place),
-    }
+    symlink(&target, &place).or_else(|_| fs::copy(blob, &place).map(drop)).at("create", &place)
 }
 
 #[cfg(unix)]
@@ -321,8 +308,4 @@ fn symlink(target: &Path, place: &Path) -> io::Result<()> {
 #[cfg(not(any(unix, windows)))]
 fn symlink(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-fn create_parent(path: &Path) -> Result<()> {
-    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))
 }

@@ -9,6 +9,9 @@ use turnwise_corpus::lines::{LineError, Lines};
 
 use crate::statics::words::read::{Collector, Header, broken, wrong};
 
+/// Hint for a file that has no word vectors, or has them in a different format.
+pub(super) const OTHER_FORMAT: &str = "use a file in GloVe or word2vec format";
+
 /// Maximum length of a line in bytes. It is enough for a word and tens of thousands of numbers.
 const LONGEST_LINE: usize = 4 << 20;
 
@@ -42,12 +45,12 @@ pub(super) fn read_text(
             }
             Some(Err(LineError::NotUtf8 { number, column })) => {
                 let what = format!("line {number}: byte {column} is not UTF-8");
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
             Some(Err(LineError::TooLong { number, bytes, limit })) => {
                 let what =
                     format!("line {number} has {bytes} bytes; a line of word vectors has at most {limit}");
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
             Some(Err(LineError::Broken { number, source })) => {
                 return Err(broken(name, &format!("line {number}"), &source));
@@ -100,14 +103,8 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));
-    let (what, hint) = match bad {
-        _ if columns == 0 => {
-            ("no numbers after the word".to_owned(), "use a file in GloVe or word2vec format")
-        }
-        _ if fields.len() < columns => (
-            format!("{} numbers instead of {columns}", fields.len()),
-            "download the file again, or remove the line",
-        ),
+    let (what, hint) = match bad.filter(|_| fields.len() >= columns) {
+        _ if columns == 0 => ("no numbers after the word".to_owned(), OTHER_FORMAT),
         Some(bad) if bad.parse::<f32>().is_ok() => {
             (format!("`{bad}` is out of the range of a vector"), "remove the line")
         }
@@ -147,7 +144,7 @@ pub(super) fn read_binary(
                 let what = format!(
                     "word {number} is too long: the file is neither text nor word2vec's binary format"
                 );
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
             return Err(broken(name, &place, &std::io::ErrorKind::UnexpectedEof.into()));
         }
