@@ -19,7 +19,7 @@ use turnwise_core::{
 #[derive(Clone)]
 pub struct Reader {
     /// Format of the files. `None` detects the format of each file.
-    pub format: Option<&'static dyn Format>,
+    pub format: Option<&'static Format>,
     /// Options for reading.
     pub options: ReadOptions,
     /// Maximum number of rejected records. With more of them, reading ends with an error.

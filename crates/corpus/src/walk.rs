@@ -17,7 +17,7 @@ pub struct Source {
     /// Name as given by the user, or the path found in a folder.
     pub name: String,
     /// Format in which the source is read.
-    pub format: &'static dyn Format,
+    pub format: &'static Format,
     location: Location,
 }
 
@@ -29,7 +29,7 @@ enum Location {
 
 impl Source {
     /// Creates a source from an open input, for example bytes in memory.
-    pub fn opened(input: Input, format: &'static dyn Format) -> Self {
+    pub fn opened(input: Input, format: &'static Format) -> Self {
         Source { name: input.name.clone(), format, location: Location::Opened(Box::new(input)) }
     }
 
@@ -96,7 +96,7 @@ pub struct Plan {
 ///
 /// Formats are detected. With `from`, every given file is read in that format, and only matching files of folders are
 /// read. An error is returned for a folder without dialogues.
-pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan> {
+pub fn plan(paths: &[PathBuf], from: Option<&'static Format>) -> Result<Plan> {
     let mut plan = Plan::default();
     for path in paths {
         if path != Path::new("-") && fs::metadata(path).at("open", path)?.is_dir() {
@@ -112,7 +112,7 @@ pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan
     Ok(plan)
 }
 
-fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
+fn named(path: &Path, from: Option<&'static Format>) -> Result<Source> {
     let input = Input::open(path)?;
     let name = input.name.clone();
     if input.is_blank() && from.is_none() {
@@ -125,12 +125,12 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
             Some((format, _)) => {
                 return Err(Error::data(format!(
                     "{name} belongs to a corpus in the format {}, but contains no dialogues",
-                    format.name()
+                    format.name
                 ))
                 .with_hint("pass the folder that contains it"));
             }
             None => {
-                let names: Vec<_> = formats::all().iter().map(|f| f.name()).collect();
+                let names: Vec<_> = formats::all().iter().map(|f| f.name).collect();
                 let hint = format!("set the format with --from ({}); for CSV, add --map", names.join(", "));
                 let message = format!("{name} is not in a format that turnwise recognizes");
                 return Err(Error::data(message).with_hint(hint));
@@ -146,8 +146,8 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
     Ok(Source { name, format, location })
 }
 
-fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Result<()> {
-    let claims = |f: &&&'static dyn Format| f.claims_folder(folder);
+fn walk(folder: &Path, from: Option<&'static Format>, plan: &mut Plan) -> Result<()> {
+    let claims = |f: &&&'static Format| f.claims_folder(folder);
     let claimed = match from {
         Some(format) => Some(format).filter(|f| claims(&f)),
         None => formats::all().iter().find(claims).copied(),
@@ -188,7 +188,7 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
 }
 
 /// Detects the format of a file in a folder. Archives and unreadable files are unrecognized.
-fn detect(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dyn Format>, Fit) {
+fn detect(path: &Path, from: Option<&'static Format>) -> (Option<&'static Format>, Fit) {
     let Ok(input) = Input::open(path) else { return (None, Fit::No) };
     match from {
         Some(format) => (Some(format), format.sniff(&input.probe())),

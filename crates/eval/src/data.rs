@@ -103,7 +103,7 @@ pub fn is_labelled(path: &Path) -> bool {
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
-    matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
+    matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name != "csv")
 }
 
 /// Reads sentences with their labels. Returns an error if there are none.

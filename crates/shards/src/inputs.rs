@@ -28,7 +28,7 @@ pub struct CorpusFiles {
     /// Files and folders.
     pub paths: Vec<PathBuf>,
     /// Format of all files; `None` to detect it.
-    pub format: Option<&'static dyn Format>,
+    pub format: Option<&'static Format>,
     /// Options for reading them.
     pub options: ReadOptions,
     /// Largest number of rejected records before encoding fails.

@@ -61,7 +61,7 @@ struct Readable {
 
 pub(super) fn formats(context: &Context<'_>) -> Result<()> {
     let formats: Vec<Readable> =
-        formats::all().iter().map(|f| Readable { name: f.name(), about: f.about() }).collect();
+        formats::all().iter().map(|f| Readable { name: f.name, about: f.about }).collect();
     let width = formats.iter().map(|f| f.name.len()).max().unwrap_or(0);
     context.printer.results(&formats, |out| {
         formats.iter().try_for_each(|f| writeln!(out, "{BOLD}{:width$}{BOLD:#}  {}", f.name, f.about))

@@ -126,7 +126,7 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
 }
 
 /// Format given by the user. Column maps are only for tables, so --map implies the CSV format.
-fn format(args: &ReadArgs) -> Result<Option<&'static dyn Format>> {
+fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()
 }

@@ -176,7 +176,7 @@ fn formats() -> String {
          `turnwise corpus formats` prints the same list.\n\n| name | files |\n|---|---|\n",
     );
     for format in formats::all() {
-        let _ = writeln!(page, "| `{}` | {} |", format.name(), format.about().replace('|', "\\|"));
+        let _ = writeln!(page, "| `{}` | {} |", format.name, format.about.replace('|', "\\|"));
     }
     page
 }

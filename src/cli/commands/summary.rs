@@ -24,7 +24,7 @@ impl Files {
     pub(super) fn of(plan: &Plan) -> Self {
         let mut formats = std::collections::BTreeMap::<String, usize>::new();
         for source in &plan.sources {
-            *formats.entry(source.format.name().to_owned()).or_default() += 1;
+            *formats.entry(source.format.name.to_owned()).or_default() += 1;
         }
         Files {
             read: plan.sources.len(),

@@ -6,7 +6,13 @@ use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct BiTod;
+pub(super) static FORMAT: Format = Format {
+    name: "bitod",
+    about: "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)",
+    sniff,
+    read,
+    folder: None,
+};
 
 /// Chinese task names and their domains. Both languages have the same domains.
 const CHINESE_DOMAINS: [(&str, &str); 5] = [
@@ -42,45 +48,32 @@ struct Event {
     active_intent: Value,
 }
 
-impl Format for BiTod {
-    fn name(&self) -> &'static str {
-        "bitod"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let fits = any_element(probe, 1, |_, value| {
+        let event = value.get("Events").and_then(|events| events.get(0));
+        value.get("Scenario").is_some_and(Value::is_object) && event.is_some_and(|e| e.get("Agent").is_some())
+    });
+    if fits { Fit::Yes } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = any_element(probe, 1, |_, value| {
-            let event = value.get("Events").and_then(|events| events.get(0));
-            value.get("Scenario").is_some_and(Value::is_object)
-                && event.is_some_and(|e| e.get("Agent").is_some())
-        });
-        if fits { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let split = split_of(&stem);
-        Ok(support::from_elements(input, options, 1, move |element| {
-            let read: Record = record(element, None)?;
-            // Keys are unique only within a file.
-            let key = element.keys.last().map_or("", String::as_str);
-            let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
-            dialogue.domains = domains(&read.scenario);
-            dialogue.note("original_id", key);
-            dialogue.note_some("split", split.as_deref());
-            if let Some(task) =
-                read.scenario.get("UserTask").and_then(Value::as_str).filter(|t| !t.is_empty())
-            {
-                dialogue.note("goal", task);
-            }
-            add_events(&mut dialogue, read.events);
-            dialogue.language = Some(language(&stem, &dialogue).to_owned());
-            Ok(Some(dialogue))
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let split = split_of(&stem);
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let read: Record = record(element, None)?;
+        // Keys are unique only within a file.
+        let key = element.keys.last().map_or("", String::as_str);
+        let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
+        dialogue.domains = domains(&read.scenario);
+        dialogue.note("original_id", key);
+        dialogue.note_some("split", split.as_deref());
+        if let Some(task) = read.scenario.get("UserTask").and_then(Value::as_str).filter(|t| !t.is_empty()) {
+            dialogue.note("goal", task);
+        }
+        add_events(&mut dialogue, read.events);
+        dialogue.language = Some(language(&stem, &dialogue).to_owned());
+        Ok(Some(dialogue))
+    }))
 }
 
 /// Appends the utterances. Queries are not turns; their names become metadata of the next wizard turn.
@@ -162,7 +155,7 @@ mod tests {
 
     #[test]
     fn utterances_are_turns_and_queries_are_metadata() {
-        let d = &read_text(&BiTod, "data/train_en.json", ENGLISH)[0];
+        let d = &read_text(&FORMAT, "data/train_en.json", ENGLISH)[0];
         assert_eq!(d.id.as_str(), "train_en-12");
         assert_eq!((d.language.as_deref(), d.source.as_str()), (Some("en"), "bitod"));
         assert_eq!(d.domains, ["HKMTR", "hotels"]);
@@ -181,7 +174,7 @@ mod tests {
     #[test]
     fn chinese_tasks_have_the_same_domains() {
         let text = r#"{"1":{"Scenario":{"User_Goal":{"餐馆查询":{},"香港地铁":{}}},"Events":[{"Agent":"User","Text":"你好"}]}}"#;
-        let d = &read_text(&BiTod, "a.json", text)[0];
+        let d = &read_text(&FORMAT, "a.json", text)[0];
         assert_eq!(
             (d.language.as_deref(), &d.domains[..]),
             (Some("zh"), &["restaurants".into(), "HKMTR".into()][..])
@@ -193,9 +186,9 @@ mod tests {
     fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"1":{"Scenario":{}},"2":{"Scenario":{},"Events":[{"Agent":"Wizard","Actions":"query"}]},
             "3":{"Events":[{"Agent":"User","Text":"fine"}]},"4":{"#;
-        assert_eq!(read_text(&BiTod, "en_test.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "en_test.json", text).len(), 1);
         assert_eq!(
-            problems(&BiTod, "en_test.json", text),
+            problems(&FORMAT, "en_test.json", text),
             [
                 "en_test.json:1 (1): missing field `Events` at column 15",
                 "en_test.json:1 (en_test-2): the dialogue has no turns",

@@ -5,7 +5,13 @@ use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct CrossWoz;
+pub(super) static FORMAT: Format = Format {
+    name: "crosswoz",
+    about: "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`",
+    sniff,
+    read,
+    folder: None,
+};
 
 #[derive(Deserialize)]
 struct Record {
@@ -30,30 +36,20 @@ struct Message {
     dialog_act: Vec<Vec<Value>>,
 }
 
-impl Format for CrossWoz {
-    fn name(&self) -> &'static str {
-        "crosswoz"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let Some((_, Value::Object(first))) = probe.first_element(1) else {
+        return Fit::No;
+    };
+    let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
+    if all { Fit::Yes } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let Some((_, Value::Object(first))) = probe.first_element(1) else {
-            return Fit::No;
-        };
-        let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
-        if all { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let split = input.stem();
-        Ok(support::from_elements(input, options, 1, move |element| {
-            let id = element.keys.last().cloned().unwrap_or_default();
-            dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let split = input.stem();
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let id = element.keys.last().cloned().unwrap_or_default();
+        dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
+    }))
 }
 
 fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, RecordError> {
@@ -75,7 +71,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
             "usr" => Role::User,
             "sys" => Role::Agent,
             other => {
-                return Err(RecordError::new(format!("the role must be `usr` or `sys`, not `{other}`")));
+                return Err(format!("the role must be `usr` or `sys`, not `{other}`").into());
             }
         };
         let turn = dialogue.push(message.role, role, message.content);
@@ -118,7 +114,7 @@ mod tests {
     fn a_dialogue_keeps_its_goal_and_acts() {
         assert_eq!(sniffed("val.json", FILE), Some("crosswoz"));
         assert_eq!(
-            serde_json::to_string(&read_text(&CrossWoz, "val.json", FILE)).unwrap(),
+            serde_json::to_string(&read_text(&FORMAT, "val.json", FILE)).unwrap(),
             r#"[{"id":"17","source":"crosswoz","language":"zh","domains":["餐馆","地铁"],"metadata":{"goal":"你要用餐。你要坐地铁。","split":"val","sys-usr":[4,9],"type":"多领域"},"turns":[{"number":1,"speaker":"usr","role":"user","text":"你好，找家餐馆。","acts":["General(greet)","Inform(餐馆-评分=4分)"]},{"number":2,"speaker":"sys","role":"agent","text":"好的。","acts":["NoOffer(餐馆)","Request(餐馆-名称)"]}]}]"#
         );
     }
@@ -126,7 +122,7 @@ mod tests {
     #[test]
     fn bad_records_are_reported() {
         assert_eq!(
-            problems(&CrossWoz, "val.json", FILE),
+            problems(&FORMAT, "val.json", FILE),
             [
                 "val.json:13 (18): the dialogue has no turns",
                 "val.json:14 (19): missing field `messages` at column 31",

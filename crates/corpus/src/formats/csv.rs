@@ -5,31 +5,27 @@ use std::{collections::BTreeMap, str::FromStr};
 use crate::formats::prelude::*;
 use turnwise_core::error::closest_name;
 
-pub(super) struct Csv;
+pub(super) static FORMAT: Format = Format {
+    name: "csv",
+    about: "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map",
+    sniff,
+    read,
+    folder: None,
+};
 
-impl Format for Csv {
-    fn name(&self) -> &'static str {
-        "csv"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let Some(columns) = Columns::recognized(probe.text) else {
+        return Fit::No;
+    };
+    let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
+    if named || columns.known() > 1 { Fit::Maybe } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let Some(columns) = Columns::recognized(probe.text) else {
-            return Fit::No;
-        };
-        let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
-        if named || columns.known() > 1 { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let columns = Columns::find(&input.name, input.probe().text, options.columns.as_ref())?;
-        let dialect = columns.dialect;
-        let turns = Turns { columns, stem: input.stem() };
-        Ok(tables::from_turn_rows(input, options, dialect, turns))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let columns = Columns::find(&input.name, input.probe().text, options.columns.as_ref())?;
+    let dialect = columns.dialect;
+    let turns = Turns { columns, stem: input.stem() };
+    Ok(tables::from_turn_rows(input, options, dialect, turns))
 }
 
 struct Turns {
@@ -44,7 +40,7 @@ impl TurnRows for Turns {
         };
         let id = tables::text(row, at)?.trim();
         if id.is_empty() {
-            return Err(RecordError::new(format!("the row has no id ({})", self.columns.describe(at))));
+            return Err(format!("the row has no id ({})", self.columns.describe(at)).into());
         }
         Ok(id.to_owned())
     }
@@ -52,18 +48,19 @@ impl TurnRows for Turns {
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         let columns = &self.columns;
         if row.width() <= columns.text {
-            return Err(RecordError::new(format!(
+            return Err(format!(
                 "the row has {} columns, but the text is in {}",
                 row.width(),
                 columns.describe(columns.text)
-            )));
+            )
+            .into());
         }
         if row.cells().skip(columns.width).any(|cell| !cell.is_empty()) {
-            return Err(RecordError::new(format!(
+            return Err(format!(
                 "the row has {} columns, but the first row has {}; a text that contains the delimiter must be quoted",
                 row.width(),
                 columns.width
-            )));
+            ).into());
         }
         let cell = |at: Option<usize>| match at {
             Some(at) => tables::text(row, at).map(str::trim),
@@ -93,9 +90,9 @@ impl TurnRows for Turns {
         }
         let number = match cell(columns.turn)? {
             "" => None,
-            number => Some(number.parse().map_err(|_| {
-                RecordError::new(format!("the turn number `{number}` is not a whole number"))
-            })?),
+            number => Some(
+                number.parse().map_err(|_| format!("the turn number `{number}` is not a whole number"))?,
+            ),
         };
         for domain in split(cell(columns.domain)?, &['|', ';']) {
             push_unique(&mut dialogue.domains, &domain);
@@ -456,7 +453,7 @@ mod tests {
         let show = |problem| match problem {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
-        Ok(Csv.read(input, &options)?.map(|item| item.map_err(show)).collect())
+        Ok(FORMAT.read(input, &options)?.map(|item| item.map_err(show)).collect())
     }
 
     const CHAT: &str = "\
@@ -470,7 +467,7 @@ lines\",,returns|refunds,
     #[test]
     fn obvious_headers_need_no_map() {
         assert_eq!(sniffed("chat.csv", CHAT), Some("csv"));
-        let got = read_text(&Csv, "chat.csv", CHAT);
+        let got = read_text(&FORMAT, "chat.csv", CHAT);
         assert_eq!(
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"s1","source":"chat","time":"2026-03-02T09:14:00Z","domains":["deliveries"],"turns":[{"number":1,"speaker":"customer","role":"user","text":"Hello, where is my parcel?","time":"2026-03-02T09:14:00Z","intent":"track","metadata":{"rating":"5"}},{"number":2,"speaker":"Agent","role":"agent","text":"On its way","time":"2026-03-02T09:15:00Z"}]}"#
@@ -485,14 +482,14 @@ lines\",,returns|refunds,
     fn tabs_and_semicolons_are_detected() {
         for text in ["id\trole\ttext\na\tbot\tx; y, z\n", "id;role;text\na;bot;\"x; y, z\"\n"] {
             assert_eq!(sniffed("chat.txt", text), Some("csv"));
-            let got = read_text(&Csv, "chat.txt", text);
+            let got = read_text(&FORMAT, "chat.txt", text);
             assert_eq!(
                 (got[0].turns[0].text.as_str(), &got[0].turns[0].role),
                 ("x; y, z", &Some(Role::Agent))
             );
         }
         // In a TSV file, a quote at the start of a text is part of the text.
-        let got = read_text(&Csv, "a.tsv", "id\ttext\na\t\"so\" he said\na\t\"no\nb\tz\n");
+        let got = read_text(&FORMAT, "a.tsv", "id\ttext\na\t\"so\" he said\na\t\"no\nb\tz\n");
         assert_eq!(got[0].turns[0].text, "\"so\" he said");
         assert_eq!(got[0].turns[1].text, "\"no");
     }
@@ -536,7 +533,7 @@ lines\",,returns|refunds,
         let mut bytes = gz.finish().unwrap();
         bytes.truncate(bytes.len() / 2);
         let input = Input::from_stream("t.csv.gz".into(), None, Box::new(Cursor::new(bytes))).unwrap();
-        let mut got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
+        let mut got: Vec<_> = FORMAT.read(input, &ReadOptions::default()).unwrap().collect();
         let Some(Err(Problem::File(last))) = got.pop() else { panic!("no problem at the end") };
         assert_eq!(last.reason, "the compressed file ends early: it is truncated");
         assert_eq!(last.id, Some(format!("d{}", got.len())));
@@ -572,7 +569,7 @@ lines\",,returns|refunds,
     fn bad_rows_are_reported_and_the_rest_is_read() {
         let text = "id,turn,text\na,1,x\na,2,y,z\na,3,w\n,1,x\nb,one,x\nc,1\nd,1,x\ne,1,\nd,2,x\nf,1,ok\n";
         assert_eq!(
-            problems(&Csv, "t.csv", text),
+            problems(&FORMAT, "t.csv", text),
             [
                 "t.csv:3 (a): the row has 4 columns, but the first row has 3; a text that contains the delimiter must be quoted",
                 "t.csv:5: the row has no id (column 1, `id`)",
@@ -582,7 +579,7 @@ lines\",,returns|refunds,
                 "t.csv:10 (d): the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be consecutive: sort the file by its id column",
             ]
         );
-        let ids: Vec<_> = read_text(&Csv, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
+        let ids: Vec<_> = read_text(&FORMAT, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["d", "f"]);
     }
 
@@ -590,7 +587,7 @@ lines\",,returns|refunds,
     fn an_unclosed_quote_is_reported_with_its_line() {
         let text = "id,text\na,x\nb,\"y\nc,z\n";
         assert_eq!(
-            problems(&Csv, "t.csv", text),
+            problems(&FORMAT, "t.csv", text),
             [
                 "t.csv:3 (a): a quote opened in this row is not closed, so the rest of the file cannot be split into rows; the file is truncated, or a quote within a text is not doubled"
             ]
@@ -601,7 +598,7 @@ lines\",,returns|refunds,
     fn invalid_utf8_rejects_only_its_dialogue() {
         let bytes = b"id,text\na,x\na,\xff\nb,ok\n\xff,x\nb,more\nc,fine\n".to_vec();
         let input = Input::from_stream("t.csv".into(), None, Box::new(Cursor::new(bytes))).unwrap();
-        let got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
+        let got: Vec<_> = FORMAT.read(input, &ReadOptions::default()).unwrap().collect();
         let shown: Vec<_> = got
             .into_iter()
             .map(|item| match item {

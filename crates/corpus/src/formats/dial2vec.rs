@@ -14,10 +14,6 @@
 
 use crate::formats::prelude::*;
 
-pub(super) struct Session;
-pub(super) struct Train;
-pub(super) struct Clustering;
-
 /// Tab-separated, with quotes as ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
@@ -29,39 +25,37 @@ fn role(digit: &str) -> Role {
     }
 }
 
-impl Format for Session {
-    fn name(&self) -> &'static str {
-        "dial2vec-session"
-    }
+pub(super) static SESSION: Format = Format {
+    name: "dial2vec-session",
+    about: "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs",
+    sniff: sniff_session,
+    read: read_session,
+    folder: None,
+};
 
-    fn about(&self) -> &'static str {
-        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs"
+fn sniff_session(probe: &Probe<'_>) -> Fit {
+    let lines: Vec<&str> = probe.lines().take(20).collect();
+    let fits = |line: &&str| {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        matches!(cells.as_slice(), [session, "0" | "1", _, topics] if !session.is_empty() && !topics.is_empty())
+    };
+    if lines.is_empty() || !lines.iter().all(fits) {
+        Fit::No
+    } else if probe.file_name().starts_with("preprocess_session") {
+        Fit::Yes
+    } else {
+        Fit::Maybe
     }
+}
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let lines: Vec<&str> = probe.lines().take(20).collect();
-        let fits = |line: &&str| {
-            let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-            matches!(cells.as_slice(), [session, "0" | "1", _, topics] if !session.is_empty() && !topics.is_empty())
-        };
-        if lines.is_empty() || !lines.iter().all(fits) {
-            Fit::No
-        } else if probe.file_name().starts_with("preprocess_session") {
-            Fit::Yes
-        } else {
-            Fit::Maybe
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let set = stem.strip_prefix("preprocess_session_").unwrap_or(&stem).to_owned();
-        let (source, split) = match set.rsplit_once('_') {
-            Some((source, split @ ("train" | "dev" | "test"))) => (source.to_owned(), Some(split.to_owned())),
-            _ => (set.clone(), None),
-        };
-        Ok(tables::from_turn_rows(input, options, PLAIN, Utterances { set, source, split }))
-    }
+fn read_session(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let set = stem.strip_prefix("preprocess_session_").unwrap_or(&stem).to_owned();
+    let (source, split) = match set.rsplit_once('_') {
+        Some((source, split @ ("train" | "dev" | "test"))) => (source.to_owned(), Some(split.to_owned())),
+        _ => (set.clone(), None),
+    };
+    Ok(tables::from_turn_rows(input, options, PLAIN, Utterances { set, source, split }))
 }
 
 struct Utterances {
@@ -73,7 +67,7 @@ struct Utterances {
 impl TurnRows for Utterances {
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(RecordError::new("the line does not start with a session")),
+            "" => Err("the line does not start with a session".into()),
             // Session numbers are unique only within a set.
             session => Ok(format!("{}-{session}", self.set)),
         }
@@ -81,15 +75,14 @@ impl TurnRows for Utterances {
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() != 4 {
-            return Err(RecordError::new(format!(
-                "the line has {} columns, not 4 (session, role, text, topics)",
-                row.width()
-            )));
+            return Err(
+                format!("the line has {} columns, not 4 (session, role, text, topics)", row.width()).into()
+            );
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let digit = cell(1)?;
         if digit.is_empty() || !digit.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(RecordError::new(format!("the role `{digit}` is not a digit")));
+            return Err(format!("the role `{digit}` is not a digit").into());
         }
         dialogue.source.clone_from(&self.source);
         dialogue.note_some("split", self.split.as_deref());
@@ -126,10 +119,7 @@ impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Result<Self, RecordError> {
         let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [roles, samples, label] = cells[..] else {
-            return Err(RecordError::new(format!(
-                "the line has {} columns, not 3 (roles, samples, label)",
-                cells.len()
-            )));
+            return Err(format!("the line has {} columns, not 3 (roles, samples, label)", cells.len()).into());
         };
         let roles: Vec<&str> = match roles.find(['#', '|']) {
             Some(_) => roles.split(['#', '|']).collect(),
@@ -141,16 +131,13 @@ impl<'a> Line<'a> {
         if let Some(wrong) =
             roles.iter().find(|role| role.is_empty() || !role.bytes().all(|b| b.is_ascii_digit()))
         {
-            return Err(RecordError::new(format!("the role `{wrong}` is not a digit")));
+            return Err(format!("the role `{wrong}` is not a digit").into());
         }
         let mut samples = samples.split('|');
         let dialogue = samples.next().unwrap_or_default();
         let turns = dialogue.split('#').count();
         if roles.len() != turns {
-            return Err(RecordError::new(format!(
-                "the line has {} roles for {turns} utterances",
-                roles.len()
-            )));
+            return Err(format!("the line has {} roles for {turns} utterances", roles.len()).into());
         }
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
@@ -184,60 +171,54 @@ fn detect(probe: &Probe<'_>) -> Option<bool> {
     Some(probe.file_name().starts_with("clustering") || several && lines.iter().all(Line::is_uniform))
 }
 
-impl Format for Train {
-    fn name(&self) -> &'static str {
-        "dial2vec-train"
-    }
+pub(super) static TRAIN: Format = Format {
+    name: "dial2vec-train",
+    about: "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0",
+    sniff: sniff_train,
+    read: read_train,
+    folder: None,
+};
 
-    fn about(&self) -> &'static str {
-        "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let path_info = PathInfo::of(&input);
-        let mut last = None;
-        Ok(support::from_lines(input, options, move |line| {
-            let parsed = Line::parse(line.text)?;
-            let key = blake3::hash(format!("{:?}\t{}", parsed.roles, parsed.dialogue).as_bytes());
-            if last.replace(key) == Some(key) {
-                return Ok(None);
-            }
-            parsed.dialogue(&path_info, line.number).map(Some)
-        }))
-    }
+fn sniff_train(probe: &Probe<'_>) -> Fit {
+    if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
 }
 
-impl Format for Clustering {
-    fn name(&self) -> &'static str {
-        "dial2vec-clustering"
-    }
+fn read_train(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let path_info = PathInfo::of(&input);
+    let mut last = None;
+    Ok(support::from_lines(input, options, move |line| {
+        let parsed = Line::parse(line.text)?;
+        let key = blake3::hash(format!("{:?}\t{}", parsed.roles, parsed.dialogue).as_bytes());
+        if last.replace(key) == Some(key) {
+            return Ok(None);
+        }
+        parsed.dialogue(&path_info, line.number).map(Some)
+    }))
+}
 
-    fn about(&self) -> &'static str {
-        "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number"
-    }
+pub(super) static CLUSTERING: Format = Format {
+    name: "dial2vec-clustering",
+    about: "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number",
+    sniff: sniff_clustering,
+    read: read_clustering,
+    folder: None,
+};
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
-    }
+fn sniff_clustering(probe: &Probe<'_>) -> Fit {
+    if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let path_info = PathInfo::of(&input);
-        Ok(support::from_lines(input, options, move |line| {
-            let parsed = Line::parse(line.text)?;
-            let mut dialogue = parsed.dialogue(&path_info, line.number)?;
-            if parsed.label.is_empty() {
-                return Err(
-                    RecordError::new("the line has no topic number").with_id(Some(dialogue.id.as_str()))
-                );
-            }
-            dialogue.domains.push(parsed.label.to_owned());
-            Ok(Some(dialogue))
-        }))
-    }
+fn read_clustering(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let path_info = PathInfo::of(&input);
+    Ok(support::from_lines(input, options, move |line| {
+        let parsed = Line::parse(line.text)?;
+        let mut dialogue = parsed.dialogue(&path_info, line.number)?;
+        if parsed.label.is_empty() {
+            return Err(RecordError::new("the line has no topic number").with_id(Some(dialogue.id.as_str())));
+        }
+        dialogue.domains.push(parsed.label.to_owned());
+        Ok(Some(dialogue))
+    }))
 }
 
 #[cfg(test)]
@@ -260,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_session_are_one_dialogue() {
-        let got = read_text(&Session, "preprocess_session_sgd_test.txt", SESSIONS);
+        let got = read_text(&super::SESSION, "preprocess_session_sgd_test.txt", SESSIONS);
         assert_eq!(got.len(), 2);
         assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("sgd_test-7", "sgd"));
         assert_eq!(got[0].domains, ["travel", "hotel"]);
@@ -268,7 +249,7 @@ mod tests {
         assert_eq!(turns(&got[0]), [("0", Role::User, "I need \"a room"), ("1", Role::Agent, "where # to?")]);
         assert_eq!(turns(&got[1])[1].1, Role::Participant);
         assert_eq!(
-            problems(&Session, "preprocess_session_sgd_test.txt", SESSIONS),
+            problems(&super::SESSION, "preprocess_session_sgd_test.txt", SESSIONS),
             [
                 "preprocess_session_sgd_test.txt:5 (sgd_test-9): the line has 3 columns, not 4 (session, role, text, topics)"
             ]
@@ -286,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_training_dialogue_is_read_once() {
-        let got = read_text(&Train, "/c/mwoz/train.tsv.1", TRAIN);
+        let got = read_text(&super::TRAIN, "/c/mwoz/train.tsv.1", TRAIN);
         assert_eq!(
             got.iter().map(|d| d.id.as_str()).collect::<Vec<_>>(),
             ["mwoz-train-000001", "mwoz-train-000003"]
@@ -297,7 +278,7 @@ mod tests {
         );
         assert!(got[0].domains.is_empty());
         assert_eq!(
-            problems(&Train, "/c/mwoz/train.tsv.1", TRAIN),
+            problems(&super::TRAIN, "/c/mwoz/train.tsv.1", TRAIN),
             [
                 "/c/mwoz/train.tsv.1:4: the role `x` is not a digit",
                 "/c/mwoz/train.tsv.1:5: the line has 3 roles for 2 utterances",
@@ -310,14 +291,14 @@ mod tests {
 
     #[test]
     fn a_clustering_dialogue_has_its_topic_number_as_domain() {
-        let got = read_text(&Clustering, "/c/mwoz/clustering_dev.tsv", CLUSTERING);
+        let got = read_text(&super::CLUSTERING, "/c/mwoz/clustering_dev.tsv", CLUSTERING);
         assert_eq!(got.len(), 2);
         assert_eq!(
             (got[0].id.as_str(), &got[0].domains[..]),
             ("mwoz-clustering_dev-000001", &["3".to_owned()][..])
         );
         assert_eq!(
-            problems(&Clustering, "/c/mwoz/clustering_dev.tsv", CLUSTERING),
+            problems(&super::CLUSTERING, "/c/mwoz/clustering_dev.tsv", CLUSTERING),
             ["/c/mwoz/clustering_dev.tsv:3 (mwoz-clustering_dev-000003): the line has no topic number"]
         );
     }

@@ -15,10 +15,6 @@
 
 use crate::formats::prelude::*;
 
-pub(super) struct Train;
-pub(super) struct Select;
-pub(super) struct Sts;
-
 /// Number of lines to check for format detection.
 const PROBE_LINES: usize = 40;
 
@@ -54,46 +50,45 @@ fn read(
     support::from_lines(input, options, move |line| parse(&path_info, line.number - 1, line.text).map(Some))
 }
 
-impl Format for Train {
-    fn name(&self) -> &'static str {
-        "dialoguecse-train"
-    }
+pub(super) static TRAIN: Format = Format {
+    name: "dialoguecse-train",
+    about: "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels",
+    sniff: sniff_train,
+    read: read_train,
+    folder: None,
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels"
-    }
+fn sniff_train(probe: &Probe<'_>) -> Fit {
+    let fits = |_, line: &str| match cells(line)[..] {
+        [_, _, roles, _, _, _] => {
+            roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
+        }
+        _ => false,
+    };
+    if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
+}
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |_, line: &str| match cells(line)[..] {
-            [_, _, roles, _, _, _] => {
-                roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
-            }
-            _ => false,
-        };
-        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, train))
-    }
+fn read_train(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    Ok(read(input, options, train))
 }
 
 fn train(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
     let cells = cells(line);
     let [before, after, roles, _, candidates, labels] = cells[..] else {
-        return Err(RecordError::new(format!(
+        return Err(format!(
             "the line has {} columns, not 6 (before, after, roles, 1, candidates, labels)",
             cells.len()
-        )));
+        )
+        .into());
     };
     let parts: Vec<&str> = roles.split('-').collect();
     let [roles_before, role, roles_after] = parts[..] else {
-        return Err(RecordError::new(format!("the roles `{roles}` are not three parts separated by `-`")));
+        return Err(format!("the roles `{roles}` are not three parts separated by `-`").into());
     };
     let mut true_ones =
         list(candidates).zip(list(labels)).filter(|(_, label)| *label == "1").map(|(text, _)| text);
     let Some(response) = true_ones.next() else {
-        return Err(RecordError::new("no candidate has the label 1"));
+        return Err("no candidate has the label 1".into());
     };
     let mut dialogue = begin(path_info, number)?;
     for (name, texts, roles) in
@@ -101,16 +96,17 @@ fn train(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, Reco
     {
         let (count, wanted) = (list(texts).count(), list(roles).count());
         if count != wanted {
-            return Err(RecordError::new(match name {
+            return Err(match name {
                 "" => "the response must have exactly one role".to_owned(),
                 _ => format!("{count} turns {name} the response, but {wanted} roles"),
-            }));
+            }
+            .into());
         }
         for (text, role) in list(texts).zip(list(roles)) {
             let (speaker, role) = match role {
                 "0" => ("user", Role::User),
                 "1" => ("agent", Role::Agent),
-                _ => return Err(RecordError::new(format!("the role `{role}` is neither 0 nor 1"))),
+                _ => return Err(format!("the role `{role}` is neither 0 nor 1").into()),
             };
             dialogue.push(speaker, role, text.trim());
         }
@@ -126,42 +122,38 @@ fn list(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('|').filter(move |_| !cell.is_empty())
 }
 
-impl Format for Select {
-    fn name(&self) -> &'static str {
-        "dialoguecse-select"
-    }
+pub(super) static SELECT: Format = Format {
+    name: "dialoguecse-select",
+    about: "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another",
+    sniff: sniff_select,
+    read: read_select,
+    folder: None,
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another"
-    }
+fn sniff_select(probe: &Probe<'_>) -> Fit {
+    let fits = |number: usize, line: &str| match cells(line)[..] {
+        [id, _, _, positives, negatives] => {
+            id.trim().parse::<usize>().is_ok_and(|id| id >= number)
+                && numbers(positives).is_ok()
+                && numbers(negatives).is_ok()
+        }
+        _ => false,
+    };
+    if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
+}
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |number: usize, line: &str| match cells(line)[..] {
-            [id, _, _, positives, negatives] => {
-                id.trim().parse::<usize>().is_ok_and(|id| id >= number)
-                    && numbers(positives).is_ok()
-                    && numbers(negatives).is_ok()
-            }
-            _ => false,
-        };
-        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, select))
-    }
+fn read_select(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    Ok(read(input, options, select))
 }
 
 fn select(path_info: &PathInfo, _: u64, line: &str) -> Result<Dialogue, RecordError> {
     let cells = cells(line);
     let [id, text, intent, positives, negatives] = cells[..] else {
-        return Err(RecordError::new(format!(
-            "the line has {} columns, not 5 (id, text, intent, same, other)",
-            cells.len()
-        )));
+        return Err(
+            format!("the line has {} columns, not 5 (id, text, intent, same, other)", cells.len()).into()
+        );
     };
-    let number: u64 =
-        id.trim().parse().map_err(|_| RecordError::new(format!("the id `{}` is not a number", id.trim())))?;
+    let number: u64 = id.trim().parse().map_err(|_| format!("the id `{}` is not a number", id.trim()))?;
     let mut dialogue = begin(path_info, number)?;
     let intent = intent.trim();
     dialogue.push("user", Role::User, text.trim()).intent =
@@ -183,47 +175,42 @@ fn numbers(cell: &str) -> Result<Vec<u64>, &str> {
     parts.map(|part| part.parse().map_err(|_| part)).collect()
 }
 
-impl Format for Sts {
-    fn name(&self) -> &'static str {
-        "dialoguecse-sts"
-    }
+pub(super) static STS: Format = Format {
+    name: "dialoguecse-sts",
+    about: "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs",
+    sniff: sniff_sts,
+    read: read_sts,
+    folder: None,
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |_, line: &str| match cells(line)[..] {
-            [grade, a, b] => {
-                score(grade).is_some()
-                    && [a, b].iter().all(|text| !text.is_empty() && text.parse::<f64>().is_err())
-            }
-            _ => false,
-        };
-        if !all_fit(probe, fits) {
-            Fit::No
-        } else if probe.file_name().starts_with("sts") {
-            Fit::Yes
-        } else {
-            Fit::Maybe
+fn sniff_sts(probe: &Probe<'_>) -> Fit {
+    let fits = |_, line: &str| match cells(line)[..] {
+        [grade, a, b] => {
+            score(grade).is_some()
+                && [a, b].iter().all(|text| !text.is_empty() && text.parse::<f64>().is_err())
         }
+        _ => false,
+    };
+    if !all_fit(probe, fits) {
+        Fit::No
+    } else if probe.file_name().starts_with("sts") {
+        Fit::Yes
+    } else {
+        Fit::Maybe
     }
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, sts))
-    }
+fn read_sts(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    Ok(read(input, options, sts))
 }
 
 fn sts(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
     let cells = cells(line);
     let [grade, a, b] = cells[..] else {
-        return Err(RecordError::new(format!(
-            "the line has {} columns, not 3 (score, sentence, sentence)",
-            cells.len()
-        )));
+        return Err(format!("the line has {} columns, not 3 (score, sentence, sentence)", cells.len()).into());
     };
     let Some(score) = score(grade) else {
-        return Err(RecordError::new(format!("`{}` is not a score from 0 to 5", grade.trim())));
+        return Err(format!("`{}` is not a score from 0 to 5", grade.trim()).into());
     };
     let mut dialogue = begin(path_info, number)?;
     dialogue.note("score", score);
@@ -265,7 +252,7 @@ a\tc
     #[test]
     fn a_training_line_is_a_dialogue_with_its_response() {
         let name = "/c/edc/train/train_data.txt.sample";
-        let got = read_text(&Train, name, TRAIN);
+        let got = read_text(&super::TRAIN, name, TRAIN);
         assert_eq!(got.len(), 2);
         assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("edc-train-train_data-0", "edc"));
         assert_eq!((got[0].language.as_deref(), &got[0].metadata["split"]), (Some("zh"), &"train".into()));
@@ -282,7 +269,7 @@ a\tc
         assert_eq!(got[0].metadata["response"], 4);
         assert_eq!(turns(&got[1]), [(Role::User, "is it in stock"), (Role::Agent, "thanks")]);
         assert_eq!(got[1].metadata["response"], 1);
-        let problems = problems(&Train, name, TRAIN);
+        let problems = problems(&super::TRAIN, name, TRAIN);
         let reasons: Vec<_> = problems.iter().map(|p| p.strip_prefix(&format!("{name}:")).unwrap()).collect();
         assert_eq!(
             reasons,
@@ -307,7 +294,7 @@ x\tstill waiting\t\t0\t1
 
     #[test]
     fn a_select_line_is_one_turn_with_its_lists() {
-        let got = read_text(&Select, "/c/shop/dev/select.txt", SELECT);
+        let got = read_text(&super::SELECT, "/c/shop/dev/select.txt", SELECT);
         assert_eq!(got.len(), 2);
         assert_eq!(got[0].id.as_str(), "shop-dev-select-0");
         assert_eq!(turns(&got[0]), [(Role::User, "where is it")]);
@@ -322,7 +309,7 @@ x\tstill waiting\t\t0\t1
         );
         assert_eq!((got[1].turns[0].intent.as_deref(), got[1].language.as_deref()), (None, None));
         assert_eq!(
-            problems(&Select, "/c/shop/dev/select.txt", SELECT),
+            problems(&super::SELECT, "/c/shop/dev/select.txt", SELECT),
             [
                 "/c/shop/dev/select.txt:3: the id `x` is not a number",
                 "/c/shop/dev/select.txt:4 (shop-dev-select-3): `o` among the positive ids is not a number",
@@ -336,13 +323,13 @@ x\tstill waiting\t\t0\t1
 
     #[test]
     fn an_sts_line_is_two_sentences_with_a_score() {
-        let got = read_text(&Sts, "/c/jddc/test/sts.txt", STS);
+        let got = read_text(&super::STS, "/c/jddc/test/sts.txt", STS);
         assert_eq!(got.len(), 2);
         assert_eq!((got[1].id.as_str(), &got[1].metadata["score"]), ("jddc-test-sts-1", &2.5.into()));
         assert_eq!(got[0].metadata["score"], 4);
         assert_eq!(turns(&got[0]), [(Role::Participant, "where is it"), (Role::Participant, "is it here")]);
         assert_eq!(
-            problems(&Sts, "/c/jddc/test/sts.txt", STS),
+            problems(&super::STS, "/c/jddc/test/sts.txt", STS),
             [
                 "/c/jddc/test/sts.txt:3: `9` is not a score from 0 to 5",
                 "/c/jddc/test/sts.txt:4 (jddc-test-sts-3): sentence b is empty",

@@ -3,32 +3,28 @@
 
 use crate::formats::prelude::*;
 
-pub(super) struct Mdc;
+pub(super) static FORMAT: Format = Format {
+    name: "mdc",
+    about: "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text",
+    sniff,
+    read,
+    folder: None,
+};
 
 const COLUMNS: [&str; 5] = ["session.ID", "Message.ID", "Message.Timestamp", "Message.From", "Message.Text"];
 
-impl Format for Mdc {
-    fn name(&self) -> &'static str {
-        "mdc"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    match tables::first_row(probe.text, Dialect::TSV) {
+        Some(header) if header.iter().map(|cell| cell.trim()).take(5).eq(COLUMNS) => Fit::Yes,
+        _ => Fit::No,
     }
+}
 
-    fn about(&self) -> &'static str {
-        "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        match tables::first_row(probe.text, Dialect::TSV) {
-            Some(header) if header.iter().map(|cell| cell.trim()).take(5).eq(COLUMNS) => Fit::Yes,
-            _ => Fit::No,
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        // `movie_all` contains the domain `movie`.
-        let stem = input.stem();
-        let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
-        Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    // `movie_all` contains the domain `movie`.
+    let stem = input.stem();
+    let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
+    Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
 }
 
 struct Messages {
@@ -39,18 +35,14 @@ impl TurnRows for Messages {
     /// The id includes the domain, because sessions are numbered from 1 in every file.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(RecordError::new("the row has no session.ID")),
+            "" => Err("the row has no session.ID".into()),
             session => Ok(format!("{}-{session}", self.domain)),
         }
     }
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() < COLUMNS.len() {
-            return Err(RecordError::new(format!(
-                "the row has {} columns, fewer than {}",
-                row.width(),
-                COLUMNS.len()
-            )));
+            return Err(format!("the row has {} columns, fewer than {}", row.width(), COLUMNS.len()).into());
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let from = cell(3)?;
@@ -69,9 +61,7 @@ impl TurnRows for Messages {
             }
         }
         let number = cell(1)?;
-        let number = number
-            .parse()
-            .map_err(|_| RecordError::new(format!("the Message.ID `{number}` is not a number")))?;
+        let number = number.parse().map_err(|_| format!("the Message.ID `{number}` is not a number"))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());
@@ -114,7 +104,7 @@ mod tests {
              8\t4\tlater\tuser\tone\n8\t4\t2020-01-01T10:00:00.000Z\tagent\ttwo\n"
         );
         assert_eq!(sniffed("movie_all.tsv", &text), Some("mdc"));
-        let got = read_text(&Mdc, "movie_all.tsv", &text);
+        let got = read_text(&FORMAT, "movie_all.tsv", &text);
         assert_eq!(
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"movie-7","source":"mdc","language":"en","time":"2020-01-01T10:00:00Z","domains":["movie"],"turns":[{"number":1,"speaker":"user","role":"user","text":"A film please","time":"2020-01-01T10:00:00Z","acts":["inform(kind=film; day=x)"]},{"number":2,"speaker":"agent","role":"agent","text":"Fine, which?","time":"2020-01-01T10:00:05.25Z","acts":["request(name)","greeting()"]}]}"#
@@ -128,7 +118,7 @@ mod tests {
     fn bad_rows_are_reported() {
         let text = format!("{HEADER}1\tx\t\tuser\thi\n2\t1\tuser\n\t1\t\tuser\thi\n");
         assert_eq!(
-            problems(&Mdc, "taxi_all.tsv", &text),
+            problems(&FORMAT, "taxi_all.tsv", &text),
             [
                 "taxi_all.tsv:2 (taxi-1): the Message.ID `x` is not a number",
                 "taxi_all.tsv:3 (taxi-2): the row has 3 columns, fewer than 5",

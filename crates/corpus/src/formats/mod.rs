@@ -51,7 +51,7 @@ pub(crate) use support::{json_reason, line_problem};
 /// The types and helpers that most formats use.
 mod prelude {
     pub(super) use super::{
-        Dialogues, Fit, Format, Problem, ReadOptions,
+        Dialogues, Fit, Folder, Format, Problem, ReadOptions,
         support::{self, PathInfo, RecordError},
         tables::{self, TurnRows},
         task_oriented::{
@@ -119,79 +119,95 @@ impl Default for ReadOptions {
 }
 
 /// Corpus format: detects and reads files.
-pub trait Format: Send + Sync {
-    /// Returns the name for `--from`.
-    fn name(&self) -> &'static str;
+pub struct Format {
+    /// Name of the format for `--from`.
+    pub name: &'static str,
+    /// One-line description of the format and its source.
+    pub about: &'static str,
+    sniff: fn(&Probe<'_>) -> Fit,
+    read: fn(Input, &ReadOptions) -> Result<Dialogues>,
+    /// Set if a whole folder can be one corpus in this format.
+    folder: Option<Folder>,
+}
 
-    /// Returns a one-line description of the format and its source.
-    fn about(&self) -> &'static str;
+/// Functions of a format that reads the files of a folder together.
+struct Folder {
+    claims: fn(&Path) -> bool,
+    read: fn(&Path, &ReadOptions) -> Result<Dialogues>,
+}
 
-    /// Returns whether a file is in this format. It must be fast and must not panic.
-    fn sniff(&self, probe: &Probe<'_>) -> Fit;
-
-    /// Reads the dialogues of a file. Returns an error only if reading cannot start, for example without a required
-    /// option.
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues>;
-
-    /// Returns whether a folder is one corpus in this format. Its files are then read together.
-    fn claims_folder(&self, folder: &Path) -> bool {
-        let _ = folder;
-        false
+impl Format {
+    /// Returns how well a file matches this format, judged by the beginning of the file.
+    pub fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        (self.sniff)(probe)
     }
 
-    /// Reads the dialogues of a folder that is one corpus.
-    fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
-        let _ = options;
-        Err(Error::input(format!(
-            "{} is a folder, but the format {} reads files",
-            folder.display(),
-            self.name()
-        )))
+    /// Reads the dialogues of a file. Returns an error only if reading cannot start, for example because the file has
+    /// no header.
+    pub fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        (self.read)(input, options)
+    }
+
+    /// Returns whether a folder is one corpus in this format. The files of such a folder are read together.
+    pub fn claims_folder(&self, folder: &Path) -> bool {
+        self.folder.as_ref().is_some_and(|functions| (functions.claims)(folder))
+    }
+
+    /// Reads the dialogues of a folder that is one corpus. Returns an error if the format reads only files.
+    pub fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
+        match &self.folder {
+            Some(functions) => (functions.read)(folder, options),
+            None => {
+                let (folder, format) = (folder.display(), self.name);
+                Err(Error::input(format!("{folder} is a folder, but the format {format} reads files")))
+            }
+        }
     }
 }
 
 /// All formats. If two match equally well, the earlier one is used.
-pub fn all() -> &'static [&'static dyn Format] {
-    &[
-        &canonical::Canonical,
+pub fn all() -> &'static [&'static Format] {
+    static ALL: &[&Format] = &[
+        &canonical::FORMAT,
         #[cfg(feature = "parquet")]
-        &parquet::Parquet,
-        &messages::Messages,
-        &sharegpt::ShareGpt,
-        &slack::Slack,
-        &whatsapp::WhatsApp,
-        &sgd::Sgd,
-        &multiwoz::MultiWoz,
-        &metalwoz::MetaLWoz,
-        &bitod::BiTod,
-        &doc2dial::Doc2Dial,
-        &convlab3::ConvLab3,
-        &crosswoz::CrossWoz,
-        &mdc::Mdc,
-        &self_dialogue::SelfDialogue,
-        &ubuntu_irc::UbuntuIrc,
-        &ubuntu_dialogue::UbuntuDialogue,
-        &response_tsv::ResponseTsv,
-        &dial2vec::Session,
-        &dial2vec::Train,
-        &dial2vec::Clustering,
-        &dialoguecse::Train,
-        &dialoguecse::Select,
-        &dialoguecse::Sts,
-        &csv::Csv,
-        &transcript::Transcript,
-    ]
+        &parquet::FORMAT,
+        &messages::FORMAT,
+        &sharegpt::FORMAT,
+        &slack::FORMAT,
+        &whatsapp::FORMAT,
+        &sgd::FORMAT,
+        &multiwoz::FORMAT,
+        &metalwoz::FORMAT,
+        &bitod::FORMAT,
+        &doc2dial::FORMAT,
+        &convlab3::FORMAT,
+        &crosswoz::FORMAT,
+        &mdc::FORMAT,
+        &self_dialogue::FORMAT,
+        &ubuntu_irc::FORMAT,
+        &ubuntu_dialogue::FORMAT,
+        &response_tsv::FORMAT,
+        &dial2vec::SESSION,
+        &dial2vec::TRAIN,
+        &dial2vec::CLUSTERING,
+        &dialoguecse::TRAIN,
+        &dialoguecse::SELECT,
+        &dialoguecse::STS,
+        &csv::FORMAT,
+        &transcript::FORMAT,
+    ];
+    ALL
 }
 
 /// Returns the format with the given name. The error for an unknown name suggests a similar one.
-pub fn by_name(name: &str) -> Result<&'static dyn Format> {
-    let found = all().iter().find(|f| f.name() == name);
-    found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|f| f.name())))
+pub fn by_name(name: &str) -> Result<&'static Format> {
+    let found = all().iter().find(|format| format.name == name);
+    found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|format| format.name)))
 }
 
 /// Returns the best matching format for a file, or `None` if no format matches.
-pub fn sniff(probe: &Probe<'_>) -> Option<(&'static dyn Format, Fit)> {
-    let mut best: Option<(&'static dyn Format, Fit)> = None;
+pub fn sniff(probe: &Probe<'_>) -> Option<(&'static Format, Fit)> {
+    let mut best: Option<(&'static Format, Fit)> = None;
     for &format in all() {
         let fit = format.sniff(probe);
         if fit > best.map_or(Fit::No, |(_, fit)| fit) {
@@ -207,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_every_format_has_a_description() {
-        let mut names: Vec<_> = all().iter().map(|f| f.name()).collect();
+        let mut names: Vec<_> = all().iter().map(|f| f.name).collect();
         names.sort_unstable();
         let before = names.len();
         names.dedup();
@@ -218,7 +234,7 @@ mod tests {
     #[test]
     fn every_format_is_documented() {
         let page = include_str!("../../../../docs/formats.md");
-        for name in all().iter().map(|f| f.name()) {
+        for name in all().iter().map(|f| f.name) {
             // `dialoguecse-train`, `-select`, `-sts` share a row.
             let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
             assert!(

@@ -13,7 +13,13 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-pub(super) struct MultiWoz;
+pub(super) static FORMAT: Format = Format {
+    name: "multiwoz",
+    about: "MultiWOZ 2.0 and 2.1 (data.json, ConvLab-2's val.json), MultiWOZ 2.2 (dialogues_*.json)",
+    sniff,
+    read,
+    folder: None,
+};
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a dialogue")]
@@ -34,67 +40,57 @@ struct LogTurn {
     dialog_act: Option<Value>,
 }
 
-impl Format for MultiWoz {
-    fn name(&self) -> &'static str {
-        "multiwoz"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if any_element(probe, 1, |_, value| is_log(value) || is_framed(value)) {
+        Fit::Yes
+    } else if is_companion(probe) || is_schema(probe) {
+        Fit::Companion
+    } else {
+        Fit::No
     }
+}
 
-    fn about(&self) -> &'static str {
-        "MultiWOZ 2.0 and 2.1 (data.json, ConvLab-2's val.json), MultiWOZ 2.2 (dialogues_*.json)"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if any_element(probe, 1, |_, value| is_log(value) || is_framed(value)) {
-            Fit::Yes
-        } else if is_companion(probe) || is_schema(probe) {
-            Fit::Companion
-        } else {
-            Fit::No
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let split = split_of(&stem).or_else(|| input.folder_name().and_then(|folder| split_of(&folder)));
-        let splits = Splits::of(input.path.as_deref(), split);
-        let has_acts = any_element(&input.probe(), 1, |_, value| {
-            value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
-        });
-        let (acts, problems) = match &input.path {
-            Some(path) if !has_acts => Acts::read_near(path, options),
-            _ => (Acts::default(), Vec::new()),
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let split = split_of(&stem).or_else(|| input.folder_name().and_then(|folder| split_of(&folder)));
+    let splits = Splits::of(input.path.as_deref(), split);
+    let has_acts = any_element(&input.probe(), 1, |_, value| {
+        value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
+    });
+    let (acts, problems) = match &input.path {
+        Some(path) if !has_acts => Acts::read_near(path, options),
+        _ => (Acts::default(), Vec::new()),
+    };
+    let framed = input.probe().text.trim_start().starts_with('[');
+    let dialogues = support::from_elements(input, options, 1, move |element| {
+        let key = element.keys.last().map_or("", String::as_str);
+        let read: Record = record(element, framed.then_some("dialogue_id"))?;
+        let id = match read.dialogue_id.as_deref() {
+            Some(id) if !id.is_empty() => DialogueId::new(id)?,
+            _ if !framed => DialogueId::new(key)?,
+            _ => support::generated_id(&stem, position(element))?,
         };
-        let framed = input.probe().text.trim_start().starts_with('[');
-        let dialogues = support::from_elements(input, options, 1, move |element| {
-            let key = element.keys.last().map_or("", String::as_str);
-            let read: Record = record(element, framed.then_some("dialogue_id"))?;
-            let id = match read.dialogue_id.as_deref() {
-                Some(id) if !id.is_empty() => DialogueId::new(id)?,
-                _ if !framed => DialogueId::new(key)?,
-                _ => support::generated_id(&stem, position(element))?,
-            };
-            let mut dialogue = support::dialogue(id, "multiwoz", Some("en"));
-            match (read.log, read.turns) {
-                (Some(log), _) => add_log(&mut dialogue, log),
-                (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
-                (None, None) => {
-                    let why = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
-                    return Err(RecordError::new(why).with_id(Some(dialogue.id.as_str())));
-                }
+        let mut dialogue = support::dialogue(id, "multiwoz", Some("en"));
+        match (read.log, read.turns) {
+            (Some(log), _) => add_log(&mut dialogue, log),
+            (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
+            (None, None) => {
+                let why = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
+                return Err(RecordError::new(why).with_id(Some(dialogue.id.as_str())));
             }
-            dialogue.domains = read.services.unwrap_or_default();
-            if let Some(goal) = &read.goal {
-                add_goal(&mut dialogue, goal);
-            }
-            if dialogue.domains.is_empty() {
-                dialogue.domains = domains_of_intents(&dialogue.intents);
-            }
-            dialogue.note_some("split", splits.of_dialogue(dialogue.id.as_str()));
-            acts.add_to(&mut dialogue);
-            Ok(Some(dialogue))
-        });
-        Ok(Box::new(problems.into_iter().map(Err).chain(dialogues)))
-    }
+        }
+        dialogue.domains = read.services.unwrap_or_default();
+        if let Some(goal) = &read.goal {
+            add_goal(&mut dialogue, goal);
+        }
+        if dialogue.domains.is_empty() {
+            dialogue.domains = domains_of_intents(&dialogue.intents);
+        }
+        dialogue.note_some("split", splits.of_dialogue(dialogue.id.as_str()));
+        acts.add_to(&mut dialogue);
+        Ok(Some(dialogue))
+    });
+    Ok(Box::new(problems.into_iter().map(Err).chain(dialogues)))
 }
 
 fn is_log(value: &Value) -> bool {
@@ -383,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_log_gives_domains_goal_roles_and_acts() {
-        let d = &read_text(&MultiWoz, "x/val.json", LOG)[0];
+        let d = &read_text(&FORMAT, "x/val.json", LOG)[0];
         assert_eq!(d.id.as_str(), "SNG0001.json");
         assert_eq!(
             (d.source.as_str(), &d.domains),
@@ -401,9 +397,9 @@ mod tests {
     fn belief_states_mark_system_turns_even_if_a_turn_is_missing() {
         let text = r#"{"A":{"goal":{},"log":[{"text":"a","metadata":{}},{"text":"b","metadata":{}},{"text":"c","metadata":{"bus":1}}]}}"#;
         let speakers = |d: &Dialogue| d.turns.iter().map(|t| t.speaker.clone()).collect::<Vec<_>>();
-        assert_eq!(speakers(&read_text(&MultiWoz, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
+        assert_eq!(speakers(&read_text(&FORMAT, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
         let text = text.replace(r#"{"bus":1}"#, "{}");
-        assert_eq!(speakers(&read_text(&MultiWoz, "d.json", &text)[0]), ["USER", "SYSTEM", "USER"]);
+        assert_eq!(speakers(&read_text(&FORMAT, "d.json", &text)[0]), ["USER", "SYSTEM", "USER"]);
     }
 
     const FRAMED: &str = r#"[{"dialogue_id":"PMUL1.json","services":["bus"],"turns":[
@@ -415,7 +411,7 @@ mod tests {
 
     #[test]
     fn frames_give_services_and_intents() {
-        let all = read_text(&MultiWoz, "2.2/train/dialogues_001.json", FRAMED);
+        let all = read_text(&FORMAT, "2.2/train/dialogues_001.json", FRAMED);
         assert_eq!(all[0].id.as_str(), "PMUL1.json");
         assert_eq!(
             (&all[0].domains[..], &all[0].intents[..]),
@@ -437,7 +433,7 @@ mod tests {
         }
         let input = Input::open(&dir.path().join(name)).unwrap();
         let (mut dialogues, mut reasons) = (Vec::new(), Vec::new());
-        for item in MultiWoz.read(input, &ReadOptions::default()).unwrap() {
+        for item in FORMAT.read(input, &ReadOptions::default()).unwrap() {
             match item {
                 Ok(d) => dialogues.push(d),
                 Err(Problem::Record(r) | Problem::File(r)) => {
@@ -493,9 +489,9 @@ mod tests {
     fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"A":{"goal":{}},"B":{"goal":{},"log":[]},"C":{"goal":{},"log":[{"txt":"x"}]},
         "D":{"goal":{},"log":[{"text":"fine"}]},"E":{"goal"#;
-        assert_eq!(read_text(&MultiWoz, "data.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "data.json", text).len(), 1);
         assert_eq!(
-            problems(&MultiWoz, "data.json", text),
+            problems(&FORMAT, "data.json", text),
             [
                 "data.json:1 (A): the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)",
                 "data.json:1 (B): the dialogue has no turns",
@@ -516,7 +512,7 @@ mod tests {
         let companion = |name: &str, text: &str| {
             let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
             let input = Input::from_stream(name.into(), Some(name.into()), stream).unwrap();
-            MultiWoz.sniff(&input.probe()) == Fit::Companion && formats::sniff(&input.probe()).is_some()
+            sniff(&input.probe()) == Fit::Companion && formats::sniff(&input.probe()).is_some()
         };
         assert!(companion("valListFile", "PMUL1\nSNG2\n"));
         assert!(companion("testListFile.json", "PMUL1.json\n"));

@@ -31,62 +31,58 @@ const INCONSISTENT: &str = "its parts are inconsistent";
 /// Magic bytes at the start and the end of a Parquet file.
 const MAGIC: &str = "PAR1";
 
-pub(super) struct Parquet;
+pub(super) static FORMAT: Format = Format {
+    name: "parquet",
+    about: "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt",
+    sniff,
+    read,
+    folder: None,
+};
 
-impl Format for Parquet {
-    fn name(&self) -> &'static str {
-        "parquet"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if probe.text.starts_with(MAGIC) { Fit::Yes } else { Fit::No }
+}
+
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let name = input.name;
+    let path = input.path.ok_or_else(|| {
+        Error::input(format!("{name}: Parquet cannot be read from a stream"))
+            .with_hint("save it to a file and pass its path")
+    })?;
+    let file = File::open(&path).at("open", &path)?;
+    let bytes = file.metadata().at("read", &path)?.len();
+    let reader = caught(|| SerializedFileReader::new(file))
+        .ok_or_else(|| broken(&name, &INCONSISTENT))?
+        .map_err(|e| broken(&name, &e))?;
+    let (columns, is_flat) = columns(&reader);
+    let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
+    let text = Text {
+        rows: Some(reader.into_iter()),
+        columns: columns.clone(),
+        is_flat,
+        line: if is_flat { heading(&columns) } else { Vec::new() },
+        at: 0,
+        bytes_per_row: bytes / rows,
+        bytes_read: options.bytes_read.clone(),
+    };
+    let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
+    if is_flat {
+        return csv::FORMAT.read(input, options);
     }
-
-    fn about(&self) -> &'static str {
-        "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if probe.text.starts_with(MAGIC) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let name = input.name;
-        let path = input.path.ok_or_else(|| {
-            Error::input(format!("{name}: Parquet cannot be read from a stream"))
-                .with_hint("save it to a file and pass its path")
-        })?;
-        let file = File::open(&path).at("open", &path)?;
-        let bytes = file.metadata().at("read", &path)?.len();
-        let reader = caught(|| SerializedFileReader::new(file))
-            .ok_or_else(|| broken(&name, &INCONSISTENT))?
-            .map_err(|e| broken(&name, &e))?;
-        let (columns, is_flat) = columns(&reader);
-        let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
-        let text = Text {
-            rows: Some(reader.into_iter()),
-            columns: columns.clone(),
-            is_flat,
-            line: if is_flat { heading(&columns) } else { Vec::new() },
-            at: 0,
-            bytes_per_row: bytes / rows,
-            bytes_read: options.bytes_read.clone(),
-        };
-        let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
-        if is_flat {
-            return csv::Csv.read(input, options);
-        }
-        match formats::sniff(&input.probe()) {
-            Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
-            _ => Err(Error::Data {
-                message: format!(
-                    "{}: the table has lists, but no format recognizes them; its columns are {}",
-                    input.name,
-                    columns.join(", ")
-                ),
-                hint: Some(
-                    "rename the list of turns to `messages`, `conversations` or `turns`, or convert the table to one turn \
-                     per row"
-                        .to_owned(),
-                ),
-            }),
-        }
+    match formats::sniff(&input.probe()) {
+        Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
+        _ => Err(Error::Data {
+            message: format!(
+                "{}: the table has lists, but no format recognizes them; its columns are {}",
+                input.name,
+                columns.join(", ")
+            ),
+            hint: Some(
+                "rename the list of turns to `messages`, `conversations` or `turns`, or convert the table to one turn \
+                 per row"
+                    .to_owned(),
+            ),
+        }),
     }
 }
 
@@ -223,7 +219,7 @@ mod tests {
     fn read(path: &Path) -> Result<Vec<Result<Dialogue, Problem>>> {
         let input = Input::open(path)?;
         assert_eq!(formats::sniff(&input.probe()).unwrap().0.name(), "parquet");
-        Ok(Parquet.read(input, &ReadOptions::default())?.collect())
+        Ok(FORMAT.read(input, &ReadOptions::default())?.collect())
     }
 
     const FLAT: &str = "message m { required binary session (UTF8); optional binary speaker (UTF8); required binary text (UTF8); }";

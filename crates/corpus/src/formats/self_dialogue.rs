@@ -10,47 +10,43 @@ use jiff::{civil::DateTime, tz};
 
 use crate::formats::prelude::*;
 
-pub(super) struct SelfDialogue;
+pub(super) static FORMAT: Format = Format {
+    name: "self-dialogue",
+    about: "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder per topic",
+    sniff,
+    read,
+    folder: None,
+};
 
 /// List of workers whose dialogues the corpus authors exclude. The file is next to the folder of the batches.
 const BLOCKED: &str = "blocked_workers.txt";
 
-impl Format for SelfDialogue {
-    fn name(&self) -> &'static str {
-        "self-dialogue"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if probe.file_name() == BLOCKED {
+        return Fit::Companion;
     }
+    match tables::first_row(probe.text, Dialect::CSV).map(|header| Columns::find(&header)) {
+        Some(Ok(_)) => Fit::Yes,
+        _ => Fit::No,
+    }
+}
 
-    fn about(&self) -> &'static str {
-        "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder per topic"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if probe.file_name() == BLOCKED {
-            return Fit::Companion;
-        }
-        match tables::first_row(probe.text, Dialect::CSV).map(|header| Columns::find(&header)) {
-            Some(Ok(_)) => Fit::Yes,
-            _ => Fit::No,
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let name = &input.name;
-        let Some(header) = tables::first_row(input.probe().text, Dialect::CSV) else {
-            return Err(Error::data(format!("{name}: the header cannot be read")));
-        };
-        let columns = Columns::find(&header).map_err(|missing| {
-            Error::data(format!("{name} has no column {missing}; it is not a Self-dialogue batch"))
-        })?;
-        let blocked = match input.path.as_deref().and_then(blocked_list) {
-            Some(path) => support::read_companion(&path)?.split_whitespace().map(str::to_owned).collect(),
-            None => HashSet::new(),
-        };
-        let topic = input.folder_name();
-        Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
-            columns.dialogue(row, &blocked, topic.as_deref()).map(Some)
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let name = &input.name;
+    let Some(header) = tables::first_row(input.probe().text, Dialect::CSV) else {
+        return Err(Error::data(format!("{name}: the header cannot be read")));
+    };
+    let columns = Columns::find(&header).map_err(|missing| {
+        Error::data(format!("{name} has no column {missing}; it is not a Self-dialogue batch"))
+    })?;
+    let blocked = match input.path.as_deref().and_then(blocked_list) {
+        Some(path) => support::read_companion(&path)?.split_whitespace().map(str::to_owned).collect(),
+        None => HashSet::new(),
+    };
+    let topic = input.folder_name();
+    Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
+        columns.dialogue(row, &blocked, topic.as_deref()).map(Some)
+    }))
 }
 
 /// Returns the list of blocked workers in one of the parent folders.
@@ -102,11 +98,12 @@ impl Columns {
         let id = cell(self.id)?;
         let result = (|| {
             if row.width() != self.width {
-                return Err(RecordError::new(format!(
+                return Err(format!(
                     "the row has {} columns, but the header has {}",
                     row.width(),
                     self.width
-                )));
+                )
+                .into());
             }
             let mut dialogue = support::dialogue(DialogueId::new(id)?, "self-dialogue", Some("en"));
             dialogue.domains.extend(topic.map(str::to_owned));
@@ -166,7 +163,7 @@ h,,A4,W2
     #[test]
     fn sentences_alternate_and_empty_ones_are_skipped() {
         assert_eq!(sniffed("tea/tea0.csv", BATCH), Some("self-dialogue"));
-        let got = read_text(&SelfDialogue, "tea/tea0.csv", BATCH);
+        let got = read_text(&FORMAT, "tea/tea0.csv", BATCH);
         assert_eq!(
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"A1","source":"self-dialogue","language":"en","time":"2017-05-10T01:33:15Z","domains":["tea"],"metadata":{"status":"Submitted","task":"Talk about tea","worker":"W1"},"turns":[{"number":1,"speaker":"p1","role":"user","text":"Tea, or coffee?"},{"number":2,"speaker":"p2","role":"agent","text":"Tea."}]}"#
@@ -178,7 +175,7 @@ h,,A4,W2
     #[test]
     fn bad_rows_are_reported() {
         assert_eq!(
-            problems(&SelfDialogue, "tea/tea0.csv", BATCH),
+            problems(&FORMAT, "tea/tea0.csv", BATCH),
             [
                 "tea/tea0.csv:4 (A3): the dialogue has no turns",
                 "tea/tea0.csv:5 (A4): the row has 4 columns, but the header has 12",
@@ -193,11 +190,11 @@ h,,A4,W2
         fs::create_dir_all(batch.parent().unwrap()).unwrap();
         fs::write(&batch, BATCH).unwrap();
         fs::write(dir.path().join(BLOCKED), "W2\nW9\n").unwrap();
-        let read = SelfDialogue.read(Input::open(&batch).unwrap(), &ReadOptions::default()).unwrap();
+        let read = FORMAT.read(Input::open(&batch).unwrap(), &ReadOptions::default()).unwrap();
         let marks: Vec<_> =
             read.filter_map(Result::ok).map(|d| d.metadata.contains_key("blocked_worker")).collect();
         assert_eq!(marks, [false, true]);
         let list = Input::open(&dir.path().join(BLOCKED)).unwrap();
-        assert_eq!(SelfDialogue.sniff(&list.probe()), Fit::Companion);
+        assert_eq!(sniff(&list.probe()), Fit::Companion);
     }
 }

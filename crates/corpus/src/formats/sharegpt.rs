@@ -9,7 +9,13 @@ use serde_json::Value;
 use crate::formats::chat_json::{self, Content, Record};
 use crate::formats::prelude::*;
 
-pub(super) struct ShareGpt;
+pub(super) static FORMAT: Format = Format {
+    name: "sharegpt",
+    about: "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array",
+    sniff,
+    read,
+    folder: None,
+};
 
 const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
 const SPEAKERS: [&str; 3] = ["from", "role", "speaker"];
@@ -18,37 +24,27 @@ const TEXTS: [&str; 4] = ["value", "content", "text", "markdown"];
 const QUESTIONS: [&str; 2] = ["human", "user"];
 const ANSWERS: [&str; 3] = ["assistant", "gpt", "bot"];
 
-impl Format for ShareGpt {
-    fn name(&self) -> &'static str {
-        "sharegpt"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let is_turn = |turn: &Value| {
+        let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
+        (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
+    };
+    let fits = |record: &Record| {
+        let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
+        list.and_then(|list| list.first()).is_some_and(is_turn)
+    };
+    let sample = chat_json::sample(probe);
+    if sample.iter().any(fits) {
+        return Fit::Yes;
     }
+    // The first record may be longer than the probe.
+    let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
+    let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
+    if long { Fit::Maybe } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let is_turn = |turn: &Value| {
-            let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
-            (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
-        };
-        let fits = |record: &Record| {
-            let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
-            list.and_then(|list| list.first()).is_some_and(is_turn)
-        };
-        let sample = chat_json::sample(probe);
-        if sample.iter().any(fits) {
-            return Fit::Yes;
-        }
-        // The first record may be longer than the probe.
-        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
-        let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
-        if long { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        chat_json::read(input, options, dialogue)
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    chat_json::read(input, options, dialogue)
 }
 
 fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
@@ -125,7 +121,7 @@ mod tests {
             let array = format!("[{{\"id\":\"e\",\"conversations\":[]}},\n{one}\n]");
             for text in [format!("{one}\n"), array] {
                 assert_eq!(sniffed("s.json", &text), Some("sharegpt"), "{text}");
-                let got = read_text(&ShareGpt, "s.json", &text);
+                let got = read_text(&FORMAT, "s.json", &text);
                 assert_eq!(got.len(), 1);
                 assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("k_0", "s"));
                 let said: Vec<_> =
@@ -138,7 +134,7 @@ mod tests {
     #[test]
     fn the_rest_of_a_record_is_kept() {
         let text = r#"{"id":"a","system":"Be kind.","language":"English","model":"m1","conversations":[{"from":"human","value":"hi","weight":0},{"from":"function_call","value":"f()"},{"from":"observation","value":"7"},{"from":"narrator","value":"Silence."}]}"#;
-        let got = &read_text(&ShareGpt, "s.jsonl", text)[0];
+        let got = &read_text(&FORMAT, "s.jsonl", text)[0];
         assert_eq!(
             turns(got),
             [
@@ -153,7 +149,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&got.metadata).unwrap(), r#"{"language":"English","model":"m1"}"#);
         assert_eq!(got.turns[1].metadata["weight"], 0);
         let chinese = text.replace("English", "zh-CN");
-        assert_eq!(read_text(&ShareGpt, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
+        assert_eq!(read_text(&FORMAT, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
     }
 
     #[test]
@@ -167,7 +163,7 @@ mod tests {
 {"id":"g","conversations":[{"from":"human","value":"x"}]}
 "#;
         assert_eq!(
-            problems(&ShareGpt, "a.json", text),
+            problems(&FORMAT, "a.json", text),
             [
                 "a.json:1 (a): turn 1 of `conversations` has no `from`",
                 "a.json:2 (b): the record has no list `conversations` (or `conversation`, `items`)",
@@ -178,7 +174,7 @@ mod tests {
                 "a.json:8: the file ends in the middle of a JSON value",
             ]
         );
-        assert_eq!(read_text(&ShareGpt, "a.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "a.json", text).len(), 1);
     }
 
     #[test]

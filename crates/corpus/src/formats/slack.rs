@@ -34,107 +34,101 @@ use channel::{ChannelDays, Day, days, for_each_message};
 use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
 
-pub(super) struct Slack;
+pub(super) static FORMAT: Format = Format {
+    name: "slack",
+    about: "Slack export: the unpacked folder, the folder of a channel, or the file of a day",
+    sniff,
+    read,
+    folder: Some(Folder { claims: claims_folder, read: read_folder }),
+};
 
-impl Format for Slack {
-    fn name(&self) -> &'static str {
-        "slack"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let name = probe.file_name();
+    let is_list = LISTS.iter().any(|(list, _)| *list == name)
+        || USERS.contains(&name.as_str())
+        || name == "integration_logs.json";
+    let Some((_, Value::Object(first))) = probe.first_element(1) else {
+        return if is_list && probe.text.trim() == "[]" { Fit::Companion } else { Fit::No };
+    };
+    let has = |key: &str| first.contains_key(key);
+    let is_message = probe.text.trim_start().starts_with('[')
+        && timestamps(&first).is_some()
+        && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
+    if is_message {
+        Fit::Yes
+    } else if is_list
+        && (has("id") && (has("members") || has("profile") || has("team_id")) || has("service_type"))
+    {
+        Fit::Companion
+    } else {
+        Fit::No
     }
+}
 
-    fn about(&self) -> &'static str {
-        "Slack export: the unpacked folder, the folder of a channel, or the file of a day"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let name = probe.file_name();
-        let is_list = LISTS.iter().any(|(list, _)| *list == name)
-            || USERS.contains(&name.as_str())
-            || name == "integration_logs.json";
-        let Some((_, Value::Object(first))) = probe.first_element(1) else {
-            return if is_list && probe.text.trim() == "[]" { Fit::Companion } else { Fit::No };
-        };
-        let has = |key: &str| first.contains_key(key);
-        let is_message = probe.text.trim_start().starts_with('[')
-            && timestamps(&first).is_some()
-            && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
-        if is_message {
-            Fit::Yes
-        } else if is_list
-            && (has("id") && (has("members") || has("profile") || has("team_id")) || has("service_type"))
-        {
-            Fit::Companion
-        } else {
-            Fit::No
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let (name, day, limit) = (input.name.clone(), input.stem(), options.max_record);
+    let folder = input.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+    let mut problems = Vec::new();
+    let names = Names::read(&root_of(&folder), limit, &mut problems);
+    let channel = names.channel(&input.folder_name().unwrap_or_else(|| "slack".to_owned()));
+    let mut stream = Some(input.into_stream());
+    let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+    Ok(Box::new(std::iter::from_fn(move || {
+        if let Some(stream) = stream.take() {
+            let mut problems = Vec::new();
+            let mut messages = Day::default();
+            for_each_message(stream, &name, limit, &mut problems, |raw, at| {
+                messages.take(&raw, at, &names, &|_| true)
+            });
+            out.extend(problems.into_iter().map(Err));
+            out.extend(messages.dialogues(&channel, &day, &name));
         }
-    }
+        out.pop_front()
+    })))
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let (name, day, limit) = (input.name.clone(), input.stem(), options.max_record);
-        let folder = input.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-        let mut problems = Vec::new();
-        let names = Names::read(&root_of(&folder), limit, &mut problems);
-        let channel = names.channel(&input.folder_name().unwrap_or_else(|| "slack".to_owned()));
-        let mut stream = Some(input.into_stream());
-        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
-        Ok(Box::new(std::iter::from_fn(move || {
-            if let Some(stream) = stream.take() {
-                let mut problems = Vec::new();
-                let mut messages = Day::default();
-                for_each_message(stream, &name, limit, &mut problems, |raw, at| {
-                    messages.take(&raw, at, &names, &|_| true)
-                });
-                out.extend(problems.into_iter().map(Err));
-                out.extend(messages.dialogues(&channel, &day, &name));
+fn claims_folder(folder: &Path) -> bool {
+    let lists = LISTS.iter().map(|(list, _)| *list).chain(USERS);
+    if lists.into_iter().any(|list| folder.join(list).is_file()) {
+        return subfolders(folder).is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
+    }
+    // The folder of a single channel. Its first days may be empty.
+    let days = days(folder).unwrap_or_default();
+    let fits = |path: &PathBuf| Input::open(path).is_ok_and(|input| sniff(&input.probe()) == Fit::Yes);
+    days.iter().take(5).any(|(_, path)| fits(path))
+}
+
+fn read_folder(folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
+    let (root, channels) = match days(folder)? {
+        days if days.is_empty() => (folder.to_owned(), subfolders(folder)?),
+        _ => (root_of(folder), vec![folder.to_owned()]),
+    };
+    let mut problems = Vec::new();
+    let names = Arc::new(Names::read(&root, options.max_record, &mut problems));
+    let limit = options.max_record;
+    let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+    let mut channels = VecDeque::from(channels);
+    let mut current: Option<ChannelDays> = None;
+    Ok(Box::new(std::iter::from_fn(move || {
+        loop {
+            if let Some(item) = out.pop_front() {
+                return Some(item);
             }
-            out.pop_front()
-        })))
-    }
-
-    fn claims_folder(&self, folder: &Path) -> bool {
-        let lists = LISTS.iter().map(|(list, _)| *list).chain(USERS);
-        if lists.into_iter().any(|list| folder.join(list).is_file()) {
-            return subfolders(folder)
-                .is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
-        }
-        // The folder of a single channel. Its first days may be empty.
-        let days = days(folder).unwrap_or_default();
-        let fits =
-            |path: &PathBuf| Input::open(path).is_ok_and(|input| self.sniff(&input.probe()) == Fit::Yes);
-        days.iter().take(5).any(|(_, path)| fits(path))
-    }
-
-    fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
-        let (root, channels) = match days(folder)? {
-            days if days.is_empty() => (folder.to_owned(), subfolders(folder)?),
-            _ => (root_of(folder), vec![folder.to_owned()]),
-        };
-        let mut problems = Vec::new();
-        let names = Arc::new(Names::read(&root, options.max_record, &mut problems));
-        let limit = options.max_record;
-        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
-        let mut channels = VecDeque::from(channels);
-        let mut current: Option<ChannelDays> = None;
-        Ok(Box::new(std::iter::from_fn(move || {
-            loop {
-                if let Some(item) = out.pop_front() {
-                    return Some(item);
-                }
-                match &mut current {
-                    Some(channel) if !channel.is_read() => out.extend(channel.read_next()),
-                    _ => {
-                        let folder = channels.pop_front()?;
-                        match ChannelDays::new(&folder, Arc::clone(&names), limit) {
-                            Ok(channel) => current = Some(channel),
-                            Err(e) => {
-                                let path = folder.display().to_string();
-                                out.push_back(Err(RecordError::from(e).at(&path, 1)));
-                            }
+            match &mut current {
+                Some(channel) if !channel.is_read() => out.extend(channel.read_next()),
+                _ => {
+                    let folder = channels.pop_front()?;
+                    match ChannelDays::new(&folder, Arc::clone(&names), limit) {
+                        Ok(channel) => current = Some(channel),
+                        Err(e) => {
+                            let path = folder.display().to_string();
+                            out.push_back(Err(RecordError::from(e).at(&path, 1)));
                         }
                     }
                 }
             }
-        })))
-    }
+        }
+    })))
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -166,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_single_day_can_be_read() {
-        let got = read_text(&Slack, "general/2026-03-02.json", DAY);
+        let got = read_text(&FORMAT, "general/2026-03-02.json", DAY);
         let ids: Vec<_> = got.iter().map(|d| (d.id.as_str(), d.turns.len())).collect();
         assert_eq!(
             ids,
@@ -175,7 +169,7 @@ mod tests {
         assert_eq!(got[0].metadata["without_root"], true);
         assert_eq!(got[1].metadata["left_out"], 1);
         assert_eq!(
-            problems(&Slack, "general/2026-03-02.json", DAY),
+            problems(&FORMAT, "general/2026-03-02.json", DAY),
             [
                 "general/2026-03-02.json:7: the message has no `ts` like \"1772442840.000200\"",
                 "general/2026-03-02.json:8: the message is not a JSON object",
@@ -188,7 +182,7 @@ mod tests {
         assert_eq!(sniffed("2026-03-02.json", DAY), Some("slack"));
         let fit = |name: &str, text: &str| {
             let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-            Slack.sniff(&Input::from_stream(name.into(), Some(name.into()), stream).unwrap().probe())
+            sniff(&Input::from_stream(name.into(), Some(name.into()), stream).unwrap().probe())
         };
         assert_eq!(fit("users.json", r#"[{"id":"U1","name":"ana","profile":{}}]"#), Fit::Companion);
         assert_eq!(fit("dms.json", "[]"), Fit::Companion);

@@ -226,19 +226,19 @@ pub(crate) mod testing {
     use crate::formats::Format;
 
     /// Returns all items that a reader produces for a text.
-    pub(crate) fn read_all(format: &dyn Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
+    pub(crate) fn read_all(format: &Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         format.read(input, &ReadOptions::default()).unwrap().collect()
     }
 
     /// Returns only the dialogues.
-    pub(crate) fn read_text(format: &dyn Format, name: &str, text: &str) -> Vec<Dialogue> {
+    pub(crate) fn read_text(format: &Format, name: &str, text: &str) -> Vec<Dialogue> {
         read_all(format, name, text).into_iter().filter_map(Result::ok).collect()
     }
 
     /// Returns only the problems, formatted as for users.
-    pub(crate) fn problems(format: &dyn Format, name: &str, text: &str) -> Vec<String> {
+    pub(crate) fn problems(format: &Format, name: &str, text: &str) -> Vec<String> {
         let show = |p| match p {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
@@ -250,7 +250,7 @@ pub(crate) mod testing {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         let (format, fit) = crate::formats::sniff(&input.probe())?;
-        (fit > crate::formats::Fit::Companion).then(|| format.name())
+        (fit > crate::formats::Fit::Companion).then(|| format.name)
     }
 }
 

@@ -220,11 +220,11 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
             Some(open) if open.id == id => {
                 let added = match (bad_line, open.state.as_mut()) {
                     (_, None) => return,
-                    (Some(bad_line), _) => Err(RecordError::new(format!(
+                    (Some(bad_line), _) => Err(format!(
                         "the row of this dialogue on line {bad_line} is invalid; the whole dialogue is skipped"
-                    ))),
+                    ).into()),
                     (None, Some(_)) if open.size + size > self.limit => {
-                        Err(RecordError::new(support::too_long((open.size + size) as u64, self.limit)))
+                        Err(support::too_long((open.size + size) as u64, self.limit).into())
                     }
                     (None, Some(dialogue)) => self.parse.add(dialogue, &row),
                 };
@@ -277,10 +277,8 @@ fn begin(
     let [a, b, c, d, e, f, g, h, ..] = checked_id.key().0;
     let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     if seen.contains(&key) {
-        return Err(RecordError::new(
-            "the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
-             consecutive: sort the file by its id column",
-        ));
+        return Err("the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
+             consecutive: sort the file by its id column".into());
     }
     if seen.len() < REMEMBERED_IDS {
         seen.insert(key);

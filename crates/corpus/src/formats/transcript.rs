@@ -16,57 +16,51 @@ use std::collections::BTreeSet;
 use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 
-pub(super) struct Transcript;
+pub(super) static FORMAT: Format = Format {
+    name: "transcript",
+    about: "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ===",
+    sniff,
+    read,
+    folder: None,
+};
 
-impl Format for Transcript {
-    fn name(&self) -> &'static str {
-        "transcript"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    const OTHERS: [&str; 12] =
+        [".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".html", ".xml", ".log", ".ini", ".py"];
+    if OTHERS.iter().any(|e| probe.has_extension(e))
+        || probe.text.starts_with(['{', '[', '<']) && is_markup(probe)
+    {
+        return Fit::No;
     }
-
-    fn about(&self) -> &'static str {
-        "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ==="
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        const OTHERS: [&str; 12] = [
-            ".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".html", ".xml", ".log", ".ini",
-            ".py",
-        ];
-        if OTHERS.iter().any(|e| probe.has_extension(e))
-            || probe.text.starts_with(['{', '[', '<']) && is_markup(probe)
-        {
-            return Fit::No;
+    let (mut lines, mut turns, mut by_role) = (0, 0, 0);
+    let mut speakers = BTreeSet::new();
+    for line in probe.lines().take(60).filter(|line| kind(line) == Kind::Text) {
+        lines += 1;
+        if let Some(said) = spoken(line, &|_| false) {
+            turns += 1;
+            by_role += usize::from(is_role_name(&said.speaker));
+            speakers.insert(said.speaker);
         }
-        let (mut lines, mut turns, mut by_role) = (0, 0, 0);
-        let mut speakers = BTreeSet::new();
-        for line in probe.lines().take(60).filter(|line| kind(line) == Kind::Text) {
-            lines += 1;
-            if let Some(said) = spoken(line, &|_| false) {
-                turns += 1;
-                by_role += usize::from(is_role_name(&said.speaker));
-                speakers.insert(said.speaker);
-            }
-        }
-        // Lists of `key: value` look similar, but their keys rarely repeat.
-        let is_talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
-        let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && is_talk;
-        if fits { Fit::Maybe } else { Fit::No }
     }
+    // Lists of `key: value` look similar, but their keys rarely repeat.
+    let is_talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
+    let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && is_talk;
+    if fits { Fit::Maybe } else { Fit::No }
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let reader = Reader {
-            path: input.name.clone(),
-            stem: input.stem(),
-            limit: options.max_record,
-            blank_ends: !ignores_blank_lines(input.probe().text),
-            count: 0,
-            after_blank: false,
-            heading: Heading::default(),
-            draft: None,
-            speakers: BTreeSet::new(),
-        };
-        Ok(chat_text::read(input, options, reader))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let reader = Reader {
+        path: input.name.clone(),
+        stem: input.stem(),
+        limit: options.max_record,
+        blank_ends: !ignores_blank_lines(input.probe().text),
+        count: 0,
+        after_blank: false,
+        heading: Heading::default(),
+        draft: None,
+        speakers: BTreeSet::new(),
+    };
+    Ok(chat_text::read(input, options, reader))
 }
 
 fn is_markup(probe: &Probe<'_>) -> bool {
@@ -432,7 +426,7 @@ mod tests {
     use crate::formats::support::testing::{problems, read_text, sniffed};
 
     fn show(text: &str) -> Vec<String> {
-        read_text(&Transcript, "calls.txt", text).iter().map(show_one).collect()
+        read_text(&FORMAT, "calls.txt", text).iter().map(show_one).collect()
     }
 
     fn show_one(d: &Dialogue) -> String {
@@ -455,7 +449,7 @@ mod tests {
                 "calls-000003 [Third] Speaker 1/participant: One. | Speaker 2/participant: Two.",
             ]
         );
-        assert!(problems(&Transcript, "calls.txt", text).is_empty());
+        assert!(problems(&FORMAT, "calls.txt", text).is_empty());
         assert_eq!(sniffed("calls.txt", text), Some("transcript"));
     }
 
@@ -478,7 +472,7 @@ mod tests {
     fn leading_times_are_kept() {
         let text =
             "[2026-03-02 09:14] client: hi\n# on hold\n[00:01:12] agent: yo\nagent (00:12): there: now\n";
-        let got = &read_text(&Transcript, "t.txt", text)[0];
+        let got = &read_text(&FORMAT, "t.txt", text)[0];
         assert_eq!(got.time.unwrap().to_string(), "2026-03-02T09:14:00Z");
         assert_eq!(got.turns[0].time, got.time);
         assert_eq!(got.turns[1].metadata["at"], "00:01:12");
@@ -494,13 +488,13 @@ mod tests {
     fn text_without_a_speaker_is_reported() {
         let text = "Title\nSome prose.\nMore of it.\n\nA: x\n\nB:\n\nA: y\nB: z\n";
         assert_eq!(
-            problems(&Transcript, "p.txt", text),
+            problems(&FORMAT, "p.txt", text),
             [
                 "p.txt:2: no turns found here: no line starts with `Speaker: `",
                 "p.txt:7 (p-000002): every turn's text is empty",
             ]
         );
-        assert_eq!(read_text(&Transcript, "p.txt", text).len(), 2);
+        assert_eq!(read_text(&FORMAT, "p.txt", text).len(), 2);
     }
 
     #[test]
@@ -509,7 +503,7 @@ mod tests {
         let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
         let input = Input::from_stream("t.txt".into(), Some("t.txt".into()), stream).unwrap();
         let options = ReadOptions { max_record: 500, ..ReadOptions::default() };
-        let got: Vec<_> = Transcript.read(input, &options).unwrap().collect();
+        let got: Vec<_> = FORMAT.read(input, &options).unwrap().collect();
         let reason = format!("{:?}", got[0].as_ref().unwrap_err());
         assert!(reason.contains("over the limit") && reason.contains("t-000001"), "{reason}");
         assert_eq!(got[1].as_ref().unwrap().id.as_str(), "t-000002");

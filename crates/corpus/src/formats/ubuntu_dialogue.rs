@@ -13,46 +13,41 @@
 
 use crate::formats::prelude::*;
 
-pub(super) struct UbuntuDialogue;
+pub(super) static FORMAT: Format = Format {
+    name: "ubuntu-dialogue",
+    about: "Ubuntu Dialogue Corpus: version 2's CSV (Context,Utterance,Label) and the raw dialogs/*/*.tsv",
+    sniff,
+    read,
+    folder: None,
+};
 
-impl Format for UbuntuDialogue {
-    fn name(&self) -> &'static str {
-        "ubuntu-dialogue"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let lines: Vec<&str> = probe.lines().take(10).collect();
+    if lines.is_empty() {
+        return Fit::No;
     }
+    if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
+        return Fit::Yes;
+    }
+    // The lists of the chats in each split: `1234.tsv, 5`.
+    let listed =
+        |line: &&str| line.split_once(".tsv,").is_some_and(|(file, folder)| digits(file) && digits(folder));
+    if lines.iter().all(listed) { Fit::Companion } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "Ubuntu Dialogue Corpus: version 2's CSV (Context,Utterance,Label) and the raw dialogs/*/*.tsv"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let lines: Vec<&str> = probe.lines().take(10).collect();
-        if lines.is_empty() {
-            return Fit::No;
-        }
-        if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
-            return Fit::Yes;
-        }
-        // The lists of the chats in each split: `1234.tsv, 5`.
-        let listed = |line: &&str| {
-            line.split_once(".tsv,").is_some_and(|(file, folder)| digits(file) && digits(folder))
-        };
-        if lines.iter().all(listed) { Fit::Companion } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let Some(table) = Table::recognized(input.probe().text) else {
-            let options = options.clone();
-            // A file is one chat and is read completely.
-            return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
-        };
-        let path_info = PathInfo::of(&input);
-        let prefix = format!("ubuntu-dialogue-{}", input.stem());
-        let mut rows = 0;
-        Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
-            rows += 1;
-            table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let Some(table) = Table::recognized(input.probe().text) else {
+        let options = options.clone();
+        // A file is one chat and is read completely.
+        return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
+    };
+    let path_info = PathInfo::of(&input);
+    let prefix = format!("ubuntu-dialogue-{}", input.stem());
+    let mut rows = 0;
+    Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
+        rows += 1;
+        table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
+    }))
 }
 
 fn digits(text: &str) -> bool {
@@ -78,8 +73,8 @@ impl<'a> Message<'a> {
         let read = Some(time).filter(|time| time.contains('T')).and_then(Time::parse);
         match read {
             Some(time) if !from.is_empty() => Ok(Message { time, from, text }),
-            Some(_) => Err(RecordError::new("the message has no sender")),
-            None => Err(RecordError::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
+            Some(_) => Err("the message has no sender".into()),
+            None => Err(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z").into()),
         }
     }
 }
@@ -241,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_training_row_is_a_context_with_utterance_and_label() {
-        let got = read_text(&UbuntuDialogue, "train.csv", TRAIN);
+        let got = read_text(&FORMAT, "train.csv", TRAIN);
         assert_eq!(
             texts(&got[0]),
             [
@@ -268,7 +263,7 @@ mod tests {
     #[test]
     fn bad_rows_are_reported() {
         assert_eq!(
-            problems(&UbuntuDialogue, "train.csv", TRAIN),
+            problems(&FORMAT, "train.csv", TRAIN),
             [
                 "train.csv:3 (ubuntu-dialogue-train-000002): the row has no utterance after the context",
                 "train.csv:5 (ubuntu-dialogue-train-000004): the label `maybe` is neither 0 nor 1",
@@ -281,7 +276,7 @@ mod tests {
     fn an_evaluation_row_keeps_its_distractors() {
         let text = "Context,Ground Truth Utterance,Distractor_0,Distractor_1\n\
         hello __eou__ __eot__ ,hi __eou__ there __eou__,no __eou__ way __eou__,never __eou__\n";
-        let got = read_text(&UbuntuDialogue, "/c/valid.csv", text);
+        let got = read_text(&FORMAT, "/c/valid.csv", text);
         assert_eq!(texts(&got[0]), [("user", "hello"), ("agent", "hi"), ("agent", "there")]);
         assert_eq!(got[0].metadata["distractors"], serde_json::json!(["no way", "never"]));
         assert_eq!(got[0].metadata["split"], "valid");
@@ -295,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_raw_chat_is_one_dialogue() {
-        let got = read_text(&UbuntuDialogue, "dialogs/4/17.tsv", CHAT);
+        let got = read_text(&FORMAT, "dialogs/4/17.tsv", CHAT);
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].id.as_str(), "ubuntu-dialogue-4-17");
         assert_eq!(
@@ -310,7 +305,7 @@ mod tests {
     fn bad_lines_of_a_chat_are_reported() {
         let text = "2009-03-01T10:00:00.000Z\tamy\t\thello\nso\tit\nlately\tamy\t\thello\n2009-03-01T10:00:00Z\t\t\thi\n";
         assert_eq!(
-            problems(&UbuntuDialogue, "3/1.tsv", text),
+            problems(&FORMAT, "3/1.tsv", text),
             [
                 "3/1.tsv:2: the line is not a message; the columns must be time, from, to and text, separated by tabs",
                 "3/1.tsv:3: `lately` is not a time like 2008-04-23T14:55:00.000Z",
@@ -318,7 +313,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            problems(&UbuntuDialogue, "3/1.tsv", "\n"),
+            problems(&FORMAT, "3/1.tsv", "\n"),
             ["3/1.tsv:1 (ubuntu-dialogue-3-1): the dialogue has no turns"]
         );
     }

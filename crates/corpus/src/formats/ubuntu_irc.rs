@@ -17,53 +17,49 @@ use std::{
 use crate::formats::irc_log::{self, Clock, Links, LogLine, link};
 use crate::formats::prelude::*;
 
-pub(super) struct UbuntuIrc;
+pub(super) static FORMAT: Format = Format {
+    name: "ubuntu-irc",
+    about: "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder",
+    sniff,
+    read,
+    folder: None,
+};
 
 const LOG_EXTENSIONS: [&str; 2] = [".ascii.txt", ".raw.txt"];
 
-impl Format for UbuntuIrc {
-    fn name(&self) -> &'static str {
-        "ubuntu-irc"
-    }
-
-    fn about(&self) -> &'static str {
-        "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let name = probe.file_name();
-        if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
-            let lines: Vec<_> = probe.lines().take(20).collect();
-            let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
-            // Pasted text can leave stray lines in a log.
-            if lines.is_empty() || fitting * 2 < lines.len() {
-                return Fit::No;
-            }
-            let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
-            return match *log {
-                // The same log in a different encoding. Reading both would duplicate every conversation.
-                ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
-                _ if has_companion(".annotation.txt") => Fit::Yes,
-                _ => Fit::Maybe,
-            };
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let name = probe.file_name();
+    if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
+        let lines: Vec<_> = probe.lines().take(20).collect();
+        let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
+        // Pasted text can leave stray lines in a log.
+        if lines.is_empty() || fitting * 2 < lines.len() {
+            return Fit::No;
         }
-        let links = || {
-            let mut lines = probe.lines().take(20).peekable();
-            lines.peek().is_some() && lines.all(|line| link(line).is_some())
+        let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
+        return match *log {
+            // The same log in a different encoding. Reading both would duplicate every conversation.
+            ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
+            _ if has_companion(".annotation.txt") => Fit::Yes,
+            _ => Fit::Maybe,
         };
-        let tokens = || probe.lines().take(20).any(|line| line.starts_with("<s> "));
-        match name.as_str() {
-            n if n.ends_with(".annotation.txt") && links() => Fit::Companion,
-            n if n.ends_with(".tok.txt") && tokens() => Fit::Companion,
-            _ => Fit::No,
-        }
     }
+    let links = || {
+        let mut lines = probe.lines().take(20).peekable();
+        lines.peek().is_some() && lines.all(|line| link(line).is_some())
+    };
+    let tokens = || probe.lines().take(20).any(|line| line.starts_with("<s> "));
+    match name.as_str() {
+        n if n.ends_with(".annotation.txt") && links() => Fit::Companion,
+        n if n.ends_with(".tok.txt") && tokens() => Fit::Companion,
+        _ => Fit::No,
+    }
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let options = options.clone();
-        // A log is small, and only its annotated messages are kept.
-        Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let options = options.clone();
+    // A log is small, and only its annotated messages are kept.
+    Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
 }
 
 /// Returns the companion file of a log: the same name with a different extension.
@@ -294,7 +290,7 @@ some stray line
     /// Reads a log. Returns the dialogues, and the problems with only the file name of the path.
     fn read(path: &Path, options: &ReadOptions) -> (Vec<Dialogue>, Vec<String>) {
         let (mut dialogues, mut problems) = (Vec::new(), Vec::new());
-        for item in UbuntuIrc.read(Input::open(path).unwrap(), options).unwrap() {
+        for item in FORMAT.read(Input::open(path).unwrap(), options).unwrap() {
             match item {
                 Ok(dialogue) => dialogues.push(dialogue),
                 Err(Problem::Record(r) | Problem::File(r)) => {
@@ -399,7 +395,7 @@ some stray line
     #[test]
     fn logs_and_companions_are_detected() {
         let (_dir, path) = folder(LOG.as_bytes(), "0 1 -\n");
-        let fit = |path: &Path| UbuntuIrc.sniff(&Input::open(path).unwrap().probe());
+        let fit = |path: &Path| sniff(&Input::open(path).unwrap().probe());
         assert_eq!(fit(&path), Fit::Yes);
         assert_eq!(fit(&path.with_file_name("2010-05-02_00.annotation.txt")), Fit::Companion);
         let raw = path.with_file_name("2010-05-02_00.raw.txt");

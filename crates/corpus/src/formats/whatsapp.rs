@@ -23,53 +23,48 @@ use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 use line::{Content, Header, Order, clean, order, without_edited};
 
-pub(super) struct WhatsApp;
+pub(super) static FORMAT: Format = Format {
+    name: "whatsapp",
+    about: "WhatsApp chat, exported as text from an iPhone or Android",
+    sniff,
+    read,
+    folder: None,
+};
 
 /// Silence after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
 /// Silence after which a new dialogue starts on a new day.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
-impl Format for WhatsApp {
-    fn name(&self) -> &'static str {
-        "whatsapp"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let mut lines = probe.lines().take(200);
+    let Some(first) = lines.next().and_then(Header::parse) else {
+        return Fit::No;
+    };
+    let more: Vec<_> = lines.filter_map(Header::parse).collect();
+    let has_speaker = more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
+    if has_speaker { Fit::Yes } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "WhatsApp chat, exported as text from an iPhone or Android"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let mut lines = probe.lines().take(200);
-        let Some(first) = lines.next().and_then(Header::parse) else {
-            return Fit::No;
-        };
-        let more: Vec<_> = lines.filter_map(Header::parse).collect();
-        let has_speaker =
-            more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
-        if has_speaker { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let (order, assumed) = order(input.probe().lines());
-        let stem = match input.stem() {
-            stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
-            stem => stem,
-        };
-        let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
-        let reader = Reader {
-            path: input.name.clone(),
-            title: title.unwrap_or(&stem).to_owned(),
-            stem,
-            limit: options.max_record,
-            order,
-            assumed,
-            last: None,
-            skipping: false,
-            draft: None,
-        };
-        Ok(chat_text::read(input, options, reader))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let (order, assumed) = order(input.probe().lines());
+    let stem = match input.stem() {
+        stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
+        stem => stem,
+    };
+    let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
+    let reader = Reader {
+        path: input.name.clone(),
+        title: title.unwrap_or(&stem).to_owned(),
+        stem,
+        limit: options.max_record,
+        order,
+        assumed,
+        last: None,
+        skipping: false,
+        draft: None,
+    };
+    Ok(chat_text::read(input, options, reader))
 }
 
 struct Reader {
@@ -215,8 +210,8 @@ I mean it
     fn a_chat_is_split_at_silence() {
         assert_eq!(sniffed("x.txt", ANDROID), Some("whatsapp"));
         let name = "WhatsApp Chat with Tickets.txt";
-        assert!(problems(&WhatsApp, name, ANDROID).is_empty());
-        let got = read_text(&WhatsApp, name, ANDROID);
+        assert!(problems(&FORMAT, name, ANDROID).is_empty());
+        let got = read_text(&FORMAT, name, ANDROID);
         let shown: Vec<_> = got
             .iter()
             .map(|d| {
@@ -242,8 +237,8 @@ I mean it
     #[test]
     fn ids_are_stable_in_later_exports() {
         let cut = ANDROID.find("03/03/2026, 11:00").unwrap();
-        let early = read_text(&WhatsApp, "c.txt", &ANDROID[..cut]);
-        let late = read_text(&WhatsApp, "c.txt", ANDROID);
+        let early = read_text(&FORMAT, "c.txt", &ANDROID[..cut]);
+        let late = read_text(&FORMAT, "c.txt", ANDROID);
         let ids = |ds: &[Dialogue]| ds.iter().map(|d| d.id.as_str().to_owned()).collect::<Vec<_>>();
         assert_eq!(ids(&early)[..], ids(&late)[..2]);
     }
@@ -252,7 +247,7 @@ I mean it
     fn an_iphone_export_is_named_after_its_folder() {
         let text = "\u{200e}[3/14/26, 9:14:05\u{202f}AM] Trip: \u{200e}Messages and calls are end-to-end encrypted.\r\n[3/14/26, 9:15:00\u{202f}AM] ~\u{202f}Ann: hi\r\n[3/14/26, 1:15:00\u{202f}PM] Bob: \u{200e}image omitted\r\n";
         assert_eq!(sniffed("_chat.txt", text), Some("whatsapp"));
-        let got = &read_text(&WhatsApp, "WhatsApp Chat - Trip/_chat.txt", text)[0];
+        let got = &read_text(&FORMAT, "WhatsApp Chat - Trip/_chat.txt", text)[0];
         assert_eq!(got.id.as_str(), "WhatsApp Chat - Trip-2026-03-14T09:14:05");
         assert_eq!(got.title.as_deref(), Some("Trip"));
         assert_eq!(got.turns[0].role, Some(Role::System));
@@ -263,18 +258,18 @@ I mean it
 
     #[test]
     fn an_assumed_order_is_recorded_and_invalid_dates_are_reported() {
-        let got = &read_text(&WhatsApp, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
+        let got = &read_text(&FORMAT, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
         assert_eq!(got.metadata["date_order"], "day/month/year (assumed)");
         let text = "lost\n02/03/26, 09:14 - Ann: a\n13/03/26, 09:14 - Ann: b\n14/03/26, 09:14 - Ann: b\n03/15/26, 09:15 - Ann: c\nmore of c\n03/03/26, 25:10 - Ann: d\n14/03/26, 09:16 - Ann: e\n";
         assert_eq!(
-            problems(&WhatsApp, "c.txt", text),
+            problems(&FORMAT, "c.txt", text),
             [
                 "c.txt:1: text before the first message; is the start of the export missing?",
                 "c.txt:5: the date 03/15/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
                 "c.txt:7: the date 03/03/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
             ]
         );
-        let got = read_text(&WhatsApp, "c.txt", text);
+        let got = read_text(&FORMAT, "c.txt", text);
         assert_eq!(got.last().unwrap().turns.iter().map(|t| &*t.text).collect::<Vec<_>>(), ["b", "e"]);
     }
 

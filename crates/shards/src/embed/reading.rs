@@ -117,8 +117,7 @@ impl EmbedInputs {
                 if fit == Fit::Maybe {
                     progress.say(format!(
                         "reading {} as {}; use --from lines to read every line as a text",
-                        input.name,
-                        format.name()
+                        input.name, format.name
                     ));
                 }
                 return match path == Path::new("-") && fit != Fit::Companion {
@@ -158,7 +157,7 @@ impl EmbedInputs {
     }
 
     fn add_source(&mut self, source: Source) -> Result<()> {
-        *self.read_as.entry(source.format.name()).or_default() += 1;
+        *self.read_as.entry(source.format.name).or_default() += 1;
         self.parts.push(Part::Corpus(Box::new(source)));
         Ok(())
     }
@@ -239,9 +238,9 @@ fn items_of(dialogue: Result<Dialogue, Problem>, unit: Kind) -> Vec<Item> {
 }
 
 /// Finds a corpus format by name. A misspelled text format is suggested as well.
-fn by_name(name: &str) -> Result<&'static dyn Format> {
+fn by_name(name: &str) -> Result<&'static Format> {
     formats::by_name(name).map_err(|_| {
         let texts = TextFormat::ALL.map(TextFormat::name);
-        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name())))
+        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name)))
     })
 }

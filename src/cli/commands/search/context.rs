@@ -19,7 +19,7 @@ pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     let name = input.name.clone();
     let turns: Vec<String> = match formats::sniff(&input.probe()) {
         Some((format, Fit::Yes | Fit::Maybe)) => {
-            context.printer.detail(format!("reading {name} as {}", format.name()));
+            context.printer.detail(format!("reading {name} as {}", format.name));
             let dialogue = only(format.read(input, &ReadOptions::default())?, &name)?;
             dialogue.turns.into_iter().map(|turn| turn.text).collect()
         }
@@ -42,7 +42,7 @@ pub(super) fn dialogue(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
     let name = input.name.clone();
     match formats::sniff(&input.probe()) {
         Some((format, Fit::Yes | Fit::Maybe)) => {
-            context.printer.detail(format!("reading {name} as {}", format.name()));
+            context.printer.detail(format!("reading {name} as {}", format.name));
             only(format.read(input, &ReadOptions::default())?, &name)
         }
         _ => Err(Error::Data {

@@ -47,7 +47,7 @@ pub(super) fn for_each_message(
             Ok(element) => {
                 let taken = match serde_json::from_slice::<Value>(&element.json) {
                     Ok(Value::Object(raw)) => take(raw, element.line),
-                    Ok(_) => Err(RecordError::new("the message is not a JSON object")),
+                    Ok(_) => Err("the message is not a JSON object".into()),
                     Err(e) => Err(e.into()),
                 };
                 taken.map_err(|fail| fail.at(name, element.line))
@@ -154,7 +154,7 @@ impl Day {
         begins_here: &dyn Fn(Ts) -> bool,
     ) -> Result<(), RecordError> {
         let Some((ts, thread)) = timestamps(raw) else {
-            return Err(RecordError::new("the message has no `ts` like \"1772442840.000200\""));
+            return Err("the message has no `ts` like \"1772442840.000200\"".into());
         };
         if is_left_out(raw) {
             self.left_out += 1;
