@@ -105,7 +105,7 @@ fn dump(
         let first = step * settings.batch as u64;
         let mut examples: Vec<_> = (0..settings.batch as u64).map(|n| order.at(first + n)).collect();
         let prepared = goal.prepare(data, &mut examples)?;
-        let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
+        let sequences: Vec<&[u32]> = prepared.packed.sequences.iter().map(|s| s.ids.as_slice()).collect();
         batches.push(serde_json::json!({ "sequences": sequences, "shape": prepared.shape() }));
     }
     fs::write(file, serde_json::to_vec(&batches)?)?;

@@ -93,12 +93,12 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "dialoguecse",
         "dial2vec",
         "simcse",
-        "neighbours",
+        "neighbors",
         "responses",
-        "places",
+        "role-position",
         "siamese-s",
         "siamese-m",
-        "words",
+        "mlm",
         "relevance",
         "joint",
     ] {
@@ -106,7 +106,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let said = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
-        let aside = if ["places", "words", "relevance"].contains(&objective) { 0 } else { 28 };
+        let aside = if ["role-position", "mlm", "relevance"].contains(&objective) { 0 } else { 28 };
         let trained_on = format!("{} dialogues", 280 - aside);
         said.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
@@ -135,7 +135,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
     .says(0, &["fitted a teacher on 252 dialogues: "]);
-    assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
+    assert_eq!(trained(&t, "auto"), trained(&t, "neighbors"));
     // Half of the layers stayed, and with them the embeddings.
     let recipe = t.read("dialoguecse/recipe.toml");
     assert!(recipe.contains("frozen_layers = 1") && recipe.contains("temperature = 0.1"), "{recipe}");
@@ -436,7 +436,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ("train runs.toml -o run".to_owned(), 2, "recipe runs.toml not found"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --auxiliary responses=1 --micro-batches 2"), 2, "parts"),
-        (format!("train keep {on}"), 2, "keep cannot be the only objective"),
+        (format!("train self-distillation {on}"), 2, "self-distillation cannot be the only objective"),
         (format!("train simcse {on} --auxiliary simcse=1"), 2, "simcse cannot be combined with simcse"),
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
@@ -848,7 +848,7 @@ fn pieces(t: &Turnwise) {
 fn by_stream_and_in_memory_the_same_is_learned() {
     let t = with_encoder();
     pieces(&t);
-    for objective in ["joint", "auto", "words", "responses"] {
+    for objective in ["joint", "auto", "mlm", "responses"] {
         let command = format!(
             "train {objective} --corpus pieces -m ./small --steps 6 --batch 6 --learning-rate 1e-3 --dialogues 200"
         );

@@ -179,6 +179,27 @@ impl TrainingSet {
         Ok(self)
     }
 
+    /// Returns the input sequence of the turn at a location, truncated to `max_tokens` tokens.
+    pub fn utterance_at(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+        Ok(self.utterance(&self.token_ids(location)?, max_tokens))
+    }
+
+    /// Returns the input sequence of a turn and all later turns of its dialogue, truncated to `max_tokens` tokens.
+    pub fn sequence_from(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+        let turns = self.dialogue(location.dialogue)?;
+        let tokens =
+            turns[location.turn as usize..].iter().flat_map(|turn| turn.ids.iter().chain(&self.after));
+        Ok(Sequence::new(self.before.iter().chain(tokens).take(max_tokens).copied().collect()))
+    }
+
+    /// Returns the last tokens of consecutive turns with their separators, at most `count` tokens.
+    pub fn last_tokens(&self, turns: &[TurnTokens], count: usize) -> Vec<u32> {
+        let mut ids: Vec<u32> =
+            turns.iter().flat_map(|turn| turn.ids.iter().chain(&self.after)).copied().collect();
+        ids.drain(..ids.len().saturating_sub(count));
+        ids
+    }
+
     /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens.
     pub fn utterance(&self, ids: &[u32], max_tokens: usize) -> Sequence {
         let room = max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);

@@ -83,7 +83,7 @@ fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
 pub(crate) struct TrainRunArgs {
     /// Training objective, or recipe (a .toml file or an included recipe)
     ///
-    /// `turnwise train --help` describes the objectives at its end, for example auto, surroundings and joint.
+    /// `turnwise train --help` describes the objectives at its end, for example auto, context-cca and joint.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
@@ -209,7 +209,7 @@ pub(crate) struct OptimizationArgs {
     /// Dropout probability of hidden states and attention [default: 0.1]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) dropout: Option<f64>,
-    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, words: 0]
+    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, mlm: 0]
     ///
     /// Frozen layers are not trained. If at least one layer is frozen, the embeddings are frozen, too.
     #[arg(long, value_name = "N")]
@@ -237,10 +237,10 @@ pub(crate) struct EvaluationArgs {
     /// Number of held-out dialogues, at most a tenth of all [default: 400; with --dev: 0]
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
-    /// places, words and relevance hold out none by default.
+    /// role-position, mlm and relevance hold out none by default.
     #[arg(long, alias = "aside", value_name = "N")]
     pub(crate) held_out: Option<usize>,
-    /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
+    /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
     /// label-free: the last step whose score is close to the best one (within 0.005, or within one standard error for
     /// held-out dialogues). The score compares the nearest neighbors of the two halves of each held-out dialogue: it is
@@ -262,13 +262,15 @@ pub(crate) struct EvaluationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub(crate) struct ObjectiveArgs {
-    /// Auxiliary objectives and the weights of their losses, such as keep=1,responses=0.5
+    /// Auxiliary objectives and the weights of their losses, such as self-distillation=1,responses=0.5
     ///
     /// The weighted losses are added to the loss of the main objective. `turnwise train --help` lists the
-    /// objectives at its end. One more, `keep`, keeps the vectors of utterances close to those of the start model.
+    /// objectives at its end. One more, `self-distillation`, keeps the vectors of utterances close to those of the
+    /// start model.
     ///
-    /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
-    /// option replaces the whole default list; to have no auxiliary objective, use keep=0.
+    /// By default, auto has self-distillation=40, joint has neighbors=1,dial2vec=0.1,self-distillation=1, and the
+    /// others have none. This option replaces the whole default list; to have no auxiliary objective, use
+    /// self-distillation=0.
     #[arg(long, alias = "beside", value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -298,7 +300,7 @@ pub(crate) struct ObjectiveArgs {
     ///
     /// siamese-s: turns before a response (default 1).
     ///
-    /// surroundings: turns on each side of an utterance (default 1).
+    /// context-cca: turns on each side of an utterance (default 1).
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// Only dialoguecse, joint: how to combine the context turns, i1 or i2 [default: i2]
@@ -307,12 +309,12 @@ pub(crate) struct ObjectiveArgs {
     /// plain mean.
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
-    /// After training, also append the linear layer of `surroundings` to the model
+    /// After training, also append the linear layer of `context-cca` to the model
     ///
     /// The layer is computed in closed form, from the turns before and after each utterance.
     #[arg(long)]
     pub(crate) layer: bool,
-    /// Only surroundings, --layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
+    /// Only context-cca, --layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
     ///
     /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
     /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
@@ -385,7 +387,8 @@ pub(crate) enum Preset {
 
 /// Parses an objective and its weight.
 fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> {
-    let (name, weight) = text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as keep=1")?;
+    let (name, weight) =
+        text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as self-distillation=1")?;
     let weight = weight.parse().map_err(|_| format!("{weight} is not a number"))?;
     Ok((name.parse::<ObjectiveName>().map_err(|e| e.to_string())?, weight))
 }
@@ -416,13 +419,13 @@ fn train_help() -> String {
 }
 
 const TRAIN_EXAMPLES: &str = "
-`auto` is another name of `neighbours`. Start with auto for dialogue search, surroundings for turns, joint for both. \
+`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both. \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats
   turnwise train auto --corpus chats --dev dialogues:labeled.jsonl --seeds 3 -o runs/three
-  turnwise train surroundings --corpus chats -o runs/turns
+  turnwise train context-cca --corpus chats -o runs/turns
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again

@@ -1,28 +1,32 @@
 //! Definition of an objective: its name, description, defaults and properties, without its loss.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Formatter};
 
 use super::{Group, HardNegatives, Objective, ObjectiveName};
 use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
 use turnwise_core::error::Result;
 
-/// Properties and defaults of an objective. Each objective defines them in its own file.
+/// Properties and defaults of an objective.
+///
+/// Each objective has a static definition, which sets the fields that differ from [`Definition::DEFAULT`].
 #[derive(Debug)]
 pub struct Definition {
     /// Name on the command line and in recipes.
     pub name: &'static str,
-    /// One-line description: the vectors that it trains, and how.
+    /// Name in earlier versions, if it was different. It is accepted wherever the name is, and recipe files store it.
+    pub former_name: Option<&'static str>,
+    /// One-line description: the vectors that the objective trains, and how.
     pub about: &'static str,
-    /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
+    /// Recommended benchmark: task and data, as arguments of `turnwise bench`.
     pub benchmark: &'static str,
     /// Kind of items that the label-free evaluation encodes.
     pub sample: Sample,
-    /// True if the objective is evaluated on the halves of held-out dialogues by default. This evaluation measures
-    /// topics, so it does not suit objectives that predict tokens or classes.
+    /// True if dialogues are held out for the label-free evaluation by default. That evaluation measures topics, so it
+    /// does not suit objectives that predict tokens or classes.
     pub held_out: bool,
     /// Default criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// Whether the objective can be the main one, an auxiliary one, or both.
+    /// Whether a run can use the objective as its main objective, as an auxiliary one, or as either.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
@@ -97,7 +101,7 @@ pub struct StepTraining {
     /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal those above.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
-    pub settings: fn(&mut Given<'_>) -> Box<dyn Settings>,
+    pub settings: fn(&mut Given<'_>) -> ObjectiveBuilder,
 }
 
 /// Default number of steps.
@@ -118,10 +122,29 @@ pub enum Frozen {
     Half,
 }
 
-/// Settings of an objective. They create the objective once the data and the model are loaded.
-pub trait Settings: Debug + Send + Sync {
-    /// Creates the objective. Returns an error if the model or the data does not suit it.
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
+/// The settings of an objective, as a function that creates it once the data and the model are loaded.
+pub struct ObjectiveBuilder(Box<BuildFn>);
+
+type BuildFn = dyn Fn(&Setup<'_>) -> Result<Box<dyn Objective>> + Send + Sync;
+
+impl ObjectiveBuilder {
+    /// Wraps a function that creates an objective, or returns an error if the model or the data does not suit it.
+    pub fn new<O: Objective + 'static>(
+        build: impl Fn(&Setup<'_>) -> Result<O> + Send + Sync + 'static,
+    ) -> Self {
+        ObjectiveBuilder(Box::new(move |setup: &Setup<'_>| Ok(Box::new(build(setup)?) as Box<dyn Objective>)))
+    }
+
+    /// Creates the objective.
+    pub fn build(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        (self.0)(setup)
+    }
+}
+
+impl Debug for ObjectiveBuilder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObjectiveBuilder")
+    }
 }
 
 /// Data from which an objective is created.
@@ -146,11 +169,48 @@ pub trait Sources {
 }
 
 impl Definition {
+    /// The most common values, for all fields except the name, the description and the training method.
+    pub const DEFAULT: Definition = Definition {
+        name: "",
+        former_name: None,
+        about: "",
+        benchmark: "sr select.txt",
+        sample: Sample::Utterances,
+        held_out: true,
+        select: Selection::LabelFree,
+        role: Role::Both,
+        min_turns: 2,
+        training: Training::ClosedForm,
+    };
+
     /// Properties of the training steps; `None` if the objective has no steps.
     pub fn steps(&self) -> Option<&StepTraining> {
         match &self.training {
             Training::Steps(steps) => Some(steps),
             Training::ClosedForm => None,
+        }
+    }
+}
+
+impl StepTraining {
+    /// The most common properties and defaults, with a function that reads the settings of the objective.
+    pub const fn new(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> Self {
+        StepTraining {
+            in_batch: false,
+            pooled_loss: false,
+            one_corpus: false,
+            several_turns: false,
+            merge_turns: false,
+            steps: Steps::Total(300),
+            warm_up: 0,
+            batch: 32,
+            learning_rate: 2e-5,
+            max_tokens: 64,
+            temperature: 1.0,
+            frozen: Frozen::Half,
+            auxiliary: &[],
+            as_auxiliary: None,
+            settings,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Aggregation, DevTask, ObjectiveName, Profile, Recipe, check};
 use crate::{
     data::Preprocessing,
     objectives::{
-        Auxiliary, MultiTask, Objective, Settings, Setup,
+        Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup,
         definition::{Frozen, StepTraining, Steps, Training},
     },
     optimizer,
@@ -73,7 +73,7 @@ pub struct LayerSettings {
 #[allow(missing_docs)]
 pub struct StepSettings {
     /// Settings of the main objective.
-    pub main: Box<dyn Settings>,
+    pub main: ObjectiveBuilder,
     /// Settings of the auxiliary objectives.
     pub auxiliary: Vec<AuxiliarySettings>,
     pub steps: u64,
@@ -101,7 +101,7 @@ pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
     /// Settings of the auxiliary objective.
-    pub settings: Box<dyn Settings>,
+    pub settings: ObjectiveBuilder,
     /// Weight of its loss in the sum of the losses.
     pub weight: f64,
     /// Number of examples of this objective per step.
@@ -137,10 +137,10 @@ impl StepSettings {
     /// Creates the main objective, combined with its auxiliary objectives. Returns an error if the data or the model
     /// does not suit one of them.
     pub fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let main = self.main.create(setup)?;
+        let main = self.main.build(setup)?;
         let of = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
             let AuxiliarySettings { settings, weight, batch, .. } = auxiliary;
-            Ok(Auxiliary { objective: settings.create(setup)?, weight: *weight, batch: *batch })
+            Ok(Auxiliary { objective: settings.build(setup)?, weight: *weight, batch: *batch })
         };
         let auxiliary = self.auxiliary.iter().map(of).collect::<Result<Vec<Auxiliary>>>()?;
         match auxiliary.is_empty() {
@@ -353,7 +353,7 @@ impl Recipe {
         training: &StepTraining,
         max_tokens: usize,
         is_auxiliary: bool,
-    ) -> (Box<dyn Settings>, Vec<&'static str>) {
+    ) -> (ObjectiveBuilder, Vec<&'static str>) {
         let tokens = match training.as_auxiliary {
             Some((_, tokens)) if is_auxiliary => tokens,
             _ => training.max_tokens,

@@ -49,7 +49,7 @@ impl BaseModel {
                 recipe.model
             ))
             .with_hint(
-                "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `surroundings` layer is \
+                "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `context-cca` layer is \
                  added after training, with --layer or a separate run",
             ));
         }

@@ -21,7 +21,7 @@ pub struct Card<'a> {
     pub gains: Vec<ScoreChange>,
     /// Mean loss over the first and over the last tenth of the steps.
     pub losses: Option<(f64, f64)>,
-    /// True if a `surroundings` layer was appended.
+    /// True if a `context-cca` layer was appended.
     pub layered: bool,
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_card_names_the_facts_of_the_run() {
-        let recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
+        let recipe = Recipe::new(ObjectiveName::Neighbors, "base/model".to_owned(), Vec::new());
         let recipe = recipe.resolve(6, 256).unwrap();
         let card = Card {
             recipe: &recipe,
@@ -132,7 +132,7 @@ mod tests {
         for part in [
             "base_model: base/model\n",
             "12 dialogues with 90 turns",
-            "`neighbours`: 150 steps of 32",
+            "`neighbors`: 150 steps of 32",
             "2.0000 (mean over the first tenth of the steps) to 1.5000",
             "`abc`",
             "step 80, selected without labels",

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
+use crate::named_enum;
 use turnwise_core::stats::mean_and_deviation;
 pub use turnwise_eval::halves::MIN_HELD_OUT;
 
@@ -11,7 +12,7 @@ pub use turnwise_eval::halves::MIN_HELD_OUT;
 pub struct Evaluation {
     /// Number of steps taken.
     pub step: u64,
-    /// True if the model has an appended `surroundings` layer.
+    /// True if the model has an appended `context-cca` layer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
     /// Scores on the labeled dev tasks.
@@ -82,33 +83,16 @@ impl HeldOut {
     }
 }
 
-/// Criterion that selects the step whose model is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Selection {
-    /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
-    #[default]
-    LabelFree,
-    /// By the labels of the dev tasks, like the code of the papers.
-    Dev,
-    /// The last step.
-    Last,
-}
-
-impl std::str::FromStr for Selection {
-    type Err = turnwise_core::error::Error;
-
-    fn from_str(text: &str) -> turnwise_core::error::Result<Self> {
-        match text {
-            "label-free" => Ok(Selection::LabelFree),
-            "dev" => Ok(Selection::Dev),
-            "last" => Ok(Selection::Last),
-            _ => Err(turnwise_core::error::Error::unknown_name(
-                "selection",
-                text,
-                ["label-free", "dev", "last"],
-            )),
-        }
+named_enum! {
+    /// Criterion that selects the step whose model is kept.
+    pub enum Selection: "selection" {
+        /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
+        #[default]
+        LabelFree = "label-free",
+        /// By the labels of the dev tasks, like the code of the papers.
+        Dev = "dev",
+        /// The last step.
+        Last = "last",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Learns a linear layer from the context of utterances: alone (`train surroundings`) or after training steps
+//! Learns a linear layer from the context of utterances: alone (`train context-cca`) or after training steps
 //! (`--layer`).
 
 use std::{fs, path::Path, time::Instant};
@@ -17,8 +17,8 @@ use super::{
     outcome::{Outcome, evaluation_line},
 };
 use crate::{
+    context_cca::{self, Layer, Sums},
     recipe::LayerSettings,
-    surroundings::{self, Layer, Sums},
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -150,7 +150,7 @@ impl LayerTraining<'_> {
         let settings =
             self.run.recipe.layer().ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
         let (sums, mut learned) = self.accumulate(settings, before, network, corpora)?;
-        let layer = surroundings::learn(&sums, settings.strength)?;
+        let layer = context_cca::learn(&sums, settings.strength)?;
         (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }

@@ -106,7 +106,7 @@ fn run_one(
     let (base, recipe) = BaseModel::open(recipe, &options.models)?;
     base.report(&recipe, observer);
     if recipe.steps().is_none() && options.devices.len() > 1 {
-        return Err(Error::input("surroundings has no steps to distribute over several devices")
+        return Err(Error::input("context-cca has no steps to distribute over several devices")
             .with_hint("use a single one with --device"));
     }
     // Report missing devices before reading any data.

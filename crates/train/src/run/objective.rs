@@ -8,7 +8,7 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::Trainable,
-    objectives::{Group, HardNegatives, MiningSettings, Objective, Setup, Sources, every_turn},
+    objectives::{Group, HardNegatives, MiningSettings, Objective, Setup, Sources, turns_of},
     recipe::{ResolvedRecipe, StepSettings},
 };
 use turnwise_core::{error::Result, numbers::counted, random::Random};
@@ -49,7 +49,7 @@ impl Sources for RunSources<'_> {
     /// Candidates are the nearest neighbors by the vectors of the base model and by BM25.
     fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives> {
         let RunSources { recipe, data, model, observer, .. } = *self;
-        let mut chosen = every_turn(data);
+        let mut chosen = turns_of(data, 2);
         Random::new(recipe.seed, 5).shuffle(&mut chosen);
         chosen.truncate(MOST);
         observer.progress(&Progress::of(Stage::Mining, 0, chosen.len()));

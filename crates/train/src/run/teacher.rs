@@ -1,4 +1,4 @@
-//! The teacher of the objective `neighbours`: combines vectors of the base model with lexical vectors.
+//! The teacher of the objective `neighbors`: combines vectors of the base model with lexical vectors.
 
 use std::borrow::Cow;
 

@@ -22,7 +22,7 @@ use turnwise_encoder::Vectors;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// Number of nearest neighbors per dialogue.
-    pub neighbours: usize,
+    pub neighbors: usize,
     /// Shrinkage of the whitening toward the identity, from 0 to 1.
     pub shrinkage: f64,
     /// Maximum number of principal axes that are kept.
@@ -31,14 +31,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { neighbours: 10, shrinkage: 0.1, axes: 24 }
+        Settings { neighbors: 10, shrinkage: 0.1, axes: 24 }
     }
 }
 
 /// Vectors of dialogues from which an objective learns: gives their similarities and nearest neighbors.
 pub struct Teacher {
     vectors: Vectors,
-    neighbours: Vec<Vec<u32>>,
+    neighbors: Vec<Vec<u32>>,
     weight: f64,
 }
 
@@ -50,21 +50,21 @@ impl Teacher {
         if meaning.len() != words.len() {
             return Err(Error::Internal("the two views have different numbers of dialogues".to_owned()));
         }
-        if meaning.len() < 4 * settings.neighbours {
-            let (count, least) = (meaning.len(), 4 * settings.neighbours);
+        if meaning.len() < 4 * settings.neighbors {
+            let (count, least) = (meaning.len(), 4 * settings.neighbors);
             return Err(Error::data(format!("too few dialogues to train a teacher: {count}"))
                 .with_hint(format!("at least {least} are needed; use about a thousand for good results")));
         }
         let (meaning, words) = (centered(meaning), centered(words));
-        let weight = agreement(&meaning, &words, settings.neighbours);
-        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbours);
+        let weight = agreement(&meaning, &words, settings.neighbors);
+        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbors);
         if pairs.iter().all(Vec::is_empty) {
             return Err(Error::data("a teacher cannot be trained: no two dialogues are similar"));
         }
         let head = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
         let vectors = joined(&centered(&head.apply(&meaning)), &words, word_weight(weight));
-        let neighbours = neighbors::mutual(&vectors, settings.neighbours);
-        Ok(Teacher { vectors, neighbours, weight })
+        let neighbors = neighbors::mutual(&vectors, settings.neighbors);
+        Ok(Teacher { vectors, neighbors, weight })
     }
 
     /// Number of dialogues.
@@ -83,12 +83,12 @@ impl Teacher {
     }
 
     /// Mutual nearest neighbors of a dialogue.
-    pub fn neighbours(&self, dialogue: usize) -> &[u32] {
-        &self.neighbours[dialogue]
+    pub fn neighbors(&self, dialogue: usize) -> &[u32] {
+        &self.neighbors[dialogue]
     }
 
     /// Cosine similarity of two dialogues.
-    pub fn likeness(&self, a: usize, b: usize) -> f32 {
+    pub fn cosine(&self, a: usize, b: usize) -> f32 {
         self.vectors.row(a).iter().zip(self.vectors.row(b)).map(|(a, b)| a * b).sum()
     }
 }
@@ -97,8 +97,8 @@ impl Teacher {
 ///
 /// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if
 /// the words of a corpus do not reflect its topics.
-fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
-    let pairs = neighbors::mutual(words, neighbours);
+fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
+    let pairs = neighbors::mutual(words, neighbors);
     let (mut near, mut all) = (0usize, 0usize);
     let nearest = (meaning.len() / 80).max(1);
     neighbors::rows(meaning, &mut |n, scores| {

@@ -145,7 +145,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     context.printer.hint(match layered {
         true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
         false => {
-            "a larger weight of `keep` (--auxiliary keep=N) or a smaller --learning-rate preserves more of the encoder"
+            "a larger weight of `self-distillation` (--auxiliary self-distillation=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
 }

@@ -1,4 +1,4 @@
-//! `train surroundings`: a layer behind an encoder, learned without steps.
+//! `train context-cca`: a layer behind an encoder, learned without steps.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
 fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
-    let train = format!("train surroundings --corpus {SAMPLES} -m ./small");
+    let train = format!("train context-cca --corpus {SAMPLES} -m ./small");
     let said = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
     said.says(
         0,
@@ -95,7 +95,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
         );
     }
     assert_eq!(lines(&t, "run/evaluations.jsonl").len(), 2);
-    t.run(&format!("train surroundings --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
+    t.run(&format!("train context-cca --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
         .says(0, &["./run/model already has a dense layer"]);
     assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
     // What steps train is the mean of tokens: there a layer cannot stay behind it.
@@ -123,7 +123,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
     // The same as one after the other.
     t.ok(&format!("train {steps} {on} -o first"));
-    t.ok(&format!("train surroundings -m ./first/model {on} -o second"));
+    t.ok(&format!("train context-cca -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
     let layer = |run: &str| {
         numbers(
@@ -153,7 +153,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
 fn its_settings_count_and_can_be_swept() {
     let t = with_encoder();
     let train = format!("--corpus {SAMPLES} -m ./small --evaluate-every 0");
-    t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 surroundings {train} -o swept"));
+    t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 context-cca {train} -o swept"));
     let layer = |run: &str| {
         numbers(
             &fs::read(t.path(&format!("swept/{run}/model/2_Dense/model.safetensors"))).unwrap(),
@@ -168,7 +168,7 @@ fn its_settings_count_and_can_be_swept() {
     assert!(off(&layer("strength=0_context=1")) < 1e-6);
     assert!(off(&layer("strength=1_context=1")) > 0.1);
     assert_ne!(layer("strength=1_context=1"), layer("strength=1_context=2"));
-    t.ok(&format!("train surroundings {train} --preset small -o small-run"));
+    t.ok(&format!("train context-cca {train} --preset small -o small-run"));
 }
 
 #[test]
@@ -181,26 +181,30 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
     );
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
     for (line, code, says) in [
-        (format!("train surroundings {on} --steps 5 --batch 2"), 2, "surroundings has no steps, no batch"),
-        (format!("train surroundings {on} --auxiliary keep=1"), 2, "surroundings has no auxiliary"),
-        (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
-        (format!("train surroundings {on} --layer"), 2, "already learns a layer"),
-        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
-        (format!("train surroundings {on} --strength 2"), 2, "strength cannot be 2"),
-        (format!("train surroundings {on} --context 0"), 2, "context cannot be 0"),
+        (format!("train context-cca {on} --steps 5 --batch 2"), 2, "context-cca has no steps, no batch"),
         (
-            format!("train surroundings {on} --devices cpu,cpu"),
+            format!("train context-cca {on} --auxiliary self-distillation=1"),
+            2,
+            "context-cca has no auxiliary",
+        ),
+        (format!("train context-cca {on} --select last"), 2, "context-cca has no select"),
+        (format!("train context-cca {on} --layer"), 2, "already learns a layer"),
+        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
+        (format!("train context-cca {on} --strength 2"), 2, "strength cannot be 2"),
+        (format!("train context-cca {on} --context 0"), 2, "context cannot be 0"),
+        (
+            format!("train context-cca {on} --devices cpu,cpu"),
             2,
             "no steps to distribute over several devices",
         ),
         (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
         (
-            format!("train simcse {on} --auxiliary surroundings=1"),
+            format!("train simcse {on} --auxiliary context-cca=1"),
             2,
-            "surroundings cannot be combined with simcse",
+            "context-cca cannot be combined with simcse",
         ),
         (
-            "train surroundings --corpus alone.jsonl -m ./small -o run".to_owned(),
+            "train context-cca --corpus alone.jsonl -m ./small -o run".to_owned(),
             3,
             "too few utterances with context turns: 0",
         ),
@@ -209,6 +213,5 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
         assert!(!t.path("run").exists(), "{line}");
     }
     t.model();
-    t.run(&format!("train surroundings --corpus {SAMPLES} -m ./fitted -o run"))
-        .says(2, &["a static encoder"]);
+    t.run(&format!("train context-cca --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
 }

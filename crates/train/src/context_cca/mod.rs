@@ -1,5 +1,5 @@
-//! Surroundings: a linear layer, learned in closed form, that gives similar vectors to utterances with similar
-//! contexts.
+//! Context CCA: a linear layer, learned in closed form by canonical correlation analysis (CCA), that gives similar
+//! vectors to utterances with similar contexts.
 //!
 //! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector
 //! of its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are
@@ -18,9 +18,26 @@
 #[cfg(test)]
 mod tests;
 
-use super::scatter;
+use super::{
+    objectives::{
+        Definition,
+        definition::{Role, Training},
+    },
+    scatter,
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Vectors, statics::linalg};
+
+/// Definition of `context-cca`.
+pub static CONTEXT_CCA: Definition = Definition {
+    name: "context-cca",
+    former_name: Some("surroundings"),
+    about: "utterances: those with similar turns before and after them get similar vectors; a linear layer in closed form, no \
+            training steps",
+    role: Role::Main,
+    training: Training::ClosedForm,
+    ..Definition::DEFAULT
+};
 
 /// Weight of the identity in the shrunk covariances.
 const SHRINKAGE: f64 = 0.5;
