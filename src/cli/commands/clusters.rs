@@ -44,7 +44,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
         seed: context.settings.seed,
         terms: args.top_terms,
         central: args.top_dialogues,
-        drawn: args.map,
+        drawn: args.map_points,
         analyzer: analyzer.unwrap_or_default(),
         filter: args.filter.as_ref(),
     };

@@ -19,10 +19,7 @@ use crate::cli::{
     progress::ProgressBar,
     signals,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::{error::Result, files};
 use turnwise_corpus::{
     Dialogue,
     stats::{Histogram, Statistics},
@@ -111,10 +108,7 @@ fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context
     let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
     statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);
-        match signals::stopped() {
-            true => Err(Error::Interrupted { hint: None }),
-            false => Ok(()),
-        }
+        signals::check()
     })
 }
 

@@ -30,14 +30,14 @@ use turnwise_eval::{
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
-        BuildCommand::Sr { labelled, output, recipe, terms } => {
-            retrieval(labelled, *recipe, *terms, output, context)
+        BuildCommand::Sr { labelled, output, candidate_selection, terms } => {
+            retrieval(labelled, *candidate_selection, *terms, output, context)
         }
         BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
             to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
         }
-        BuildCommand::Dial { paths, read, output, paper } => {
+        BuildCommand::Dialogues { paths, read, output, paper } => {
             of_one_domain(paths, read, output, *paper, context)
         }
         BuildCommand::Response { paths, read, output, candidates, context: before, strip_names } => {
@@ -102,7 +102,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
 
 fn retrieval(
     labelled: &SentencesArgs,
-    recipe: CandidateSelection,
+    selection: CandidateSelection,
     terms: Terms,
     output: &Path,
     context: &Context<'_>,
@@ -119,7 +119,8 @@ fn retrieval(
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
-    let set = retrieval_set(with, recipe, terms, context.settings.seed, &StepProgress::new(context.printer))?;
+    let set =
+        retrieval_set(with, selection, terms, context.settings.seed, &StepProgress::new(context.printer))?;
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.sentences.len() as u64, "sentence")));
     match set.without_positive() {

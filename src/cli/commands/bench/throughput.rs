@@ -215,9 +215,7 @@ fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Re
     asked.iter().take(3).try_for_each(search)?;
     let mut times = Vec::new();
     for text in asked {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         let started = Instant::now();
         search(text)?;
         times.push(started.elapsed());

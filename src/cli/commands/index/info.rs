@@ -211,9 +211,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
         if chunk.is_empty() {
             return Ok(());
         }
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         done += chunk.len() as u64;
         chunk.par_iter().try_for_each(|json| {
             let dialogue: Dialogue = serde_json::from_slice(json)

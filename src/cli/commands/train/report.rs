@@ -143,7 +143,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     }
     context.printer.warn(format!("significant losses: {}", lost.join(", ")));
     context.printer.hint(match layered {
-        true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
+        true => "a layer fits dialogues similar to its training data; --context-weight 0.2 changes others less",
         false => {
             "a larger weight of `keep` (--auxiliary keep=N) or a smaller --learning-rate preserves more of the encoder"
         }

@@ -64,13 +64,13 @@ impl Sets {
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("select.txt"),
-                recipe: CandidateSelection::Text,
+                candidate_selection: CandidateSelection::Text,
                 terms: Terms::default(),
             },
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("released.txt"),
-                recipe: CandidateSelection::Released,
+                candidate_selection: CandidateSelection::Released,
                 terms: Terms::default(),
             },
             BuildCommand::Dsts {
@@ -82,7 +82,7 @@ impl Sets {
                 encoder: EncoderArgs::default(),
                 tokens: TokenArgs::default(),
             },
-            BuildCommand::Dial {
+            BuildCommand::Dialogues {
                 paths: vec![self.path("dialogues")],
                 read: ReadArgs::default(),
                 output: self.path("dial.jsonl"),
