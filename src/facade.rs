@@ -218,9 +218,9 @@ impl Index {
     ///
     /// [`Error::Input`] if the index has no vectors.
     pub fn topics(&self, k: Option<usize>) -> Result<Clusters> {
-        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| Error::Input {
-            message: format!("{} has no vectors", self.root.display()),
-            hint: Some("Index::encode creates them".to_owned()),
+        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| {
+            Error::input(format!("{} has no vectors", self.root.display()))
+                .with_hint("Index::encode creates them")
         })?;
         let options = ClusterOptions { k, ..ClusterOptions::default() };
         clusters(&self.snapshot()?, &vectors, &options, &|| false)

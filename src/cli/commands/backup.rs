@@ -1,13 +1,6 @@
 //! `turnwise backup` and `turnwise restore`.
 
-use std::path::Path;
-
-use crate::cli::{
-    Context,
-    commands::index,
-    printer::{bytes, counted},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{commands::index, prelude::*};
 use turnwise_index::vectors;
 use turnwise_search::Tuning;
 use turnwise_store::{Snapshot, backup as copies};

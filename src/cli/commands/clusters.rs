@@ -1,20 +1,8 @@
 //! `turnwise clusters`: groups the dialogues of an index by topic.
 
-use std::{
-    io::{self, Write},
-    time::Instant,
-};
+use std::time::Instant;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::ClustersArgs,
-    commands::vectors,
-    printer::{BOLD, DIM, NAME, counted},
-    signals,
-};
-use turnwise_core::error::Result;
+use crate::cli::{args::ClustersArgs, commands::vectors, prelude::*};
 use turnwise_index::{
     lexical::Lexical,
     vectors::{Kind, VectorReader},

@@ -1,16 +1,12 @@
 //! `turnwise corpus convert`, and the function that reads files without an index.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::collections::HashSet;
 
 use crate::cli::{
-    Context,
     args::{ReadArgs, WriteArgs},
     commands,
-    printer::{counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::Result;
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,

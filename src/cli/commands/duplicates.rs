@@ -1,20 +1,12 @@
 //! `turnwise duplicates`: finds exact and near duplicates.
 
-use std::{
-    io::{self, Write},
-    time::Instant,
-};
-
-use serde::Serialize;
+use std::time::Instant;
 
 use crate::cli::{
-    Context,
     args::{DuplicatesArgs, UnitArg},
     commands::vectors,
-    printer::{BOLD, DIM, NAME, counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::Result;
 use turnwise_index::{
     dense::DenseReader,
     vectors::{Kind, VectorReader},

@@ -4,16 +4,13 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use crate::cli::{
-    Context,
     args::{EmbedArgs, UnitArg},
     commands::{self, embed::summary::Summary},
     encoders::{self, Open},
+    prelude::*,
     watching::TaskProgress,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
     embed::{EmbedInputs, EmbedSettings},
@@ -27,11 +24,10 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
     summary.report(args.output == Path::new("-"), context)?;
     match summary.damaged_files {
         0 => Ok(()),
-        _ => Err(Error::Data {
-            message: "an input could not be read to its end; the output has everything before that point"
-                .to_owned(),
-            hint: Some("see the warning above for the reason".to_owned()),
-        }),
+        _ => Err(Error::data(
+            "an input could not be read to its end; the output has everything before that point",
+        )
+        .with_hint("see the warning above for the reason")),
     }
 }
 

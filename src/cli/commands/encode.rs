@@ -5,23 +5,12 @@ mod shards;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::{EncodeArgs, UnitsArg},
     commands::embed,
     encoders::{self, Given, Open},
-    printer::{BOLD, DIM, counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{
     Encoder, Precision,
     ahead::Options,
@@ -62,24 +51,20 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         return shards::encode(shards, folder, args, open, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
-        return Err(Error::Input {
-            message: format!(
-                "{} would only be read with --shard, or with --assemble and --engine",
-                first.display()
-            ),
-            hint: Some(
-                "name an index with -i; to encode files, use --shard I/N or `turnwise embed`".to_owned(),
-            ),
-        });
+        return Err(Error::input(format!(
+            "{} would only be read with --shard, or with --assemble and --engine",
+            first.display()
+        ))
+        .with_hint("name an index with -i; to encode files, use --shard I/N or `turnwise embed`"));
     }
     if context.settings.engine.is_some() {
         return remote::run(args, context);
     }
     if let Some(option) = args.read.given() {
-        return Err(Error::Input {
-            message: format!("{option} is an option for reading files, but encode reads an index"),
-            hint: Some("to encode files, use --shard I/N or `turnwise embed`".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{option} is an option for reading files, but encode reads an index"
+        ))
+        .with_hint("to encode files, use --shard I/N or `turnwise embed`"));
     }
     let encoded = encode(args, open, context)?;
     embed::report_usage(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);

@@ -1,7 +1,6 @@
 //! `turnwise corpus export`: writes the dialogues of an index to a file.
 
-use crate::cli::{Context, args::WriteArgs, printer::counted, progress::ProgressBar, signals};
-use turnwise_core::error::Result;
+use crate::cli::{args::WriteArgs, prelude::*};
 use turnwise_corpus::output::Output;
 use turnwise_corpus::writers::Writer;
 

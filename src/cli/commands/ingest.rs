@@ -2,16 +2,9 @@
 
 mod opening;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-    sync::atomic::Ordering,
-};
-
-use serde::Serialize;
+use std::sync::atomic::Ordering;
 
 use crate::cli::{
-    Context,
     args::IngestArgs,
     commands::{
         self,
@@ -20,11 +13,8 @@ use crate::cli::{
         summary::{Files, Summary},
         vectors,
     },
-    printer::{counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::walk::Plan;
 use turnwise_index::{
     dense,
@@ -169,13 +159,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
             Err(Error::data("every record was rejected; nothing was ingested"))
         }
         0 => Ok(()),
-        n => Err(Error::Data {
-            message: format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file")),
-            hint: Some(
-                "see the warning above; fix the cause and run the same command again: records that are already ingested are skipped"
-                    .into(),
-            ),
-        }),
+        n => Err(Error::data(format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file"))).with_hint("see the warning above; fix the cause and run the same command again: records that are already ingested are skipped")),
     }
 }
 

@@ -40,10 +40,8 @@ mod with_milvus {
                 (to_milvus(&root, &target, &settings, &progress)?, "--engine")
             }
             (Some(_), false) if args.replace => {
-                return Err(Error::Input {
-                    message: "--replace works only when the target is Milvus".to_owned(),
-                    hint: Some("use a name that does not exist yet".to_owned()),
-                });
+                return Err(Error::input("--replace works only when the target is Milvus")
+                    .with_hint("use a name that does not exist yet"));
             }
             (Some(_), false) => (
                 from_milvus(&context.milvus_target()?, &context.folder_of(&args.to), &settings, &progress)?,
@@ -52,16 +50,12 @@ mod with_milvus {
             // A malformed address gets the error of the address parser.
             (None, false) if args.to.contains(":/") => return args.to.parse::<Target>().map(drop),
             (None, false) => {
-                return Err(Error::Input {
-                    message: format!("both {} and the index are on this machine", args.to),
-                    hint: Some("`turnwise backup` and `turnwise restore` copy an index".to_owned()),
-                });
+                return Err(Error::input(format!("both {} and the index are on this machine", args.to))
+                    .with_hint("`turnwise backup` and `turnwise restore` copy an index"));
             }
             (Some(from), true) => {
-                return Err(Error::Input {
-                    message: format!("cannot migrate directly from {from} to {}", args.to),
-                    hint: Some("migrate to an index first, then from there to the other address".to_owned()),
-                });
+                return Err(Error::input(format!("cannot migrate directly from {from} to {}", args.to))
+                    .with_hint("migrate to an index first, then from there to the other address"));
             }
         };
         drop(progress);

@@ -33,14 +33,13 @@ mod train;
 mod vectors;
 mod verify;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use crate::cli::{
-    Context,
     args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
-    printer::{Printer, counted, grouped},
+    prelude::*,
+    printer::Printer,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
     formats::{self, Format, ReadOptions},
@@ -146,10 +145,8 @@ fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item =
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
     match both.next() {
         None => Ok(()),
-        Some(name) => Err(Error::Input {
-            message: format!("{name} is an input file and would be overwritten"),
-            hint: Some("choose a different name for the output".to_owned()),
-        }),
+        Some(name) => Err(Error::input(format!("{name} is an input file and would be overwritten"))
+            .with_hint("choose a different name for the output")),
     }
 }
 
@@ -164,10 +161,8 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     let places: Vec<PathBuf> = written.iter().map(place).collect();
     match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
         None => Ok(()),
-        Some(n) => Err(Error::Input {
-            message: format!("two outputs would be written to {}", written[n].display()),
-            hint: Some("choose a different name for one of them".to_owned()),
-        }),
+        Some(n) => Err(Error::input(format!("two outputs would be written to {}", written[n].display()))
+            .with_hint("choose a different name for one of them")),
     }
 }
 

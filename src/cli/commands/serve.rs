@@ -1,17 +1,8 @@
 //! `turnwise serve`: the HTTP server and the MCP server.
 
-use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::cli::{
-    Context, Owned,
-    args::ServeArgs,
-    commands::search,
-    env_vars::KEYS,
-    indexes,
-    printer::{NAME, counted},
-    signals,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{Owned, args::ServeArgs, commands::search, env_vars::KEYS, indexes, prelude::*};
 use turnwise_encoder::Encoder;
 use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
 use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};

@@ -1,12 +1,8 @@
 //! `turnwise corpus split`: splits dialogues into parts such as train and test.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
 
-use crate::cli::{Context, args::ReadArgs, commands::convert, printer::grouped};
-use turnwise_core::error::Result;
+use crate::cli::{args::ReadArgs, commands::convert, prelude::*};
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,

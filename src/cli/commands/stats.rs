@@ -1,25 +1,16 @@
 //! `turnwise stats` and `turnwise corpus stats`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::cli::{
-    Context,
     args::ReadArgs,
     commands::{
         convert,
         vectors::{self, Vectors},
     },
-    printer::{BOLD, DIM, bytes, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{error::Result, files};
+use turnwise_core::files;
 use turnwise_corpus::{
     Dialogue,
     stats::{Histogram, Statistics},

@@ -1,10 +1,6 @@
 //! Report at the end of an ingest.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
-use crate::cli::printer::{BOLD, DIM, counted, grouped};
+use crate::cli::prelude::*;
 use turnwise_corpus::walk::Plan;
 use turnwise_store::{
     Totals,

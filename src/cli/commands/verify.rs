@@ -1,20 +1,11 @@
 //! `turnwise verify` and `turnwise repair`.
 
-use std::path::Path;
-
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     commands::{index, vectors as kept},
-    printer::{bytes, counted, grouped},
-    progress::ProgressBar,
+    prelude::*,
     watching::StepProgress,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_index::{
     dense::{self, GraphRecall},
     lexical::Lexical,

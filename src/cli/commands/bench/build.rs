@@ -1,21 +1,12 @@
 //! `turnwise bench build`: creates the data sets of the tasks.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
 use super::{each_dialogue, rankers};
 use crate::cli::{
-    Context,
     args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
-    printer::counted,
+    prelude::*,
     watching::StepProgress,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    random::Random,
-};
+use turnwise_core::random::Random;
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_eval::{

@@ -1,18 +1,8 @@
 //! Report at the end of `embed`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    commands::report_rejects_file,
-    printer::{BOLD, DIM, Printer, counted, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::{commands::report_rejects_file, prelude::*, printer::Printer};
 use turnwise_encoder::EncodeStats;
 use turnwise_shards::embed::MAX_WARNINGS;
 

@@ -55,11 +55,10 @@ mod again {
 
     pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         if args.of.is_some() {
-            return Err(Error::Input {
-                message: "--of works only with an index: in Milvus, utterances and dialogues always both have vectors"
-                    .to_owned(),
-                hint: Some("remove it".to_owned()),
-            });
+            return Err(Error::input(
+                "--of works only with an index: in Milvus, utterances and dialogues always both have vectors",
+            )
+            .with_hint("remove it"));
         }
         let target = context.milvus_target()?;
         let there = Walk::over(&target)?.manifest().clone();
@@ -89,13 +88,9 @@ mod again {
                 return context.printer.result(&done, |out| done.write(out));
             }
             if let (Some(what), false) = (conflict, args.replace) {
-                return Err(Error::Input {
-                    message: format!("{target} has {what}"),
-                    hint: Some(
-                        "--replace encodes everything again; the old vectors stay in use until then"
-                            .to_owned(),
-                    ),
-                });
+                return Err(Error::input(format!("{target} has {what}")).with_hint(
+                    "--replace encodes everything again; the old vectors stay in use until then",
+                ));
             }
         }
         let progress = TaskProgress::new(context.printer);

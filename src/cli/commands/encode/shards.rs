@@ -1,20 +1,8 @@
 //! `turnwise encode --shard` encodes one part of a corpus into its own file, and `turnwise encode --assemble` loads the
 //! vectors of all shards into an index, or with their dialogues into Milvus.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
 use super::{Before, Choice};
-use crate::cli::{
-    Context,
-    args::EncodeArgs,
-    commands,
-    encoders::Open,
-    printer::{BOLD, DIM, bytes, counted, grouped},
-    watching::TaskProgress,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::EncodeArgs, commands, encoders::Open, prelude::*, watching::TaskProgress};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
     assemble::{self, Assembled},
@@ -65,13 +53,11 @@ pub(super) fn assemble(folder: &str, args: &EncodeArgs, context: &Context<'_>) -
         return assemble_milvus(folder, args, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
-        return Err(Error::Input {
-            message: format!(
-                "{} is only read with --engine: an index already has its dialogues",
-                first.display()
-            ),
-            hint: Some("remove it; `turnwise ingest` adds dialogues to an index".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{} is only read with --engine: an index already has its dialogues",
+            first.display()
+        ))
+        .with_hint("remove it; `turnwise ingest` adds dialogues to an index"));
     }
     let root = context.existing_index()?;
     let (folder, progress) = (open_folder(folder)?, TaskProgress::new(context.printer));

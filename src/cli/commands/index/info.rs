@@ -1,21 +1,12 @@
 //! `turnwise index info`: describes the parts of an index.
 
-use std::path::Path;
-
 use rayon::prelude::*;
-use serde::Serialize;
 
 use crate::cli::{
-    Context,
     commands::{vectors as kept, vectors::Vectors},
-    printer::counted,
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_corpus::Dialogue;
 use turnwise_index::{
     dense::{self, DenseReader},

@@ -1,24 +1,13 @@
 //! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
 
-use std::{fs, io::Write, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
-use serde::Serialize;
-
+use crate::cli::prelude::*;
 use crate::{
-    cli::{
-        Context,
-        args::ModelBenchArgs,
-        commands, encoders,
-        printer::{BOLD, DIM, counted, grouped},
-        progress::ProgressBar,
-        signals,
-    },
+    cli::{args::ModelBenchArgs, commands, encoders},
     samples,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    vectors::cosine,
-};
+use turnwise_core::vectors::cosine;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Number of texts encoded before the measurement, to warm up caches and memory.

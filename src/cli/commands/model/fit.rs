@@ -2,16 +2,11 @@
 
 use std::{sync::mpsc, thread};
 
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::{FitArgs, FitKind, UnitArg},
     commands::convert,
-    printer::{counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, reader::Problems};
 use turnwise_encoder::{
     Encoder,

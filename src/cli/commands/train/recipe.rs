@@ -1,13 +1,10 @@
 //! Builds the recipe of a run from the command line.
 
-use std::path::Path;
-
 use crate::cli::{
-    Context,
     args::{Preset, TrainRunArgs},
     encoders::DEFAULT_MODEL,
+    prelude::*,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_train::{
     objectives::definition::Role,
     recipe::{ObjectiveName, Recipe, known_names},

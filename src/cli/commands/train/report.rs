@@ -1,12 +1,6 @@
 //! Prints the results of runs.
 
-use std::{io::Write, path::Path};
-
-use crate::cli::{
-    Context,
-    printer::{counted, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
     recipe::ResolvedRecipe,

@@ -1,16 +1,13 @@
 //! Creates the data sets of all tasks from the samples.
 
-use std::path::{Path, PathBuf};
-
+use crate::cli::prelude::*;
 use crate::{
     cli::{
-        Context,
         args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     samples,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_eval::{build::CandidateSelection, rank::Terms};
 
