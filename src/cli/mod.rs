@@ -39,7 +39,7 @@ mod prelude {
 
     pub(super) use crate::cli::{
         Context,
-        printer::{BOLD, DIM, NAME, bytes, counted, grouped},
+        printer::{BOLD, DIM, NAME, bytes, counted, counted_with, grouped, rate, totals},
         progress::ProgressBar,
         signals,
     };

@@ -5,7 +5,7 @@ mod summary;
 mod tests;
 
 use crate::cli::{
-    args::{EmbedArgs, UnitArg},
+    args::EmbedArgs,
     commands::{self, embed::summary::Summary},
     encoders::{self, Open},
     prelude::*,
@@ -33,10 +33,7 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
     let format = args.to.map_or_else(|| VectorFileFormat::of(&args.output), Ok)?;
-    let (kind, unit) = match args.of {
-        UnitArg::Utterances => (Kind::Utterances, "texts"),
-        UnitArg::Dialogues => (Kind::Dialogues, "dialogues"),
-    };
+    let kind = Kind::from(args.of);
     let progress = TaskProgress::new(context.printer);
     // Check the inputs before loading the model, because loading is slow.
     let read = commands::read_options(&args.read, context);
@@ -73,7 +70,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         ids: ids.map(|ids| ids.display().to_string()),
         format: format.name(),
         read_as: done.read_as,
-        unit,
+        unit: if kind == Kind::Utterances { "texts" } else { "dialogues" },
         vectors: done.vectors,
         dim: done.dim,
         max_tokens: encoder.max_tokens(),

@@ -44,7 +44,8 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
         if !queries.is_empty() {
             let more = if queries.len() > NAMED { ", …" } else { "" };
             let named = queries[..queries.len().min(NAMED)].join(", ");
-            context.printer.warn(format!("{} {what}: {named}{more}", queries_of(queries.len())));
+            let queries = counted_with(queries.len() as u64, "query", ["is", "are"]);
+            context.printer.warn(format!("{queries} {what}: {named}{more}"));
         }
     };
     warn(&evaluation.unjudged, "in the run but not judged, and ignored");
@@ -57,13 +58,6 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&printed(&evaluation, args.per_query), |out| {
         evaluation.lines(args.per_query).try_for_each(|line| writeln!(out, "{line}"))
     })
-}
-
-fn queries_of(count: usize) -> String {
-    match count {
-        1 => "1 query is".to_owned(),
-        _ => format!("{} are", counted(count as u64, "query").replace("querys", "queries")),
-    }
 }
 
 fn printed(evaluation: &Evaluation, each: bool) -> Printed {

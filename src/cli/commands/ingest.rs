@@ -92,12 +92,8 @@ pub(super) fn fill(
     // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
     let closed = writer.close(outcome.is_ok());
     if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
-        printer.say(format!(
-            "stopped; everything before that point is saved: {} now holds {} with {}",
-            location.place(),
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn")
-        ));
+        let (place, totals) = (location.place(), self::totals(totals.dialogues, totals.turns));
+        printer.say(format!("stopped; everything before that point is saved: {place} now holds {totals}"));
     }
     let ingested = outcome?;
     closed?;

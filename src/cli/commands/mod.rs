@@ -19,6 +19,7 @@ mod export;
 mod index;
 mod ingest;
 mod meta;
+#[cfg(feature = "milvus")]
 mod migrate;
 mod model;
 mod reference;
@@ -76,7 +77,10 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),
+        #[cfg(feature = "milvus")]
         Command::Migrate(args) => migrate::run(&args, context),
+        #[cfg(not(feature = "milvus"))]
+        Command::Migrate(_) => match context.milvus_target()? {},
         Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
