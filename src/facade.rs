@@ -11,10 +11,10 @@ use turnwise_encoder::{Encoder, ahead::Options, transformer::Tokens};
 use turnwise_index::{
     dense::{self, BuildOptions},
     lexical::Lexical,
-    vectors::{EncodeProgress, EncodeTargets, Mode, Recipe, VectorReader, VectorWriter, fill},
+    vectors::{EncodeProgress, EncodeTargets, Mode as VectorMode, Recipe, VectorReader, VectorWriter, fill},
 };
 use turnwise_search::{
-    HitKind, Response, SearchRequest, Searcher,
+    HitKind, Mode, Response, SearchRequest, Searcher,
     clusters::{ClusterOptions, Clusters, clusters},
 };
 use turnwise_store::{
@@ -168,8 +168,8 @@ impl Index {
         let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
         let before = VectorReader::open(&self.root)?;
         let mode = match before.map(|reader| reader.recipe().fingerprint != encoder.fingerprint()) {
-            Some(true) => Mode::Replace,
-            _ => Mode::Continue,
+            Some(true) => VectorMode::Replace,
+            _ => VectorMode::Continue,
         };
         let snapshot = self.snapshot()?;
         let mut writer = VectorWriter::open(&self.root, &recipe, mode, WRITER)?;
@@ -185,11 +185,23 @@ impl Index {
         dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
     }
 
-    /// Searches by keywords, or for what is similar to a stored item (`like`).
+    /// Searches by keywords (BM25), or for items similar to a stored one (`like`).
     ///
-    /// For many requests, and for queries by meaning, keep a [`searcher`](Index::searcher).
+    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text also
+    /// needs [`Searcher::with_encoder`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] for a text query with an option that needs an encoder: another mode than BM25, `exact`, `rerank`
+    /// or `min_percentile`.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
-        self.searcher()?.search(request)
+        let mut request = request.clone();
+        let is_text = request.like.is_none() && request.dialogue.is_none();
+        let needs_vectors = request.exact || request.rerank.is_some() || request.min_percentile.is_some();
+        if is_text && !needs_vectors {
+            request.mode = request.mode.or(Some(Mode::Bm25));
+        }
+        self.searcher()?.search(&request)
     }
 
     /// Finds the `k` utterances or dialogues most similar to a stored one, by its vector. The id is that of a dialogue
@@ -206,9 +218,9 @@ impl Index {
     ///
     /// [`Error::Input`] if the index has no vectors.
     pub fn topics(&self, k: Option<usize>) -> Result<Clusters> {
-        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| Error::Input {
-            message: format!("{} has no vectors", self.root.display()),
-            hint: Some("Index::encode creates them".to_owned()),
+        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| {
+            Error::input(format!("{} has no vectors", self.root.display()))
+                .with_hint("Index::encode creates them")
         })?;
         let options = ClusterOptions { k, ..ClusterOptions::default() };
         clusters(&self.snapshot()?, &vectors, &options, &|| false)
@@ -222,5 +234,27 @@ impl Index {
 
     fn index_keywords(&self) -> Result<()> {
         Lexical::update(&self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_encoder::statics::{TfidfSettings, fit_tfidf};
+
+    #[test]
+    fn a_text_query_uses_bm25_although_the_index_has_vectors() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open_or_create(dir.path().join("x")).unwrap();
+        let dialogues = crate::samples::dialogues().unwrap();
+        let texts = dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.clone());
+        let encoder = fit_tfidf(texts, &TfidfSettings { dim: 16, ..TfidfSettings::default() }).unwrap();
+        index.add(dialogues).unwrap();
+        index.encode(&encoder).unwrap();
+        let request = SearchRequest { query: "the parcel never came".into(), ..SearchRequest::default() };
+        let found = index.search(&request).unwrap();
+        assert_eq!((found.mode, found.hits.is_empty()), (Mode::Bm25, false));
+        assert!(index.search(&SearchRequest { exact: true, ..request }).is_err());
+        assert_eq!(index.similar("deliveries-001", 3).unwrap().hits.len(), 3);
     }
 }

@@ -1,10 +1,7 @@
 //! Finds the folders of models and configures the access to the Hugging Face hub. Both depend on settings and
 //! environment variables.
 
-use std::path::{Path, PathBuf};
-
-use crate::cli::{Context, env_vars};
-use turnwise_core::error::Result;
+use crate::cli::{env_vars, prelude::*};
 use turnwise_encoder::hub::{
     Places, Resolved,
     pull::{HUB, Hub},

@@ -194,9 +194,9 @@ fn typed<T: FromStr>(
     expected: &str,
 ) -> Result<T> {
     let (value, origin) = layers.get(key).ok_or_else(|| Error::Internal(format!("no setting {key}")))?;
-    value.parse().map_err(|_| Error::Input {
-        message: format!("the setting `{key}` must be {expected}, not `{value}`"),
-        hint: Some(format!("the value comes from {origin}")),
+    value.parse().map_err(|_| {
+        Error::input(format!("the setting `{key}` must be {expected}, not `{value}`"))
+            .with_hint(format!("the value comes from {origin}"))
     })
 }
 

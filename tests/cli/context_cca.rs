@@ -81,7 +81,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
     assert_eq!(ended.out.lines().next(), said.out.lines().next());
-    t.run(&format!("{train} --strength 0.7 -o run --resume"))
+    t.run(&format!("{train} --context-weight 0.7 -o run --resume"))
         .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
     // One that was stopped before its model was saved begins anew.
@@ -112,7 +112,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
     let steps = "responses -m ./small --steps 4 --batch 4 --learning-rate 1e-3";
-    let said = t.run(&format!("train {steps} {on} --layer -o at-once"));
+    let said = t.run(&format!("train {steps} {on} --context-layer -o at-once"));
     said.says(0, &["after 4 steps: ", "with the layer: "]);
     assert!(
         said.out.contains("4 steps, loss ")
@@ -133,13 +133,13 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     };
     assert_eq!(layer("at-once"), layer("second"));
     // Gone on with after its end, it is the same.
-    t.ok(&format!("train {steps} {on} --layer -o at-once --resume"));
+    t.ok(&format!("train {steps} {on} --context-layer -o at-once --resume"));
     assert_eq!(
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
         (layer("second"), places.len())
     );
     // Where there is too little for a layer, what the steps have left is kept.
-    let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
+    let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --context-layer -o without"));
     said.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
     assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
     let card = t.read("at-once/model/README.md");
@@ -197,7 +197,7 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
             2,
             "no steps to distribute over several devices",
         ),
-        (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
+        (format!("train dialoguecse {on} --context-weight 0.5"), 2, "dialoguecse has no strength"),
         (
             format!("train simcse {on} --auxiliary context-cca=1"),
             2,

@@ -83,7 +83,7 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
 fn topics_and_statistics_are_those_of_the_command_line() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
-    let typed = lasting(t.json("clusters -i x -k 5 --top-dialogues 3 --map 50 --seed 3"));
+    let typed = lasting(t.json("clusters -i x -k 5 --top-dialogues 3 --map-points 50 --seed 3"));
     let asked = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
     assert_eq!(asked, typed);
     assert_eq!(

@@ -290,7 +290,7 @@ fn dev_tasks_that_have_changed_are_none_to_go_on_with() {
     let train =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 2 --batch 4 --dev sr:dev.txt");
     t.ok(&train);
-    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --recipe released"));
+    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --candidate-selection released"));
     let resume = format!("{train} --resume");
     t.run(&resume)
         .says(2, &["cannot resume the run in run: the data of its dev tasks", "restore the original files"]);
@@ -422,7 +422,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate cannot be 7"),
         (format!("train simcse {on} --dropout -0.5"), 2, "--dropout takes a number from 0 to 0.9"),
         (format!("train simcse {on} --window 3 --context 2"), 2, "omit --context and --window"),
-        (format!("train simcse {on} --strength 0.5"), 2, "append a layer with --layer"),
+        (format!("train simcse {on} --context-weight 0.5"), 2, "append a layer with --context-layer"),
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o one.jsonl"),
             2,

@@ -94,16 +94,10 @@ impl Options {
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {
             return Ok(());
         }
-        Err(Error::Input {
-            message: format!(
+        Err(Error::input(format!(
                 "{} is reachable from other machines, but no API keys are configured",
                 self.listen.ip()
-            ),
-            hint: Some(
-                "configure keys with --keys FILE or TURNWISE_API_KEYS, or allow access without keys with --without-keys"
-                    .to_owned(),
-            ),
-        })
+            )).with_hint("configure keys with --keys FILE or TURNWISE_API_KEYS, or allow access without keys with --without-keys"))
     }
 }
 

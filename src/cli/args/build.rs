@@ -22,8 +22,8 @@ pub(crate) enum BuildCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// How to choose the candidates of each sentence
-        #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
-        recipe: CandidateSelection,
+        #[arg(long, alias = "recipe", value_enum, value_name = "SELECTION", default_value = "text")]
+        candidate_selection: CandidateSelection,
         /// How BM25 splits a sentence into terms (see TERMS in `bench sr --help`)
         #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,
@@ -62,7 +62,8 @@ pub(crate) enum BuildCommand {
     /// Build a test set for `bench dialogues`
     ///
     /// Keeps the dialogues with exactly one domain. With --paper SET/train, keeps all dialogues.
-    Dial {
+    #[command(alias = "dial")]
+    Dialogues {
         /// Files and folders of dialogues, in any format that `ingest` reads
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,

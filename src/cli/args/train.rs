@@ -312,15 +312,15 @@ pub(crate) struct ObjectiveArgs {
     /// After training, also append the linear layer of `context-cca` to the model
     ///
     /// The layer is computed in closed form, from the turns before and after each utterance.
-    #[arg(long)]
-    pub(crate) layer: bool,
-    /// Only context-cca, --layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
+    #[arg(long, alias = "layer")]
+    pub(crate) context_layer: bool,
+    /// Only context-cca, --context-layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
     ///
     /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
     /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
     /// corpus.
-    #[arg(long, value_name = "0..1", allow_negative_numbers = true)]
-    pub(crate) strength: Option<f64>,
+    #[arg(long, alias = "strength", value_name = "0..1")]
+    pub(crate) context_weight: Option<f64>,
     /// Only dial2vec: maximum distance, in turns, between utterances that are matched [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<usize>,

@@ -6,23 +6,16 @@ use std::{
     time::Instant,
 };
 
-use serde::Serialize;
-
+use crate::cli::prelude::*;
 use crate::{
-    cli::{
-        Context,
-        commands::{
-            best_model::Model,
-            encode::{self, Encoded},
-            index, search,
-            summary::{Files, Summary},
-        },
-        printer::{BOLD, DIM},
-        signals,
+    cli::commands::{
+        best_model::Model,
+        encode::{self, Encoded},
+        index, search,
+        summary::{Files, Summary},
     },
     samples,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     formats,
     input::Input,

@@ -2,16 +2,9 @@
 
 mod opening;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-    sync::atomic::Ordering,
-};
-
-use serde::Serialize;
+use std::sync::atomic::Ordering;
 
 use crate::cli::{
-    Context,
     args::IngestArgs,
     commands::{
         self,
@@ -20,11 +13,8 @@ use crate::cli::{
         summary::{Files, Summary},
         vectors,
     },
-    printer::{counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::walk::Plan;
 use turnwise_index::{
     dense,
@@ -102,12 +92,8 @@ pub(super) fn fill(
     // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
     let closed = writer.close(outcome.is_ok());
     if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
-        printer.say(format!(
-            "stopped; everything before that point is saved: {} now holds {} with {}",
-            location.place(),
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn")
-        ));
+        let (place, totals) = (location.place(), self::totals(totals.dialogues, totals.turns));
+        printer.say(format!("stopped; everything before that point is saved: {place} now holds {totals}"));
     }
     let ingested = outcome?;
     closed?;
@@ -169,13 +155,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
             Err(Error::data("every record was rejected; nothing was ingested"))
         }
         0 => Ok(()),
-        n => Err(Error::Data {
-            message: format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file")),
-            hint: Some(
-                "see the warning above; fix the cause and run the same command again: records that are already ingested are skipped"
-                    .into(),
-            ),
-        }),
+        n => Err(Error::data(format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file"))).with_hint("see the warning above; fix the cause and run the same command again: records that are already ingested are skipped")),
     }
 }
 

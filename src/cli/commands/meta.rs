@@ -1,14 +1,6 @@
 //! Commands about turnwise itself: completions, manual pages, schema, formats.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context, definition,
-    printer::{BOLD, Printer},
-};
-use turnwise_core::error::{IoContext, Result};
+use crate::cli::{definition, prelude::*, printer::Printer};
 use turnwise_corpus::{formats, json_schema};
 
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<()> {

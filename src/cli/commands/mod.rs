@@ -19,6 +19,7 @@ mod export;
 mod index;
 mod ingest;
 mod meta;
+#[cfg(feature = "milvus")]
 mod migrate;
 mod model;
 mod reference;
@@ -33,14 +34,13 @@ mod train;
 mod vectors;
 mod verify;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use crate::cli::{
-    Context,
     args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
-    printer::{Printer, counted, grouped},
+    prelude::*,
+    printer::Printer,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
     formats::{self, Format, ReadOptions},
@@ -77,7 +77,10 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),
+        #[cfg(feature = "milvus")]
         Command::Migrate(args) => migrate::run(&args, context),
+        #[cfg(not(feature = "milvus"))]
+        Command::Migrate(_) => match context.milvus_target()? {},
         Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
@@ -146,10 +149,8 @@ fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item =
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
     match both.next() {
         None => Ok(()),
-        Some(name) => Err(Error::Input {
-            message: format!("{name} is an input file and would be overwritten"),
-            hint: Some("choose a different name for the output".to_owned()),
-        }),
+        Some(name) => Err(Error::input(format!("{name} is an input file and would be overwritten"))
+            .with_hint("choose a different name for the output")),
     }
 }
 
@@ -164,10 +165,8 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     let places: Vec<PathBuf> = written.iter().map(place).collect();
     match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
         None => Ok(()),
-        Some(n) => Err(Error::Input {
-            message: format!("two outputs would be written to {}", written[n].display()),
-            hint: Some("choose a different name for one of them".to_owned()),
-        }),
+        Some(n) => Err(Error::input(format!("two outputs would be written to {}", written[n].display()))
+            .with_hint("choose a different name for one of them")),
     }
 }
 

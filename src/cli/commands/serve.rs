@@ -1,17 +1,8 @@
 //! `turnwise serve`: the HTTP server and the MCP server.
 
-use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::cli::{
-    Context, Owned,
-    args::ServeArgs,
-    commands::search,
-    env_vars::KEYS,
-    indexes,
-    printer::{NAME, counted},
-    signals,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{Owned, args::ServeArgs, commands::search, env_vars::KEYS, indexes, prelude::*};
 use turnwise_encoder::Encoder;
 use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
 use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};
@@ -27,17 +18,11 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     for (name, opened) in app.opened() {
         let totals = opened.searcher.engine().totals();
         let how = match (&opened.encoder, &opened.without_encoder) {
-            (Some(encoder), _) => {
-                format!("lexical and dense search ({}, {})", encoder.name(), encoder.describe())
-            }
+            (Some(e), _) => format!("lexical and dense search ({}, {})", e.name(), e.describe()),
             (None, Some(_)) => "lexical search only".to_owned(),
             (None, None) => "lexical search".to_owned(),
         };
-        printer.say(format!(
-            "{name}: {} with {}, {how}",
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn")
-        ));
+        printer.say(format!("{name}: {}, {how}", self::totals(totals.dialogues, totals.turns)));
         if let Some(why) = &opened.without_encoder {
             printer.warn(format!("dense search is not available for {name}: {why}"));
             why.hint().into_iter().for_each(|hint| printer.hint(hint));

@@ -1,12 +1,7 @@
 //! `turnwise corpus show`: prints dialogues.
 
-use std::io::{self, Write};
-
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM, NAME},
-};
-use turnwise_core::{error::Result, ids::TurnNo};
+use crate::cli::prelude::*;
+use turnwise_core::ids::TurnNo;
 use turnwise_corpus::{Dialogue, Role};
 
 pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {

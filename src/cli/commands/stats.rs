@@ -1,28 +1,16 @@
 //! `turnwise stats` and `turnwise corpus stats`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::cli::{
-    Context,
     args::ReadArgs,
     commands::{
         convert,
         vectors::{self, Vectors},
     },
-    printer::{BOLD, DIM, bytes, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_corpus::{
     Dialogue,
     stats::{Histogram, Statistics},
@@ -111,10 +99,7 @@ fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context
     let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
     statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);
-        match signals::stopped() {
-            true => Err(Error::Interrupted { hint: None }),
-            false => Ok(()),
-        }
+        signals::check()
     })
 }
 

@@ -1,17 +1,6 @@
 //! Shared code for commands that report on or repair the vectors of an index.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    printer::{DIM, Printer, counted, grouped},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{prelude::*, printer::Printer};
 use turnwise_index::vectors::{Coverage, Kind, Reached, VectorCounts, VectorReader, repair};
 use turnwise_store::Snapshot;
 

@@ -234,7 +234,7 @@ mod tests {
         );
         assert_eq!(
             typed("kind = 'sr'\ndata = 'x'\nbuild = 'released'"),
-            "turnwise bench build sr d/x --recipe released -o select.txt && turnwise bench sr select.txt"
+            "turnwise bench build sr d/x --candidate-selection released -o select.txt && turnwise bench sr select.txt"
         );
         assert_eq!(
             typed("kind = 'dialogues'\ndata = 'x'\nprofile = 'code'"),

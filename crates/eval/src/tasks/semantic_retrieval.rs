@@ -42,7 +42,7 @@ impl TaskSettings for SemanticRetrieval {
         match self.build {
             None => format!("turnwise bench sr {}", file.display()),
             Some(selection) => format!(
-                "turnwise bench build sr {} --recipe {} -o select.txt && turnwise bench sr select.txt",
+                "turnwise bench build sr {} --candidate-selection {} -o select.txt && turnwise bench sr select.txt",
                 file.display(),
                 selection.name()
             ),

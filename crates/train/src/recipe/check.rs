@@ -52,7 +52,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
             "{} has no strength: it is a setting of the layer",
             recipe.objective.name()
         ))
-        .with_hint("append a layer with --layer, or omit --strength")),
+        .with_hint("append a layer with --context-layer, or omit --context-weight")),
         false => Ok(()),
     }
 }
@@ -152,8 +152,8 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
     let usual = Recipe::new(recipe.objective, String::new(), Vec::new());
     if recipe.layer {
-        return Err(Error::input(format!("{name} already learns a layer: --layer has no effect"))
-            .with_hint("omit --layer"));
+        return Err(Error::input(format!("{name} already learns a layer: --context-layer has no effect"))
+            .with_hint("omit --context-layer"));
     }
     none_of_these(
         name,

@@ -50,7 +50,7 @@ impl BaseModel {
             ))
             .with_hint(
                 "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `context-cca` layer is \
-                 added after training, with --layer or a separate run",
+                 added after training, with --context-layer or a separate run",
             ));
         }
         let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;

@@ -1,5 +1,5 @@
 //! Learns a linear layer from the context of utterances: alone (`train context-cca`) or after training steps
-//! (`--layer`).
+//! (`--context-layer`).
 
 use std::{fs, path::Path, time::Instant};
 

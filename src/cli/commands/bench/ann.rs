@@ -1,20 +1,9 @@
 //! `turnwise bench ann`: measures recall against speed of vector graphs.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
 use turnwise_nearest::VectorFormat;
 
 use super::speeds;
-use crate::cli::{
-    Context,
-    args::AnnArgs,
-    printer::{BOLD, DIM, counted, grouped},
-    watching::StepProgress,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::AnnArgs, prelude::*, watching::StepProgress};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
     ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
@@ -86,14 +75,12 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
         Vectors::from_flat(reader.dim(), flat.to_vec()).ok_or_else(|| VectorReader::missing_error(root))?;
     vectors.normalize();
     if vectors.len() < 20 {
-        return Err(Error::Data {
-            message: format!(
-                "{} has {} vectors of {of}, which is too few to measure with",
-                root.display(),
-                vectors.len()
-            ),
-            hint: Some("`turnwise encode` computes the vectors of an index".to_owned()),
-        });
+        return Err(Error::data(format!(
+            "{} has {} vectors of {of}, which is too few to measure with",
+            root.display(),
+            vectors.len()
+        ))
+        .with_hint("`turnwise encode` computes the vectors of an index"));
     }
     Ok((vectors, format!("{} of {}", of, root.display()), hasher.finalize().to_hex()[..32].to_owned()))
 }

@@ -1,21 +1,12 @@
 //! `turnwise bench build`: creates the data sets of the tasks.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
 use super::{each_dialogue, rankers};
 use crate::cli::{
-    Context,
     args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
-    printer::counted,
+    prelude::*,
     watching::StepProgress,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    random::Random,
-};
+use turnwise_core::random::Random;
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_eval::{
@@ -30,14 +21,14 @@ use turnwise_eval::{
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
-        BuildCommand::Sr { labelled, output, recipe, terms } => {
-            retrieval(labelled, *recipe, *terms, output, context)
+        BuildCommand::Sr { labelled, output, candidate_selection, terms } => {
+            retrieval(labelled, *candidate_selection, *terms, output, context)
         }
         BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
             to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
         }
-        BuildCommand::Dial { paths, read, output, paper } => {
+        BuildCommand::Dialogues { paths, read, output, paper } => {
             of_one_domain(paths, read, output, *paper, context)
         }
         BuildCommand::Response { paths, read, output, candidates, context: before, strip_names } => {
@@ -102,7 +93,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
 
 fn retrieval(
     labelled: &SentencesArgs,
-    recipe: CandidateSelection,
+    selection: CandidateSelection,
     terms: Terms,
     output: &Path,
     context: &Context<'_>,
@@ -119,7 +110,8 @@ fn retrieval(
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
-    let set = retrieval_set(with, recipe, terms, context.settings.seed, &StepProgress::new(context.printer))?;
+    let set =
+        retrieval_set(with, selection, terms, context.settings.seed, &StepProgress::new(context.printer))?;
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.sentences.len() as u64, "sentence")));
     match set.without_positive() {

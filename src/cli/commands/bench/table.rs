@@ -1,11 +1,6 @@
 //! Results as a table for the terminal.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use crate::cli::printer::{BOLD, DIM, grouped};
+use crate::cli::prelude::*;
 use turnwise_eval::{result::Done, tasks::Value};
 
 /// Formats a value in percent, as papers do. Distances are not scaled.

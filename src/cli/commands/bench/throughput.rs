@@ -2,8 +2,6 @@
 //! and search.
 
 use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
@@ -12,18 +10,12 @@ use rayon::prelude::*;
 
 use super::speeds;
 use crate::cli::{
-    Context,
     args::ThroughputArgs,
     commands::{self, best_model::Model, encode, index},
     encoders,
-    printer::{BOLD, DIM, counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    random::Random,
-};
+use turnwise_core::{files, random::Random};
 use turnwise_corpus::walk::Plan;
 use turnwise_encoder::{Encoder, ahead::Options};
 use turnwise_eval::throughput::{Latency, Pace, Searches, Throughput, a_second};
@@ -72,12 +64,10 @@ fn measured_with_vectors(
 ) -> Result<Throughput> {
     let place = location.place();
     if location.contents()?.is_some() {
-        return Err(Error::Input {
-            message: format!(
-                "{place} already has dialogues, but this benchmark creates its own name and removes it"
-            ),
-            hint: Some("use a name that does not exist yet".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{place} already has dialogues, but this benchmark creates its own name and removes it"
+        ))
+        .with_hint("use a name that does not exist yet"));
     }
     throughput.engine = Some(place);
     let model = model(args, context)?;
@@ -215,9 +205,7 @@ fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Re
     asked.iter().take(3).try_for_each(search)?;
     let mut times = Vec::new();
     for text in asked {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         let started = Instant::now();
         search(text)?;
         times.push(started.elapsed());

@@ -1,24 +1,8 @@
 //! `turnwise index compact`. `delete --purge` runs it, too.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
 use super::progress;
-use crate::cli::{
-    Context,
-    printer::{bytes, counted},
-    progress::ProgressBar,
-    signals,
-    watching::StepProgress,
-};
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use crate::cli::{prelude::*, watching::StepProgress};
+use turnwise_core::files;
 use turnwise_index::{
     dense,
     lexical::Lexical,

@@ -1,21 +1,12 @@
 //! `turnwise index info`: describes the parts of an index.
 
-use std::path::Path;
-
 use rayon::prelude::*;
-use serde::Serialize;
 
 use crate::cli::{
-    Context,
     commands::{vectors as kept, vectors::Vectors},
-    printer::counted,
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_corpus::Dialogue;
 use turnwise_index::{
     dense::{self, DenseReader},
@@ -211,9 +202,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
         if chunk.is_empty() {
             return Ok(());
         }
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         done += chunk.len() as u64;
         chunk.par_iter().try_for_each(|json| {
             let dialogue: Dialogue = serde_json::from_slice(json)

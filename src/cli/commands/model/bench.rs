@@ -1,25 +1,13 @@
 //! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
 
-use std::{fs, io::Write, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
-use serde::Serialize;
-
+use crate::cli::prelude::*;
 use crate::{
-    cli::{
-        Context,
-        args::ModelBenchArgs,
-        commands, encoders,
-        printer::{BOLD, DIM, counted, grouped},
-        progress::ProgressBar,
-        signals,
-    },
+    cli::{args::ModelBenchArgs, commands, encoders},
     samples,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    vectors::cosine,
-};
-use turnwise_corpus::Dialogue;
+use turnwise_core::vectors::cosine;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Number of texts encoded before the measurement, to warm up caches and memory.
@@ -64,7 +52,7 @@ pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
     commands::must_not_overwrite_inputs(args.vectors.as_slice(), read.iter().map(String::as_str))?;
     let texts = match &args.input {
         Some(path) => lines(path)?,
-        None => sample_utterances()?,
+        None => samples::dialogues()?.into_iter().flat_map(|d| d.turns).map(|turn| turn.text).collect(),
     };
     let queries = match &args.latency_input {
         Some(path) => lines(path)?,
@@ -109,7 +97,7 @@ fn measure(
     let mut vectors = Vectors::new(encoder.dim());
     let mut tokens = 0;
     for chunk in all.chunks(CHUNK) {
-        stop_if_asked()?;
+        signals::check()?;
         let encoded = encoder.encode(chunk, &options)?;
         encoded.vectors.rows().for_each(|row| vectors.push(row));
         tokens += encoded.spent.tokens;
@@ -138,7 +126,7 @@ fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
     for query in queries.iter().take(5).chain(queries) {
-        stop_if_asked()?;
+        signals::check()?;
         let started = Instant::now();
         encoder.encode(&[query.as_str()], &options)?;
         times.push(started.elapsed().as_secs_f64() * 1e3);
@@ -187,10 +175,6 @@ fn write(runs: &[Run], out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn stop_if_asked() -> Result<()> {
-    if signals::stopped() { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
-}
-
 fn lines(path: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(path).at("read", path)?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -198,17 +182,6 @@ fn lines(path: &Path) -> Result<Vec<String>> {
         false => Ok(lines),
         true => Err(Error::data(format!("{} has no text", path.display()))),
     }
-}
-
-/// Returns the utterances of the sample dialogues.
-fn sample_utterances() -> Result<Vec<String>> {
-    let mut texts = Vec::new();
-    for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
-        let dialogue: Dialogue =
-            serde_json::from_str(line).map_err(|e| Error::Internal(format!("samples: {e}")))?;
-        texts.extend(dialogue.turns.into_iter().map(|turn| turn.text));
-    }
-    Ok(texts)
 }
 
 /// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.

@@ -2,17 +2,12 @@
 
 use std::{sync::mpsc, thread};
 
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::{FitArgs, FitKind, UnitArg},
     commands::convert,
-    printer::{counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::{Dialogue, reader::Problems};
 use turnwise_encoder::{
     Encoder,
     statics::{self, TfidfSettings, WordEncoder, words},
@@ -139,7 +134,8 @@ fn with_documents<T: Send>(
             }
             Ok(())
         };
-        let read = each(args, context, &mut take);
+        let read = convert::each_dialogue_or_stored(&args.paths, &args.read, "reading", context, &mut take)
+            .and_then(Problems::into_result);
         drop(sender);
         // Nothing is written yet, so an interrupt is safe here.
         let stopped = signals::allow_abort();
@@ -151,17 +147,4 @@ fn with_documents<T: Send>(
         stopped?;
         Ok((fitted?, count))
     })
-}
-
-fn each(args: &FitArgs, context: &Context<'_>, take: &mut dyn FnMut(Dialogue) -> Result<()>) -> Result<()> {
-    if !args.paths.is_empty() {
-        return convert::each_dialogue(&args.paths, &args.read, "reading", context, take)?.into_result();
-    }
-    for dialogue in context.snapshot()?.dialogues() {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
-        take(dialogue?)?;
-    }
-    Ok(())
 }

@@ -1,12 +1,6 @@
 //! `turnwise model import`: copies a model folder into the model store.
 
-use std::path::Path;
-
-use crate::cli::{
-    Context,
-    printer::{bytes, counted},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_encoder::{folder::ModelFolder, hub::import::import};
 
 pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {

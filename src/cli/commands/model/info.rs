@@ -1,19 +1,8 @@
 //! `turnwise model info`: describes a model.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{collections::BTreeMap, fs};
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM, bytes, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_encoder::{
     folder::{ModelFolder, Step},
     hub::{Resolved, files},

@@ -1,15 +1,6 @@
 //! `turnwise model pull`: downloads a model.
 
-use crate::cli::{
-    Context,
-    args::PullArgs,
-    commands::model::checked,
-    models,
-    printer::{Printer, bytes},
-    progress::ProgressBar,
-    signals,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::PullArgs, commands::model::checked, models, prelude::*, printer::Printer};
 use turnwise_encoder::hub::{
     Known, Source, Spec,
     pull::{self, Progress, Route},

@@ -1,9 +1,8 @@
 //! Reads the context of a query, and the dialogue for a similarity search, from files.
 
-use std::{io::Read, path::Path};
+use std::io::Read;
 
-use crate::cli::Context;
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::prelude::*;
 use turnwise_corpus::{
     Dialogue,
     formats::{self, Fit, Problem, ReadOptions},
@@ -45,10 +44,8 @@ pub(super) fn dialogue(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
             context.printer.detail(format!("reading {name} as {}", format.name));
             only(format.read(input, &ReadOptions::default())?, &name)
         }
-        _ => Err(Error::Data {
-            message: format!("{name} is not a dialogue in a known format"),
-            hint: Some("`turnwise corpus formats` lists the known formats".to_owned()),
-        }),
+        _ => Err(Error::data(format!("{name} is not a dialogue in a known format"))
+            .with_hint("`turnwise corpus formats` lists the known formats")),
     }
 }
 
@@ -62,9 +59,7 @@ fn only(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
     };
     match dialogues.next() {
         None => Ok(first),
-        Some(_) => Err(Error::Data {
-            message: format!("{name} has more than one dialogue"),
-            hint: Some("use a file with exactly one dialogue".to_owned()),
-        }),
+        Some(_) => Err(Error::data(format!("{name} has more than one dialogue"))
+            .with_hint("use a file with exactly one dialogue")),
     }
 }

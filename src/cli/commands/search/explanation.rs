@@ -1,8 +1,6 @@
 //! Text output of `--explain`: how the score of each hit was computed.
 
-use std::io::{self, Write};
-
-use crate::cli::printer::DIM;
+use crate::cli::prelude::*;
 use turnwise_search::{
     BM25_HALF_SCORE, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response,
 };

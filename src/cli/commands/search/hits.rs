@@ -1,9 +1,7 @@
 //! Text output of a search: the hits with their context, query terms in bold.
 
-use std::io::{self, Write};
-
 use super::explanation;
-use crate::cli::printer::{BOLD, DIM, NAME, counted};
+use crate::cli::prelude::*;
 use turnwise_corpus::Turn;
 use turnwise_search::{Candidates, FusionMethod, Hit, Mode, Response};
 use turnwise_text::Analyzer;

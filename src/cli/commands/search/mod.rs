@@ -6,14 +6,13 @@ mod explanation;
 mod hits;
 mod tune;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use crate::cli::{
-    Context,
     args::{QueryArgs, SearchArgs, SearchCommand, SimilarArgs},
     encoders,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Encoder, transformer::Settings};
 use turnwise_index::vectors::Recipe;
 use turnwise_search::{SearchRequest, Searcher};
@@ -24,19 +23,15 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {
         return match &args.query {
             None => tune::run(tune, context),
-            Some(query) => Err(Error::Input {
-                message: format!("`search tune` takes no query, but got `{query}`"),
-                hint: Some("to search for the word `tune`, put the whole query in quotes".to_owned()),
-            }),
+            Some(query) => Err(Error::input(format!("`search tune` takes no query, but got `{query}`"))
+                .with_hint("to search for the word `tune`, put the whole query in quotes")),
         };
     }
     let base = SearchRequest { of: args.of, syntax: args.syntax, decay: args.decay, ..args.how.request() };
     // Clap does not check this because the subcommand replaces the required arguments.
     if args.run.is_some() && args.queries.is_none() {
-        return Err(Error::Input {
-            message: "--run needs a file of queries".to_owned(),
-            hint: Some("name it with --queries, or remove --run".to_owned()),
-        });
+        return Err(Error::input("--run needs a file of queries")
+            .with_hint("name it with --queries, or remove --run"));
     }
     if let Some(file) = &args.queries {
         return batch::run(file, args.run.as_deref(), base, context);

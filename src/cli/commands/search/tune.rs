@@ -1,19 +1,10 @@
 //! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
 
-use std::{
-    io::{self, BufRead, Write},
-    path::Path,
-};
+use std::io::BufRead;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::{
-    Context,
-    args::TuneArgs,
-    printer::{BOLD, DIM, counted, grouped},
-};
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::{args::TuneArgs, prelude::*};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, FusionMethod, LabeledQuery, Quality, SearchRequest, Tuned, Tuning};
 
@@ -92,12 +83,10 @@ fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |message: String| Error::Data {
-            message: format!("{name}:{}: {message}", n + 1),
-            hint: Some(
-                "a line looks like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}"
-                    .to_owned(),
-            ),
+        let wrong = |message: String| {
+            Error::data(format!("{name}:{}: {message}", n + 1)).with_hint(
+                "a line looks like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}",
+            )
         };
         all.push(labelled(&line).map_err(wrong)?);
     }

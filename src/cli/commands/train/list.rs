@@ -1,18 +1,6 @@
 //! `turnwise train list`: lists the built-in recipes.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::ListArgs,
-    printer::{BOLD, DIM, NAME},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::ListArgs, prelude::*};
 use turnwise_train::recipe::{Recipe, known_about, known_names};
 
 /// A built-in recipe.

@@ -1,13 +1,10 @@
 //! Builds the recipe of a run from the command line.
 
-use std::path::Path;
-
 use crate::cli::{
-    Context,
     args::{Preset, TrainRunArgs},
     encoders::DEFAULT_MODEL,
+    prelude::*,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_train::{
     objectives::definition::Role,
     recipe::{ObjectiveName, Recipe, known_names},
@@ -86,8 +83,8 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     recipe.hard_negatives = goal.hard_negatives.or(recipe.hard_negatives);
     recipe.context = goal.context.or(recipe.context);
     recipe.aggregation = goal.aggregation.or(recipe.aggregation);
-    recipe.layer |= goal.layer;
-    recipe.strength = goal.strength.or(recipe.strength);
+    recipe.layer |= goal.context_layer;
+    recipe.strength = goal.context_weight.or(recipe.strength);
     recipe.window = goal.window.or(recipe.window);
     recipe.profile = goal.profile.or(recipe.profile);
     recipe.strip_nicks |= args.read.strip_nicks;

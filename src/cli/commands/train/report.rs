@@ -1,12 +1,6 @@
 //! Prints the results of runs.
 
-use std::{io::Write, path::Path};
-
-use crate::cli::{
-    Context,
-    printer::{counted, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
     recipe::ResolvedRecipe,
@@ -143,7 +137,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     }
     context.printer.warn(format!("significant losses: {}", lost.join(", ")));
     context.printer.hint(match layered {
-        true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
+        true => "a layer fits dialogues similar to its training data; --context-weight 0.2 changes others less",
         false => {
             "a larger weight of `self-distillation` (--auxiliary self-distillation=N) or a smaller --learning-rate preserves more of the encoder"
         }

@@ -3,11 +3,8 @@
 mod markdown;
 mod page;
 
-use std::path::{Path, PathBuf};
-
 use super::{recipes::summary, table::shown};
-use crate::cli::Context;
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::prelude::*;
 use turnwise_corpus::output::Output;
 use turnwise_eval::{
     ann,
@@ -29,10 +26,8 @@ impl Kind {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("md") => Ok(Kind::Markdown),
             Some("html") => Ok(Kind::Page),
-            _ => Err(Error::Input {
-                message: format!("{} is neither .md nor .html", path.display()),
-                hint: Some("the file extension selects the format".to_owned()),
-            }),
+            _ => Err(Error::input(format!("{} is neither .md nor .html", path.display()))
+                .with_hint("the file extension selects the format")),
         }
     }
 }
@@ -52,10 +47,8 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
     outputs.iter().try_for_each(|path| Kind::of(path).map(drop))?;
     let report = Report::gather(folder)?;
     if report.is_empty() {
-        return Err(Error::Input {
-            message: format!("there are no results in {}", folder.display()),
-            hint: Some("run `turnwise bench reproduce` or any other benchmark first".to_owned()),
-        });
+        return Err(Error::input(format!("there are no results in {}", folder.display()))
+            .with_hint("run `turnwise bench reproduce` or any other benchmark first"));
     }
     report.write(outputs, context)
 }

@@ -3,29 +3,19 @@
 mod sets;
 mod tasks;
 
-use std::{
-    io::{self, Cursor, Write},
-    path::Path,
-    time::Instant,
-};
-
-use serde::Serialize;
+use std::{io::Cursor, time::Instant};
 
 use super::{ann, report, throughput};
+use crate::cli::prelude::*;
 use crate::{
     cli::{
-        Context,
         args::AnnArgs,
         commands::best_model::{self, Model},
-        printer::{BOLD, DIM},
     },
     samples,
 };
 use sets::Sets;
-use turnwise_core::{
-    error::{Class, Error, Result},
-    files,
-};
+use turnwise_core::{error::Class, files};
 use turnwise_corpus::{
     formats,
     input::Input,

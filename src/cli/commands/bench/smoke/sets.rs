@@ -1,16 +1,13 @@
 //! Creates the data sets of all tasks from the samples.
 
-use std::path::{Path, PathBuf};
-
+use crate::cli::prelude::*;
 use crate::{
     cli::{
-        Context,
         args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     samples,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_eval::{build::CandidateSelection, rank::Terms};
 
@@ -64,13 +61,13 @@ impl Sets {
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("select.txt"),
-                recipe: CandidateSelection::Text,
+                candidate_selection: CandidateSelection::Text,
                 terms: Terms::default(),
             },
             BuildCommand::Sr {
                 labelled: sentences(),
                 output: self.path("released.txt"),
-                recipe: CandidateSelection::Released,
+                candidate_selection: CandidateSelection::Released,
                 terms: Terms::default(),
             },
             BuildCommand::Dsts {
@@ -82,7 +79,7 @@ impl Sets {
                 encoder: EncoderArgs::default(),
                 tokens: TokenArgs::default(),
             },
-            BuildCommand::Dial {
+            BuildCommand::Dialogues {
                 paths: vec![self.path("dialogues")],
                 read: ReadArgs::default(),
                 output: self.path("dial.jsonl"),

@@ -1,14 +1,11 @@
 //! Runs all tasks on the samples and checks the results.
 
-use std::path::{Path, PathBuf};
-
 use super::{Smoke, sets::Sets};
 use crate::cli::{
-    Context,
     args::{EncoderArgs, ReadArgs, RunArgs, TokenArgs},
     commands::bench::run_task,
+    prelude::*,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_eval::{
     result::Done,
     significance::compare,

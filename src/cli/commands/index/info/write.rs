@@ -1,12 +1,7 @@
 //! Text output of `turnwise index info`.
 
-use std::io::{self, Write};
-
 use super::{Graphs, Info};
-use crate::cli::{
-    commands::search,
-    printer::{BOLD, DIM, bytes, counted, grouped},
-};
+use crate::cli::{commands::search, prelude::*};
 use turnwise_index::vectors::Kind;
 
 impl Info {
