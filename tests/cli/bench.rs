@@ -63,8 +63,8 @@ fn what_is_done_is_not_done_again_unless_asked() {
     assert_ne!(first[0]["seconds"], rerun[0]["seconds"]);
     // Other data, or another ranker, is another result.
     t.write("select.txt", select().replace("gone", "away"));
-    assert!(!t.run("bench sr select.txt -r bm25 -v").err.contains("done before"));
-    assert!(!t.run("bench sr select.txt -r bm25:pairs -v").err.contains("done before"));
+    assert!(!t.run("bench sr select.txt -r bm25 -v").err.contains("already done"));
+    assert!(!t.run("bench sr select.txt -r bm25:pairs -v").err.contains("already done"));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!   are still parsed.
 //!
 //! The folder has an index of the sample dialogues, `chats`, and the files `chats.jsonl.zst` (some of them) and
-//! `labelled.jsonl` (those in English). The guides show what all sample dialogues give, which differs only in numbers.
+//! `labeled.jsonl` (those in English). The guides show what all sample dialogues give, which differs only in numbers.
 
 use std::{
     fmt::Write as _,
@@ -101,7 +101,7 @@ impl Machine {
         let machine = Machine { cache, has_model, start: tempfile::tempdir().unwrap() };
         let script = "turnwise demo\n\
             turnwise corpus export -i demo --filter 'domain=banking or domain=billing' -o chats.jsonl.zst\n\
-            turnwise corpus export -i demo --filter language=en -o labelled.jsonl\n\
+            turnwise corpus export -i demo --filter language=en -o labeled.jsonl\n\
             mv indexes/demo indexes/chats\n\
             printf 'silent\nshow-error\nwrite-out = \"\\\\n\"\n' > .curlrc";
         let output = machine.shell(script, machine.start.path()).output().unwrap();

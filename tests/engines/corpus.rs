@@ -1,4 +1,4 @@
-//! Dialogues that differ in everything filters ask of, with words that come seldom and often, in two scripts.
+//! Generated dialogues: they differ in every field that a filter can test, and have rare and frequent words in two scripts.
 
 use serde_json::json;
 use turnwise_corpus::Dialogue;
@@ -30,7 +30,7 @@ const WORDS: [&str; 24] = [
     "到货",
 ];
 
-/// A row of numbers that look like chance and are the same every time.
+/// Pseudo-random number generator with a fixed sequence for each seed.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -42,7 +42,7 @@ impl Numbers {
     }
 
     pub fn sentence(&mut self, words: usize) -> String {
-        // Low numbers come more often.
+        // Words at the start of the list are more frequent.
         let word = |n: &mut Numbers| {
             let most = 1 + n.below(WORDS.len());
             WORDS[n.below(most)]
@@ -51,13 +51,13 @@ impl Numbers {
     }
 }
 
-/// A dialogue that follows from its number and its version, of one of three corpora.
+/// A dialogue that depends only on its number and version. It belongs to one of three corpora.
 pub fn dialogue(number: usize, version: u64) -> Dialogue {
-    of_one_corpus(number, version, None)
+    dialogue_in(number, version, None)
 }
 
-/// The same, of this corpus if one is named.
-pub fn of_one_corpus(number: usize, version: u64, corpus: Option<&str>) -> Dialogue {
+/// Like [`dialogue`], but in the given corpus, if any.
+pub fn dialogue_in(number: usize, version: u64, corpus: Option<&str>) -> Dialogue {
     let mut n = Numbers(0x9e37_79b9 + (number as u64) * 7919 + version * 104_729);
     for _ in 0..5 {
         n.below(2);
@@ -94,7 +94,7 @@ pub fn of_one_corpus(number: usize, version: u64, corpus: Option<&str>) -> Dialo
 }
 
 impl Numbers {
-    /// A sentence of so many words and up to twice as many.
+    /// A sentence of `least` to twice as many words.
     fn sentence_of(&mut self, least: usize) -> String {
         let words = least + self.below(least + 1);
         self.sentence(words)

@@ -1,4 +1,4 @@
-//! What goes wrong past one machine: told in one sentence, with nothing lost and nothing half there.
+//! Failures of Milvus: each gives a clear error, loses no acknowledged data and leaves no partial data.
 
 use std::{
     net::TcpListener,
@@ -16,49 +16,49 @@ use turnwise_store::{Prepared, PutOutcome, ingest::DialogueSink};
 
 use crate::{
     corpus::dialogue,
-    places::{Far, Place, encoder},
+    hashed_words::HashedWords,
     server::Server,
-    words::Words,
+    test_engines::{MilvusEngine, TestEngine, encoder},
 };
 
-fn opened(target: &Target) -> Error {
+fn open_error(target: &Target) -> Error {
     Milvus::open(target).err().unwrap()
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_at_once() {
+fn an_unreachable_server_gives_an_error_at_once() {
     let target: Target = "milvus://127.0.0.1:1/chats?timeout=3".parse().unwrap();
-    let begun = Instant::now();
-    let e = opened(&target);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    let e = open_error(&target);
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(e.class(), Class::Unavailable);
     assert!(e.to_string().starts_with("Milvus at 127.0.0.1:1 cannot be reached"), "{e}");
     assert!(e.hint().unwrap().contains("the server runs"));
 }
 
 #[test]
-fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+fn an_unresponsive_server_gives_an_error_after_the_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("milvus://{}/chats?timeout=1&attempts=2", silent.local_addr().unwrap());
-    let begun = Instant::now();
-    let e = opened(&address.parse().unwrap());
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    let e = open_error(&address.parse().unwrap());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(e.class(), Class::Unavailable, "{e}");
     assert!(e.to_string().contains("did not answer within 1 s"), "{e}");
 }
 
 #[test]
-fn a_server_that_is_slow_to_greet_is_waited_for_as_long_as_was_said() {
+fn the_connection_waits_for_the_whole_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("milvus://{}/chats?timeout=12", silent.local_addr().unwrap());
-    let begun = Instant::now();
-    let e = opened(&address.parse().unwrap());
-    assert!(begun.elapsed() >= Duration::from_secs(12), "{e}: {:?}", begun.elapsed());
+    let started = Instant::now();
+    let e = open_error(&address.parse().unwrap());
+    assert!(started.elapsed() >= Duration::from_secs(12), "{e}: {:?}", started.elapsed());
     assert!(e.to_string().contains("did not answer within 12 s"), "{e}");
 }
 
-/// Lets Milvus' own client do something.
-fn their_client(server: &Server, call: &str) {
+/// Calls a method of Milvus's own client.
+fn run_milvus_client(server: &Server, call: &str) {
     let script = format!(
         "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').{call}",
         server.port
@@ -68,31 +68,31 @@ fn their_client(server: &Server, call: &str) {
 }
 
 #[test]
-fn collections_that_something_else_changed_are_told() {
+fn a_collection_that_another_program_changed_is_reported() {
     let Some(server) = Server::start() else { return };
-    let place = Far { target: server.target("chats") };
-    place.ingest(&[dialogue(1, 1)]);
-    their_client(&server, "drop_collection('chats_g1_utterances')");
-    let e = opened(&place.target);
+    let engine = MilvusEngine { target: server.target("chats") };
+    engine.ingest(&[dialogue(1, 1)]);
+    run_milvus_client(&server, "drop_collection('chats_g1_utterances')");
+    let e = open_error(&engine.target);
     assert!(e.class() == Class::Unavailable && e.to_string().contains("chats_g1_utterances"), "{e}");
-    their_client(&server, "create_collection('chats_g1_utterances', dimension=4)");
-    for e in [opened(&place.target), MilvusWriter::open(&place.target).err().unwrap()] {
+    run_milvus_client(&server, "create_collection('chats_g1_utterances', dimension=4)");
+    for e in [open_error(&engine.target), MilvusWriter::open(&engine.target).err().unwrap()] {
         let what = "chats_g1_utterances has a column `id` of a different type: another program changed it";
         assert!(e.to_string().ends_with(what), "{e}");
         assert!(e.hint().unwrap().contains("--replace"), "{e:?}");
     }
 }
 
-/// Which words Milvus makes of texts is its own affair; that they are found by the words of a question is ours.
+/// With an analyzer of Milvus, a turn must still be found by its longest word.
 #[test]
-fn the_analyzers_of_milvus_may_make_the_words() {
+fn an_analyzer_of_milvus_can_replace_ours() {
     let Some(server) = Server::start() else { return };
     let target: Target = format!("{}?analyzer=standard", server.target("theirs")).parse().unwrap();
-    let place = Far { target };
+    let engine = MilvusEngine { target };
     let dialogues: Vec<_> = (0..20).map(|n| dialogue(n, 1)).collect();
-    place.ingest(&dialogues);
-    let searcher = place.searcher();
-    let asked = |query: &str| {
+    engine.ingest(&dialogues);
+    let searcher = engine.searcher();
+    let hits = |query: &str| {
         let request =
             SearchRequest { query: query.to_owned(), mode: Some(Mode::Bm25), k: 50, ..Default::default() };
         searcher.search(&request).unwrap().hits
@@ -101,79 +101,81 @@ fn the_analyzers_of_milvus_may_make_the_words() {
         let words: Vec<&str> =
             turn.text.split_whitespace().filter(|w| w.chars().all(char::is_alphabetic)).collect();
         let Some(longest) = words.iter().max_by_key(|word| word.len()) else { continue };
-        let shouted = longest.to_uppercase();
-        assert!(!asked(&shouted).is_empty(), "{shouted} of `{}`", turn.text);
+        let uppercase = longest.to_uppercase();
+        assert!(!hits(&uppercase).is_empty(), "{uppercase} of `{}`", turn.text);
     }
-    assert!(asked("klingon").is_empty());
-    // What is there stays as it was made, whatever an address says later.
-    let later = Far { target: server.target("theirs") };
+    assert!(hits("klingon").is_empty());
+    // Existing collections keep their analyzer, even if a later address has none.
+    let later = MilvusEngine { target: server.target("theirs") };
     later.ingest(&[dialogue(30, 1)]);
     assert_eq!(later.searcher().engine().totals().dialogues, 21);
 }
 
 #[test]
-fn what_is_missing_or_of_somebody_else_is_told() {
+fn missing_and_foreign_collections_are_reported() {
     let Some(server) = Server::start() else { return };
     let target = server.target("nothing");
-    let e = opened(&target);
+    let e = open_error(&target);
     assert_eq!(e.to_string(), format!("there are no dialogues at {target}"));
     assert!(e.hint().unwrap().starts_with("`turnwise ingest --engine milvus://"));
-    // A collection that somebody else made, with Milvus' own client.
-    their_client(&server, "create_collection('theirs', dimension=4)");
-    for e in [opened(&server.target("theirs")), MilvusWriter::open(&server.target("theirs")).err().unwrap()] {
+    // A collection that was created with Milvus's own client.
+    run_milvus_client(&server, "create_collection('theirs', dimension=4)");
+    for e in
+        [open_error(&server.target("theirs")), MilvusWriter::open(&server.target("theirs")).err().unwrap()]
+    {
         assert!(e.to_string().contains("turnwise did not create it"), "{e}");
     }
 }
 
 #[test]
-fn vectors_of_another_encoder_do_not_get_in_nor_are_searched() {
+fn a_different_encoder_is_refused_for_writing_and_searching() {
     let Some(server) = Server::start() else { return };
-    let place = Far { target: server.target("chats") };
-    place.ingest(&[dialogue(1, 1)]);
-    let other: Arc<dyn Encoder> = Arc::new(Words { salt: 1 });
+    let engine = MilvusEngine { target: server.target("chats") };
+    engine.ingest(&[dialogue(1, 1)]);
+    let other: Arc<dyn Encoder> = Arc::new(HashedWords { salt: 1 });
     let refused = MilvusWriter::open_or_create(
-        &place.target,
+        &engine.target,
         Default::default(),
-        Some(Words { salt: 1 }.recipe()),
+        Some(HashedWords { salt: 1 }.recipe()),
         Some(other.clone()),
     );
     let e = refused.err().unwrap();
     assert!(e.class() == Class::Input && e.to_string().contains("were made by hashed words"), "{e}");
-    let engine = Milvus::open(&place.target).unwrap();
+    let engine = Milvus::open(&engine.target).unwrap();
     let e = Searcher::of(Box::new(engine)).with_encoder(other).err().unwrap();
     assert!(e.to_string().contains("made by a different encoder"), "{e}");
 }
 
 #[test]
-fn a_server_that_dies_in_an_ingest_loses_nothing_that_was_acknowledged() {
+fn no_acknowledged_dialogue_is_lost_if_the_server_is_killed() {
     let Some(mut server) = Server::start() else { return };
     let target: Target = format!("{}?timeout=3&attempts=2", server.target("chats")).parse().unwrap();
-    let place = Far { target };
+    let engine = MilvusEngine { target };
     let dialogues: Vec<_> = (0..60).map(|n| dialogue(n, 1)).collect();
-    let mut home = place.home();
-    let put = |home: &mut MilvusWriter, some: &[Dialogue]| {
-        some.iter().map(|d| home.put(&Prepared::new(d).unwrap())).collect::<Result<Vec<_>>>()
+    let mut writer = engine.writer();
+    let put = |writer: &mut MilvusWriter, some: &[Dialogue]| {
+        some.iter().map(|d| writer.put(&Prepared::new(d).unwrap())).collect::<Result<Vec<_>>>()
     };
-    put(&mut home, &dialogues[..30]).unwrap();
-    home.commit(None).unwrap();
-    put(&mut home, &dialogues[30..]).unwrap();
+    put(&mut writer, &dialogues[..30]).unwrap();
+    writer.commit(None).unwrap();
+    put(&mut writer, &dialogues[30..]).unwrap();
     server.kill();
-    let e = home.commit(None).unwrap_err();
+    let e = writer.commit(None).unwrap_err();
     assert!(e.class() == Class::Unavailable && e.to_string().contains("127.0.0.1"), "{e}");
-    drop(home);
+    drop(writer);
     server.restart();
-    let there = |n: usize| place.searcher().engine().view().find(&format!("d{n:04}")).is_ok();
-    assert!((0..30).all(there));
-    // The same again goes on where it stopped.
-    let puts = place.ingest(&dialogues);
+    let exists = |n: usize| engine.searcher().engine().view().find(&format!("d{n:04}")).is_ok();
+    assert!((0..30).all(exists));
+    // The same ingest continues where it stopped.
+    let puts = engine.ingest(&dialogues);
     assert!(puts[..30].iter().all(|put| *put == PutOutcome::Unchanged));
-    assert!((0..60).all(there));
-    let totals = place.searcher().engine().totals();
-    assert_eq!(totals.dialogues, 60, "a dialogue is there twice");
+    assert!((0..60).all(exists));
+    let totals = engine.searcher().engine().totals();
+    assert_eq!(totals.dialogues, 60, "a dialogue is stored twice");
     assert_eq!(totals.turns as usize, dialogues.iter().map(|d| d.turns.len()).sum::<usize>());
 }
 
-/// An encoder that breaks its promises.
+/// Encoder whose first vector has this value in every dimension.
 struct Broken(f32);
 
 impl Encoder for Broken {
@@ -205,27 +207,27 @@ impl Encoder for Broken {
 }
 
 #[test]
-fn what_is_no_vector_does_not_leave_the_house() {
+fn invalid_vectors_are_not_sent() {
     let Some(server) = Server::start() else { return };
     let target = server.target("chats");
-    let home = |number: f32| {
-        let recipe = Some(Words { salt: 0 }.recipe());
+    let writer_with = |number: f32| {
+        let recipe = Some(HashedWords { salt: 0 }.recipe());
         let broken: Arc<dyn Encoder> = Arc::new(Broken(number));
-        let mut home =
+        let mut writer =
             MilvusWriter::open_or_create(&target, Default::default(), recipe, Some(broken)).unwrap();
-        home.put(&Prepared::new(&dialogue(1, 1)).unwrap()).unwrap();
-        home
+        writer.put(&Prepared::new(&dialogue(1, 1)).unwrap()).unwrap();
+        writer
     };
-    let mut broken = home(f32::NAN);
+    let mut broken = writer_with(f32::NAN);
     let e = broken.commit(None).unwrap_err();
     assert!(
         e.class() == Class::Data && e.to_string().starts_with("d0001: a vector contains NaN or infinity"),
         "{e}"
     );
     assert_eq!(broken.totals().unwrap().turns, 0);
-    // Without a direction it is near nothing, and found by its words all the same.
-    home(0.0).commit(None).unwrap();
-    let searcher = Far { target }.searcher();
+    // A zero vector is not stored, but keyword search finds the text.
+    writer_with(0.0).commit(None).unwrap();
+    let searcher = MilvusEngine { target }.searcher();
     let first = &dialogue(1, 1).turns[0];
     let found = |mode| {
         let request =
@@ -236,12 +238,12 @@ fn what_is_no_vector_does_not_leave_the_house() {
 }
 
 #[test]
-fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
+fn an_unsupported_request_is_an_error() {
     let Some(server) = Server::start() else { return };
-    let place = Far { target: server.target("chats") };
-    place.ingest(&[dialogue(1, 1), dialogue(2, 1)]);
-    let searcher = place.searcher();
-    let asked = |change: &dyn Fn(&mut SearchRequest)| {
+    let engine = MilvusEngine { target: server.target("chats") };
+    engine.ingest(&[dialogue(1, 1), dialogue(2, 1)]);
+    let searcher = engine.searcher();
+    let error_of = |change: &dyn Fn(&mut SearchRequest)| {
         let mut request = SearchRequest { query: "card".to_owned(), ..SearchRequest::default() };
         change(&mut request);
         let e = searcher.search(&request).err().unwrap();
@@ -249,13 +251,15 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
         e.to_string()
     };
     let mode = Some(Mode::Bm25);
-    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy query"));
-    assert!(asked(&|r| r.exact = true).contains("exhaustive vector search"));
-    assert!(asked(&|r| r.min_percentile = Some(50.0)).contains("a minimum percentile"));
-    assert!(asked(&|r| r.k = 20_000).contains("more than 16384 hits"));
-    assert!(asked(&|r| r.filter = Some("text=card".parse().unwrap())).contains("comparing the whole text"));
+    assert!(error_of(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy query"));
+    assert!(error_of(&|r| r.exact = true).contains("exhaustive vector search"));
+    assert!(error_of(&|r| r.min_percentile = Some(50.0)).contains("a minimum percentile"));
+    assert!(error_of(&|r| r.k = 20_000).contains("more than 16384 hits"));
     assert!(
-        asked(&|r| {
+        error_of(&|r| r.filter = Some("text=card".parse().unwrap())).contains("comparing the whole text")
+    );
+    assert!(
+        error_of(&|r| {
             r.filter = Some("text~card".parse().unwrap());
             r.of = turnwise_search::HitKind::Dialogues;
         })

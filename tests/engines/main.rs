@@ -1,15 +1,15 @@
-//! One suite for every engine: the same scenarios against an index on this machine, which is the reference, against a Milvus
-//! that the test starts (`tests/milvus.sh` installs it), and against a cluster that `TURNWISE_MILVUS_URI` names.
+//! Runs the same scenarios on every engine: a local index, which is the reference; Milvus Lite, which the test starts
+//! (`tests/milvus.sh` installs it); and the cluster in `TURNWISE_MILVUS_URI`, if it is set.
 //!
-//! Compared are what is found and in which order, never the scores of BM25 themselves.
+//! The tests compare the hits and their order, but not the BM25 scores.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod corpus;
-mod places;
+mod hashed_words;
 mod scenarios;
-mod words;
+mod test_engines;
 
 #[cfg(feature = "milvus")]
 mod faults;

@@ -1,4 +1,4 @@
-//! What every engine must do alike.
+//! Scenarios that give the same results on every engine.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -10,40 +10,40 @@ use turnwise_search::{
 use turnwise_store::PutOutcome;
 
 use crate::{
-    corpus::{Numbers, dialogue, of_one_corpus},
-    places::{Here, Place},
+    corpus::{Numbers, dialogue, dialogue_in},
+    test_engines::{LocalEngine, TestEngine},
 };
 
-/// Scores that are nearer to each other than this may come in any order: some engines count in 32 bits.
-const ALIKE: f32 = 2e-4;
-/// The same of long texts by their words: Tantivy rounds how long they are.
-const ALIKE_BY_WORDS: f32 = 0.02;
-/// Who ask at the same time.
+/// Hits with a smaller difference in score may be in any order, because some engines compute in 32 bits.
+const TIE: f32 = 2e-4;
+/// Same as [`TIE`], for BM25 scores of dialogues: Tantivy rounds the length of long texts.
+const LEXICAL_TIE: f32 = 0.02;
+/// Number of concurrent clients.
 const CLIENTS: usize = 20;
-/// Dialogues of the scenarios.
-const MANY: usize = 100;
+/// Number of dialogues in a scenario.
+const DIALOGUES: usize = 100;
 
 fn request(query: &str) -> SearchRequest {
     SearchRequest { query: query.to_owned(), k: 10, ..SearchRequest::default() }
 }
 
-/// Questions of every kind, each with a name that tells what it is.
-fn questions() -> Vec<(String, SearchRequest)> {
+/// Search requests of every kind, each with a description.
+fn requests() -> Vec<(String, SearchRequest)> {
     let mut n = Numbers(4711);
     let mut all = Vec::new();
     for mode in [Mode::Dense, Mode::Bm25, Mode::Hybrid] {
         for of in [HitKind::Utterances, HitKind::Dialogues] {
             for _ in 0..4 {
                 let words = 1 + n.below(4);
-                let asked = SearchRequest { mode: Some(mode), of, ..request(&n.sentence(words)) };
-                all.push((format!("{mode:?} {of:?} `{}`", asked.query), asked));
+                let request = SearchRequest { mode: Some(mode), of, ..request(&n.sentence(words)) };
+                all.push((format!("{mode:?} {of:?} `{}`", request.query), request));
             }
         }
     }
     let hybrid = |query: &str| SearchRequest { mode: Some(Mode::Hybrid), ..request(query) };
     let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
     all.extend([
-        ("unasked".to_owned(), request("parcel late tomorrow")),
+        ("default mode".to_owned(), request("parcel late tomorrow")),
         ("rrf".to_owned(), SearchRequest { fusion: Some(rrf), ..hybrid("refund 订单 invoice") }),
         (
             "weights".to_owned(),
@@ -60,7 +60,7 @@ fn questions() -> Vec<(String, SearchRequest)> {
             },
         ),
         (
-            "context by meaning".to_owned(),
+            "dense search with context".to_owned(),
             SearchRequest {
                 context: vec!["cancel ticket".to_owned()],
                 mode: Some(Mode::Dense),
@@ -70,37 +70,37 @@ fn questions() -> Vec<(String, SearchRequest)> {
         ("page".to_owned(), SearchRequest { offset: 7, k: 6, ..hybrid("card refund") }),
         ("groups".to_owned(), SearchRequest { group: Some(Group::Dialogue), ..hybrid("card refund") }),
         (
-            "least score".to_owned(),
+            "minimum score".to_owned(),
             SearchRequest { min_score: Some(0.55), mode: Some(Mode::Dense), ..request("parcel late") },
         ),
-        ("neighbours".to_owned(), SearchRequest { window: 3, ..hybrid("invoice tomorrow") }),
+        ("window".to_owned(), SearchRequest { window: 3, ..hybrid("invoice tomorrow") }),
         (
-            "again by cosines".to_owned(),
+            "reranking by cosine".to_owned(),
             SearchRequest {
                 rerank: Some(Rerank { by: RerankMethod::Exact, top: 30 }),
                 ..hybrid("broken screen card")
             },
         ),
         (
-            "again by tokens".to_owned(),
+            "reranking by MaxSim".to_owned(),
             SearchRequest {
                 rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 20 }),
                 ..hybrid("hotel room late")
             },
         ),
         (
-            "again by matching".to_owned(),
+            "reranking by matching".to_owned(),
             SearchRequest {
                 rerank: Some(Rerank { by: RerankMethod::Matching, top: 20 }),
                 ..hybrid("thanks please")
             },
         ),
         (
-            "like a turn".to_owned(),
+            "similar to a turn".to_owned(),
             SearchRequest { like: Some("d0011#1".to_owned()), query: String::new(), ..hybrid("") },
         ),
         (
-            "like a dialogue".to_owned(),
+            "similar to a dialogue".to_owned(),
             SearchRequest {
                 like: Some("d0023".to_owned()),
                 query: String::new(),
@@ -109,7 +109,7 @@ fn questions() -> Vec<(String, SearchRequest)> {
             },
         ),
         (
-            "like one that is not there".to_owned(),
+            "similar to a dialogue that is not stored".to_owned(),
             SearchRequest {
                 dialogue: Some(Box::new(dialogue(9_999, 3))),
                 query: String::new(),
@@ -117,19 +117,19 @@ fn questions() -> Vec<(String, SearchRequest)> {
                 ..request("")
             },
         ),
-        ("many".to_owned(), SearchRequest { k: 400, ..hybrid("card") }),
+        ("long list".to_owned(), SearchRequest { k: 400, ..hybrid("card") }),
         ("explained".to_owned(), SearchRequest { explain: true, ..hybrid("card refund") }),
     ]);
     for filter in FILTERS {
         for of in [HitKind::Utterances, HitKind::Dialogues] {
-            let asked = SearchRequest {
+            let request = SearchRequest {
                 filter: Some(filter.parse().unwrap()),
                 of,
                 k: 400,
                 mode: Some(Mode::Dense),
                 ..request("card late room")
             };
-            all.push((format!("{filter} of {of:?}"), asked));
+            all.push((format!("{filter} of {of:?}"), request));
         }
     }
     all
@@ -170,75 +170,75 @@ const FILTERS: [&str; 32] = [
     "not (meta.none>3)",
 ];
 
-/// As it is written, near ones in any order.
+/// Checks that two lists of hits are equal. Hits with nearly equal scores may be in any order.
 #[track_caller]
-fn assert_alike(what: &str, place: &str, expected: &[Hit], found: &[Hit], asked: &SearchRequest) {
-    let by_words = asked.mode != Some(Mode::Dense);
-    let alike = if by_words && asked.of == HitKind::Dialogues { ALIKE_BY_WORDS } else { ALIKE };
+fn assert_same_hits(what: &str, engine: &str, expected: &[Hit], found: &[Hit], request: &SearchRequest) {
+    let lexical = request.mode != Some(Mode::Dense);
+    let tie = if lexical && request.of == HitKind::Dialogues { LEXICAL_TIE } else { TIE };
     let ids = |hits: &[Hit]| hits.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>();
-    let told = || {
+    let message = || {
         let line = |hits: &[Hit]| {
             hits.iter().map(|h| format!("{} {:.5}", h.id, h.score)).collect::<Vec<_>>().join("\n  ")
         };
-        format!("{what} at {place}\nexpected\n  {}\nfound\n  {}", line(expected), line(found))
+        format!("{what} on {engine}\nexpected\n  {}\nfound\n  {}", line(expected), line(found))
     };
-    assert_eq!(expected.len(), found.len(), "{}", told());
+    assert_eq!(expected.len(), found.len(), "{}", message());
     let mut at = 0;
     while at < expected.len() {
-        // What is alike is compared as a set; at the end of a list other ones may stand in its place.
+        // Ties are compared as a set. Ties at the end of a list may be cut off differently.
         let mut end = at + 1;
-        while end < expected.len() && expected[end - 1].score - expected[end].score < alike {
+        while end < expected.len() && expected[end - 1].score - expected[end].score < tie {
             end += 1;
         }
         let set = |hits: &[Hit]| ids(&hits[at..end]).into_iter().collect::<BTreeSet<_>>();
         if end < expected.len() || expected.len() < 10 {
-            assert_eq!(set(expected), set(found), "{}", told());
+            assert_eq!(set(expected), set(found), "{}", message());
         }
         at = end;
     }
-    if !by_words {
+    if !lexical {
         let near = expected.iter().zip(found).all(|(a, b)| (a.score - b.score).abs() < 1e-3);
-        assert!(near, "{}", told());
+        assert!(near, "{}", message());
     }
 }
 
-fn answers(searcher: &Searcher, asked: &SearchRequest) -> Vec<Hit> {
-    searcher.search(asked).unwrap_or_else(|e| panic!("{asked:?}: {e}")).hits
+fn hits(searcher: &Searcher, request: &SearchRequest) -> Vec<Hit> {
+    searcher.search(request).unwrap_or_else(|e| panic!("{request:?}: {e}")).hits
 }
 
-/// What is lived through.
+/// Conditions of a scenario.
 #[derive(Clone, Copy)]
-pub struct Life {
-    /// Of one corpus are the dialogues, or of three.
+pub struct Scenario {
+    /// Corpus of all dialogues; `None` for dialogues of three corpora.
     pub corpus: Option<&'static str>,
-    /// Whether the statistics of words are those of all that is there, as they should be. The small server counts the words
-    /// of each corpus by itself: then only what is found by words is compared, and not in which order.
-    pub counts_all: bool,
+    /// Whether the engine computes term statistics over all dialogues. Milvus Lite computes them for each corpus, so
+    /// with several corpora, the order of its lexical hits is not compared.
+    pub global_statistics: bool,
 }
 
-impl Life {
+impl Scenario {
     fn dialogues(self, numbers: Range<usize>, version: u64) -> Vec<Dialogue> {
-        numbers.map(|n| of_one_corpus(n, version, self.corpus)).collect()
+        numbers.map(|n| dialogue_in(n, version, self.corpus)).collect()
     }
 
-    fn compares(self, asked: &SearchRequest) -> bool {
-        self.counts_all || asked.mode == Some(Mode::Dense)
+    fn compares_order(self, request: &SearchRequest) -> bool {
+        self.global_statistics || request.mode == Some(Mode::Dense)
     }
 }
 
-/// Whatever is asked, both give the same.
-fn answer_alike(life: Life, reference: &dyn Place, place: &dyn Place) {
-    let (expected, found) = (reference.searcher(), place.searcher());
-    for (what, asked) in questions() {
-        let hits = answers(&found, &asked);
-        let wanted = answers(&expected, &asked);
-        match life.compares(&asked) {
-            true => assert_alike(&what, &place.name(), &wanted, &hits, &asked),
-            false => found_alike(&what, &expected, &found, asked.clone()),
+/// Checks that two engines return the same results for all requests.
+fn compare(scenario: Scenario, reference: &dyn TestEngine, engine: &dyn TestEngine) {
+    let (expected, found) = (reference.searcher(), engine.searcher());
+    for (what, request) in requests() {
+        let got = hits(&found, &request);
+        let wanted = hits(&expected, &request);
+        match scenario.compares_order(&request) {
+            true => assert_same_hits(&what, &engine.name(), &wanted, &got, &request),
+            false => compare_lexical_hits(&what, &expected, &found, request.clone()),
         }
-        for (a, b) in wanted.iter().filter_map(|a| Some((a, hits.iter().find(|b| b.id == a.id)?))) {
-            // Which turn of a dialogue is shown where several have as many of the words is nobody's promise.
-            if asked.of == HitKind::Utterances || asked.mode == Some(Mode::Dense) {
+        for (a, b) in wanted.iter().filter_map(|a| Some((a, got.iter().find(|b| b.id == a.id)?))) {
+            // In a lexical search for dialogues, the shown turn is not compared, because several turns can match equally well.
+            if request.of == HitKind::Utterances || request.mode == Some(Mode::Dense) {
                 assert_eq!(
                     (&a.turn, &a.matched, &a.before, &a.after),
                     (&b.turn, &b.matched, &b.before, &b.after),
@@ -250,9 +250,9 @@ fn answer_alike(life: Life, reference: &dyn Place, place: &dyn Place) {
     }
 }
 
-/// All that have any of the words are found, in whatever order.
-fn found_alike(what: &str, expected: &Searcher, found: &Searcher, asked: SearchRequest) {
-    if asked.query.is_empty() {
+/// Checks that a lexical search finds the same items, in any order.
+fn compare_lexical_hits(what: &str, expected: &Searcher, found: &Searcher, request: SearchRequest) {
+    if request.query.is_empty() {
         return;
     }
     let all = SearchRequest {
@@ -264,60 +264,61 @@ fn found_alike(what: &str, expected: &Searcher, found: &Searcher, asked: SearchR
         group: None,
         fusion: None,
         min_score: None,
-        ..asked
+        ..request
     };
     let ids = |searcher: &Searcher| -> BTreeSet<String> {
-        answers(searcher, &all).into_iter().map(|hit| hit.id).collect()
+        hits(searcher, &all).into_iter().map(|hit| hit.id).collect()
     };
-    let there = ids(expected);
-    assert!(there.len() < 2_000 && there == ids(found), "{what}");
+    let wanted = ids(expected);
+    assert!(wanted.len() < 2_000 && wanted == ids(found), "{what}");
 }
 
-/// The whole life of an index, in both.
-pub fn live_alike(life: Life, place: &dyn Place, restart: &mut dyn FnMut()) {
-    let here = Here::new();
-    let both: [&dyn Place; 2] = [&here, place];
-    let first = life.dialogues(0..MANY, 1);
-    for place in both {
-        assert!(place.ingest(&first).iter().all(|put| *put == PutOutcome::Added), "{}", place.name());
+/// Makes the same changes on a local index and on an engine, and compares search results after each of them.
+pub fn compare_with_local(scenario: Scenario, engine: &dyn TestEngine, restart: &mut dyn FnMut()) {
+    let local = LocalEngine::new();
+    let both: [&dyn TestEngine; 2] = [&local, engine];
+    let first = scenario.dialogues(0..DIALOGUES, 1);
+    for engine in both {
+        assert!(engine.ingest(&first).iter().all(|put| *put == PutOutcome::Added), "{}", engine.name());
         assert!(
-            place.ingest(&first[..30]).iter().all(|put| *put == PutOutcome::Unchanged),
+            engine.ingest(&first[..30]).iter().all(|put| *put == PutOutcome::Unchanged),
             "{}",
-            place.name()
+            engine.name()
         );
     }
-    answer_alike(life, &here, place);
-    // Changed, with other numbers of turns; gone; come again; and gone by a filter.
-    let second = life.dialogues(20..60, 2);
-    let again = life.dialogues(3..4, 5);
-    let gone: Vec<DialogueId> =
+    compare(scenario, &local, engine);
+    // Replace dialogues, delete some, add one of them again, and delete some by a filter.
+    let second = scenario.dialogues(20..60, 2);
+    let restored = scenario.dialogues(3..4, 5);
+    let deleted: Vec<DialogueId> =
         ["d0003", "d0021", "d0090", "nothing"].map(|id| DialogueId::new(id).unwrap()).to_vec();
     let filter = "meta.channel=phone and turns<3".parse().unwrap();
-    let by_filter = both.map(|place| {
-        assert!(place.ingest(&second).iter().all(|put| *put == PutOutcome::Replaced), "{}", place.name());
-        assert_eq!(place.delete(&gone), 3, "{}", place.name());
-        assert_eq!(place.ingest(&again), [PutOutcome::Added], "{}", place.name());
-        place.delete_matching(&filter)
+    let by_filter = both.map(|engine| {
+        assert!(engine.ingest(&second).iter().all(|put| *put == PutOutcome::Replaced), "{}", engine.name());
+        assert_eq!(engine.delete(&deleted), 3, "{}", engine.name());
+        assert_eq!(engine.ingest(&restored), [PutOutcome::Added], "{}", engine.name());
+        engine.delete_matching(&filter)
     });
     assert!(by_filter[0] > 3 && by_filter[0] == by_filter[1], "{by_filter:?}");
-    answer_alike(life, &here, place);
+    compare(scenario, &local, engine);
     restart();
-    answer_alike(life, &here, place);
+    compare(scenario, &local, engine);
 }
 
-/// Twenty who ask at the same time get what one gets.
-pub fn many_ask(place: &dyn Place) {
-    let searcher = place.searcher();
-    let asked = questions();
-    let alone: Vec<Vec<Hit>> = asked.iter().map(|(_, asked)| answers(&searcher, asked)).collect();
+/// Checks that concurrent clients get the same results as a single client.
+pub fn compare_concurrent(engine: &dyn TestEngine) {
+    let searcher = engine.searcher();
+    let requests = requests();
+    let alone: Vec<Vec<Hit>> = requests.iter().map(|(_, request)| hits(&searcher, request)).collect();
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
-            let (searcher, asked, alone) = (&searcher, &asked, &alone);
+            let (searcher, requests, alone) = (&searcher, &requests, &alone);
             scope.spawn(move || {
-                // Each asks some of them, and all of them are asked by somebody.
-                for n in (0..asked.len()).filter(|n| n % CLIENTS == client || n % 11 == client % 11) {
-                    let (what, asked) = &asked[n];
-                    assert_alike(what, &client.to_string(), &alone[n], &answers(searcher, asked), asked);
+                // Each client sends some of the requests; together they send all of them.
+                for n in (0..requests.len()).filter(|n| n % CLIENTS == client || n % 11 == client % 11) {
+                    let (what, request) = &requests[n];
+                    let got = hits(searcher, request);
+                    assert_same_hits(what, &format!("client {client}"), &alone[n], &got, request);
                 }
             });
         }
@@ -325,15 +326,15 @@ pub fn many_ask(place: &dyn Place) {
 }
 
 #[test]
-fn an_index_on_this_machine_is_as_it_is() {
-    live_alike(Life { corpus: None, counts_all: true }, &Here::new(), &mut || {});
+fn a_local_index_gives_the_same_results_as_a_second_one() {
+    compare_with_local(Scenario { corpus: None, global_statistics: true }, &LocalEngine::new(), &mut || {});
 }
 
 #[test]
-fn an_index_on_this_machine_is_asked_by_many() {
-    let here = Here::new();
-    here.ingest(&(0..MANY).map(|n| dialogue(n, 1)).collect::<Vec<_>>());
-    many_ask(&here);
+fn a_local_index_serves_concurrent_clients() {
+    let local = LocalEngine::new();
+    local.ingest(&(0..DIALOGUES).map(|n| dialogue(n, 1)).collect::<Vec<_>>());
+    compare_concurrent(&local);
 }
 
 #[cfg(feature = "milvus")]
@@ -341,30 +342,34 @@ mod in_milvus {
     use super::*;
     use turnwise_milvus::Target;
 
-    use crate::{places::Far, server::Server};
+    use crate::{server::Server, test_engines::MilvusEngine};
 
     #[test]
-    fn a_small_milvus_is_as_an_index_on_this_machine() {
+    fn milvus_lite_gives_the_same_results_as_a_local_index() {
         for (name, corpus) in [("one_corpus", Some("shop")), ("three_corpora", None)] {
             let Some(mut server) = Server::start() else { return };
-            let place = Far { target: server.target(name) };
-            live_alike(Life { corpus, counts_all: corpus.is_some() }, &place, &mut || server.restart());
+            let engine = MilvusEngine { target: server.target(name) };
+            compare_with_local(
+                Scenario { corpus, global_statistics: corpus.is_some() },
+                &engine,
+                &mut || server.restart(),
+            );
             if corpus.is_some() {
-                many_ask(&place);
+                compare_concurrent(&engine);
             }
         }
     }
 
-    /// `TURNWISE_MILVUS_URI=milvus://host:19530/a_name_that_is_free cargo test --features milvus --test engines`
+    /// `TURNWISE_MILVUS_URI=milvus://host:19530/an_unused_name cargo test --features milvus --test engines`
     #[test]
-    fn a_cluster_is_as_an_index_on_this_machine() {
+    fn a_cluster_gives_the_same_results_as_a_local_index() {
         let Ok(address) = std::env::var("TURNWISE_MILVUS_URI") else {
-            eprintln!("skipped: TURNWISE_MILVUS_URI names no cluster");
+            eprintln!("skipped: TURNWISE_MILVUS_URI is not set");
             return;
         };
         let target: Target = address.parse().unwrap();
-        let place = Far { target: target.with_token(std::env::var("TURNWISE_MILVUS_TOKEN").ok()) };
-        live_alike(Life { corpus: None, counts_all: true }, &place, &mut || {});
-        many_ask(&place);
+        let engine = MilvusEngine { target: target.with_token(std::env::var("TURNWISE_MILVUS_TOKEN").ok()) };
+        compare_with_local(Scenario { corpus: None, global_statistics: true }, &engine, &mut || {});
+        compare_concurrent(&engine);
     }
 }

@@ -1,6 +1,6 @@
-//! A Milvus for one node, the Milvus project's own, that a test starts and stops.
+//! Milvus Lite, the Milvus project's single-node server, which a test starts and stops.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -15,19 +15,19 @@ use tempfile::TempDir;
 use turnwise_core::error::Class;
 use turnwise_milvus::MilvusWriter;
 
-/// How long a server may take to begin.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Maximum time until a server responds.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A server; it ends with the test.
+/// A running server. It is killed when it is dropped.
 pub struct Server {
     child: Child,
     pub port: u16,
-    /// Beside it lies the Python that has Milvus' own client.
+    /// Path of the server program. The Python in the same folder has Milvus's own client.
     pub program: PathBuf,
     data: TempDir,
 }
 
-/// The program, where `tests/milvus.sh` has put it.
+/// Path of the program that `tests/milvus.sh` installs; `None` if it is not installed.
 fn program() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_MILVUS") {
         Some(folder) => PathBuf::from(folder),
@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
     if program.exists() {
         return Some(program);
     }
-    eprintln!("skipped: {} is not there; tests/milvus.sh installs it", program.display());
+    eprintln!("skipped: {} does not exist; tests/milvus.sh installs it", program.display());
     None
 }
 
@@ -46,7 +46,7 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    /// Starts one. Where there is none it says so, and the test has nothing to do.
+    /// Starts a server. Returns `None`, and prints the reason, if the program is not installed.
     pub fn start() -> Option<Self> {
         let program = program()?;
         let data = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ impl Server {
         Some(server)
     }
 
-    /// Kills it and starts it new_generation on what it has on the disk.
+    /// Kills the server and starts it again with the same data.
     pub fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.program, &self.data, self.port);
@@ -69,11 +69,14 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Until it answers. It listens before it does: for seconds, where its program comes from a cold disk.
+    /// Waits until the server responds. It accepts connections several seconds earlier.
     fn wait(&self) {
         let begun = Instant::now();
         while let Err(e) = MilvusWriter::read_manifest(&self.target("nobody")) {
-            assert!(e.class() == Class::Unavailable && begun.elapsed() < PATIENCE, "no server begins: {e}");
+            assert!(
+                e.class() == Class::Unavailable && begun.elapsed() < START_TIMEOUT,
+                "the server does not start: {e}"
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -1,4 +1,4 @@
-//! Where dialogues are kept and searched: an index on this machine, or a Milvus.
+//! The engines that the scenarios run on: a local index and Milvus.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -13,28 +13,28 @@ use turnwise_index::{
 use turnwise_search::Searcher;
 use turnwise_store::{Prepared, PutOutcome, Snapshot, Store};
 
-use crate::words::Words;
+use crate::hashed_words::HashedWords;
 
-/// Somewhere.
-pub trait Place: Sync {
+/// An engine under test.
+pub trait TestEngine: Sync {
     fn name(&self) -> String;
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome>;
-    /// How many were there.
+    /// Returns the number of deleted dialogues.
     fn delete(&self, ids: &[DialogueId]) -> u64;
     fn delete_matching(&self, filter: &Filter) -> u64;
     fn searcher(&self) -> Searcher;
 }
 
-/// An index on this machine.
-pub struct Here {
+/// A local index.
+pub struct LocalEngine {
     _folder: TempDir,
     root: PathBuf,
 }
 
-impl Here {
+impl LocalEngine {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Here { root: folder.path().join("index"), _folder: folder }
+        LocalEngine { root: folder.path().join("index"), _folder: folder }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
@@ -43,10 +43,10 @@ impl Here {
         store.commit(None).unwrap();
         store.close().unwrap();
         let snapshot = Snapshot::open(&self.root).unwrap();
-        // Made new_generation: what was replaced still counts in the statistics of words until Tantivy merges.
+        // Tantivy counts replaced dialogues in its term statistics until it merges segments, so the index is rebuilt.
         Lexical::remove(&self.root).unwrap();
         Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
-        let encoder = Words { salt: 0 };
+        let encoder = HashedWords { salt: 0 };
         let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
         let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 256 };
         let options = Options::default();
@@ -56,9 +56,9 @@ impl Here {
     }
 }
 
-impl Place for Here {
+impl TestEngine for LocalEngine {
     fn name(&self) -> String {
-        "an index on this machine".to_owned()
+        "a local index".to_owned()
     }
 
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome> {
@@ -84,19 +84,19 @@ impl Place for Here {
 }
 
 pub fn encoder() -> Arc<dyn Encoder> {
-    Arc::new(Words { salt: 0 })
+    Arc::new(HashedWords { salt: 0 })
 }
 
-/// A name in a Milvus.
+/// A collection in Milvus.
 #[cfg(feature = "milvus")]
-pub struct Far {
+pub struct MilvusEngine {
     pub target: turnwise_milvus::Target,
 }
 
 #[cfg(feature = "milvus")]
-impl Far {
-    pub fn home(&self) -> turnwise_milvus::MilvusWriter {
-        let recipe = Some(Words { salt: 0 }.recipe());
+impl MilvusEngine {
+    pub fn writer(&self) -> turnwise_milvus::MilvusWriter {
+        let recipe = Some(HashedWords { salt: 0 }.recipe());
         turnwise_milvus::MilvusWriter::open_or_create(
             &self.target,
             Default::default(),
@@ -108,25 +108,25 @@ impl Far {
 }
 
 #[cfg(feature = "milvus")]
-impl Place for Far {
+impl TestEngine for MilvusEngine {
     fn name(&self) -> String {
         self.target.to_string()
     }
 
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<PutOutcome> {
         use turnwise_store::ingest::DialogueSink;
-        let mut home = self.home();
-        let puts = dialogues.iter().map(|d| home.put(&Prepared::new(d).unwrap()).unwrap()).collect();
-        home.commit(None).unwrap();
+        let mut writer = self.writer();
+        let puts = dialogues.iter().map(|d| writer.put(&Prepared::new(d).unwrap()).unwrap()).collect();
+        writer.commit(None).unwrap();
         puts
     }
 
     fn delete(&self, ids: &[DialogueId]) -> u64 {
-        self.home().delete(ids).unwrap()
+        self.writer().delete(ids).unwrap()
     }
 
     fn delete_matching(&self, filter: &Filter) -> u64 {
-        self.home().delete_matching(filter).unwrap()
+        self.writer().delete_matching(filter).unwrap()
     }
 
     fn searcher(&self) -> Searcher {

@@ -1,4 +1,4 @@
-//! An encoder that needs no model: the words of a text, hashed into a few numbers.
+//! Encoder without a model: the vector of a text is the sum of pseudo-random vectors of its words.
 
 use turnwise_core::Result;
 use turnwise_corpus::Dialogue;
@@ -10,15 +10,15 @@ use turnwise_index::vectors::Recipe;
 
 const DIM: usize = 48;
 
-/// Other salts are other encoders.
-pub struct Words {
+/// The encoder. A different salt gives a different encoder.
+pub struct HashedWords {
     pub salt: u8,
 }
 
-impl Words {
+impl HashedWords {
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0; DIM];
-        // Never without a direction.
+        // The additional word keeps the vector of an empty text from being zero.
         for word in text.split_whitespace().chain(["."]) {
             let seed = word.bytes().fold(u32::from(self.salt) + 17, |hash, byte| {
                 (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193).rotate_left(5)
@@ -40,7 +40,7 @@ impl Words {
     }
 }
 
-impl Encoder for Words {
+impl Encoder for HashedWords {
     fn name(&self) -> &str {
         "hashed words"
     }
