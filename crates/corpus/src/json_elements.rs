@@ -1,11 +1,11 @@
 //! Streaming reader for the elements of one large JSON document.
 //!
-//! Many corpora are one array or object of many megabytes. This reader finds the boundaries of the values at a given
-//! nesting depth without parsing them. Memory holds one value at a time. Each value comes with its start line.
+//! Many corpora are one array or object of many megabytes. The reader finds the boundaries of the values at a given
+//! nesting depth without parsing the values. It holds one value in memory at a time.
 
 use std::io::{self, BufRead};
 
-/// One value of the document as raw bytes.
+/// One value of a JSON document, not yet parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element {
     /// The path of keys to the value, outermost first. Array indexes are numbers in decimal.
@@ -19,36 +19,16 @@ pub struct Element {
 /// Error while reading the next value.
 #[derive(Debug)]
 pub enum ElementError {
-    /// The value is longer than the limit. It was skipped, and reading continues.
-    TooLong {
-        /// The path of keys to the value.
-        keys: Vec<String>,
-        /// The line where the value starts, counted from 1.
-        line: u64,
-        /// Its length in bytes.
-        bytes: u64,
-        /// The limit in bytes.
-        limit: usize,
-    },
+    /// The value is longer than `limit` bytes. It was skipped, and reading continues.
+    TooLong { keys: Vec<String>, line: u64, bytes: u64, limit: usize },
     /// The document is invalid JSON or ends early. No more items follow.
-    Broken {
-        /// The line of the error, counted from 1.
-        line: u64,
-        /// Description of the problem.
-        what: String,
-    },
+    Broken { line: u64, what: String },
     /// The stream failed. No more items follow.
-    Stream {
-        /// The line of the error, counted from 1.
-        line: u64,
-        /// The I/O error of the stream.
-        source: io::Error,
-    },
+    Stream { line: u64, source: io::Error },
 }
 
-/// Iterator over the values at one nesting depth of a JSON document.
-///
-/// The values at depth 1 are the members of the outermost array or object. Scalars closer to the root are skipped.
+/// Iterator over the values at one nesting depth of a JSON document. Depth 1 are the members of the outermost array or
+/// object. Scalars at smaller depths are skipped.
 pub struct Elements<R> {
     bytes: Bytes<R>,
     depth: usize,
@@ -74,11 +54,12 @@ enum State {
     Ended,
 }
 
-/// Maximum nesting depth. Deeper documents are damaged or malicious.
+/// Maximum nesting depth within a value. A more deeply nested document is damaged or malicious.
 const MAX_DEPTH: usize = 256;
 
 impl<R: BufRead> Elements<R> {
-    /// Creates an iterator over the values at `depth` (at least 1). Values longer than `limit` bytes give an error.
+    /// Creates an iterator over the values at `depth`, which is at least 1. A value longer than `limit` bytes gives an
+    /// error.
     pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
         let bytes = Bytes { stream, line: 1 };
         Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), state: State::Start }
@@ -102,9 +83,10 @@ impl<R: BufRead> Elements<R> {
                 self.state = State::Ended;
                 return match self.bytes.skip_space()? {
                     None => Ok(None),
-                    Some(b) => Err(self
-                        .bytes
-                        .broken(format!("unexpected {} after the end of the document", show(b)))),
+                    Some(b) => {
+                        let what = format!("unexpected {} after the end of the document", show(b));
+                        Err(self.bytes.broken(what))
+                    }
                 };
             };
             let close = if top.object { b'}' } else { b']' };
@@ -115,11 +97,8 @@ impl<R: BufRead> Elements<R> {
             }
             if !top.empty {
                 if b != b',' {
-                    return Err(self.bytes.broken(format!(
-                        "expected `,` or `{}`, found {}",
-                        close as char,
-                        show(b)
-                    )));
+                    let what = format!("expected `,` or `{}`, found {}", close as char, show(b));
+                    return Err(self.bytes.broken(what));
                 }
                 b = self.bytes.need()?;
                 top.position += 1;
@@ -198,7 +177,7 @@ fn show(b: u8) -> String {
     if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") }
 }
 
-/// Reader of single bytes that also counts lines.
+/// Reader of single bytes that counts lines.
 struct Bytes<R> {
     stream: R,
     line: u64,
@@ -259,7 +238,8 @@ impl<R: BufRead> Bytes<R> {
         }
     }
 
-    /// Reads a value whose first byte is already consumed. Finds only its end; the JSON parser validates it later.
+    /// Reads a value whose first byte is already consumed. Only the end of the value is found; the value may be invalid
+    /// JSON.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {

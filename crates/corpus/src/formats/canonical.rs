@@ -12,13 +12,10 @@ pub(super) static FORMAT: Format = Format {
 
 fn sniff(probe: &Probe<'_>) -> Fit {
     let Some(first) = probe.first_json_line() else { return Fit::No };
-    let turns = first.get("turns").and_then(|t| t.as_array());
-    match turns.and_then(|t| t.first()) {
-        Some(turn) if first.contains_key("id") && turn.get("text").is_some() => {
-            if first.contains_key("dialogue_id") { Fit::No } else { Fit::Yes }
-        }
-        _ => Fit::No,
-    }
+    let turn = first.get("turns").and_then(|turns| turns.get(0));
+    let has_text = turn.is_some_and(|turn| turn.get("text").is_some());
+    let fits = has_text && first.contains_key("id") && !first.contains_key("dialogue_id");
+    if fits { Fit::Yes } else { Fit::No }
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -30,7 +27,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Parses a record with an extra string field `domain`, which other tools write. It is added to `domains`.
+/// Parses a record with the extra string field `domain`, which some other tools write. The domain is added to `domains`.
 fn with_one_domain(text: &str) -> Option<Dialogue> {
     let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     let domain = record.remove("domain")?.as_str()?.to_owned();

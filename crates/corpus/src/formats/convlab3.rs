@@ -1,4 +1,4 @@
-//! Unified format of ConvLab-3, used for dozens of corpora: `dialogues.json`, an array of dialogues.
+//! Unified format of ConvLab-3, in which dozens of corpora are published: `dialogues.json`, a JSON array of dialogues.
 
 use std::path::Path;
 
@@ -80,15 +80,14 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     Ok(support::from_elements(input, options, 1, |element| {
-        let record = serde_json::from_slice::<Record>(&element.json);
-        let record =
-            record.map_err(|e| RecordError::from(e).with_id(support::id_in(&element.json, "dialogue_id")))?;
+        let record: Record = record(element, Some("dialogue_id"))?;
         let id = record.dialogue_id.clone();
         dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
     }))
 }
 
-/// Returns whether a file is a companion of the dialogues: the ontology, the database, or a sample of ten dialogues.
+/// Returns whether a file belongs to such a corpus but is not read: the ontology, the database, a list of ids, or a
+/// sample of the dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
     let next_to = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);
@@ -113,8 +112,7 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     dialogue.domains = record.domains;
     dialogue.metadata = scalars(record.rest);
     dialogue.note("split", record.data_split);
-    let goal = record.goal.map(|goal| goal.description).filter(|goal| !goal.is_empty());
-    dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
+    dialogue.note("goal", record.goal.map(|goal| goal.description).unwrap_or_default());
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
             // In this format, `system` means the agent, not a notice.
@@ -123,14 +121,14 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
         };
         let turn = dialogue.push(utterance.speaker, role, utterance.utterance);
         let Acts { binary, categorical, open } = utterance.dialogue_acts;
-        turn.acts = binary.iter().chain(&categorical).chain(&open).map(shown).collect();
+        turn.acts = binary.iter().chain(&categorical).chain(&open).map(formatted).collect();
         turn.metadata = scalars(utterance.rest);
         turn.metadata.remove("utt_idx");
     }
     Ok(dialogue)
 }
 
-fn shown(act: &Act) -> String {
+fn formatted(act: &Act) -> String {
     let value = match &act.value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -139,7 +137,7 @@ fn shown(act: &Act) -> String {
     support::act(&act.intent, &act.domain, &act.slot, &value)
 }
 
-/// Returns the scalar fields that some corpora add (emotion, original id …). States and query results are dropped.
+/// Returns the scalar fields that some corpora add, such as an emotion. Other fields, such as states, are dropped.
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();

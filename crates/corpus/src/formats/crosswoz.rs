@@ -1,4 +1,4 @@
-//! CrossWOZ: Chinese task-oriented dialogues in five domains, in one JSON object by dialogue id.
+//! CrossWOZ: Chinese task-oriented dialogues in five domains. A file is a JSON object of dialogues by id.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub(super) static FORMAT: Format = Format {
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Lists of number, domain, slot, value and a flag for a completed goal.
+    /// Lists of a number, a domain, a slot, a value and whether the goal was reached.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -24,6 +24,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(rename = "sys-usr")]
+    /// Numbers of the two crowd workers: the one of the system and the one of the user.
     workers: Option<Value>,
 }
 
@@ -31,7 +32,7 @@ struct Record {
 struct Message {
     content: String,
     role: String,
-    /// Lists of intent, domain, slot and value. `none` or an empty string means no value.
+    /// Lists of an intent, a domain, a slot and a value. `none` and the empty text mean that a part is missing.
     #[serde(default)]
     dialog_act: Vec<Vec<Value>>,
 }
@@ -58,14 +59,10 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     for domain in record.goal.iter().filter_map(|part| part.get(1)?.as_str()) {
         push_unique(&mut dialogue.domains, domain);
     }
-    let metadata = &mut dialogue.metadata;
-    metadata.insert("split".into(), split.into());
-    metadata.extend(record.kind.map(|kind| ("type".to_owned(), kind.into())));
-    // Numbers of the two crowd workers: the system's and the user's.
-    metadata.extend(record.workers.map(|workers| ("sys-usr".to_owned(), workers)));
-    if !record.task.is_empty() {
-        metadata.insert("goal".into(), record.task.concat().into());
-    }
+    dialogue.note("split", split);
+    dialogue.note("type", record.kind);
+    dialogue.note("sys-usr", record.workers);
+    dialogue.note("goal", record.task.concat());
     for message in record.messages {
         let role = match message.role.as_str() {
             "usr" => Role::User,
@@ -80,6 +77,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     Ok(dialogue)
 }
 
+/// Formats a dialog act, a list of an intent, a domain, a slot and a value.
 fn act(parts: &[Value]) -> String {
     let part = |at| match parts.get(at).and_then(Value::as_str) {
         Some("none") | None => "",

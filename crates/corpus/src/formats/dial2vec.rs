@@ -2,26 +2,26 @@
 //!
 //! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
 //!   lines of a session are consecutive. Topics are separated by `|`.
-//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`.
-//!   The first sample is the dialogue. In the other samples, the utterances of one speaker are random. Each dialogue
-//!   is repeated on ten consecutive lines with different random utterances. It is read once, and the random samples
-//!   are ignored.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: like `train.tsv`, but with ten equal samples, and with the topic
-//!   number of the dialogue instead of 0. Topics are numbered from 1 in order of first appearance. The number becomes
-//!   the domain.
+//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, and the utterances of a sample
+//!   by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are random; these
+//!   samples are ignored. Ten consecutive lines have the same dialogue, which is read once.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: `roles ⇥ samples ⇥ topic`. All samples of a line are equal. The topic
+//!   is a number and becomes the domain of the dialogue.
 //!
-//! A role is a digit: 0 for the user and 1 for the agent.
+//! A role is a digit: 0 is the user, 1 is the agent, and any other digit is a participant.
 
 use crate::formats::prelude::*;
 
-/// Tab-separated, with quotes as ordinary characters.
+/// Tab-separated cells in which quotes are ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
-fn role(digit: &str) -> Role {
+/// Returns the role for a digit. Returns an error for any other text.
+fn role(digit: &str) -> Result<Role, RecordError> {
     match digit {
-        "0" => Role::User,
-        "1" => Role::Agent,
-        _ => Role::Participant,
+        "0" => Ok(Role::User),
+        "1" => Ok(Role::Agent),
+        _ if !digit.is_empty() && digit.bytes().all(|b| b.is_ascii_digit()) => Ok(Role::Participant),
+        _ => Err(format!("the role `{digit}` is not a digit").into()),
     }
 }
 
@@ -75,26 +75,17 @@ impl TurnRows for Utterances {
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() != 4 {
-            return Err(
-                format!("the line has {} columns, not 4 (session, role, text, topics)", row.width()).into()
-            );
+            let width = row.width();
+            return Err(format!("the line has {width} columns, not 4 (session, role, text, topics)").into());
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let digit = cell(1)?;
-        if digit.is_empty() || !digit.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(format!("the role `{digit}` is not a digit").into());
-        }
+        dialogue.push(digit, role(digit)?, cell(2)?);
         dialogue.source.clone_from(&self.source);
-        dialogue.note_some("split", self.split.as_deref());
-        for topic in cell(3)?.split('|').map(str::trim).filter(|topic| !topic.is_empty()) {
-            push_unique(&mut dialogue.domains, topic);
+        dialogue.note("split", self.split.as_deref());
+        for topic in cell(3)?.split('|') {
+            push_unique(&mut dialogue.domains, topic.trim());
         }
-        dialogue.turns.push(Turn {
-            speaker: digit.to_owned(),
-            role: Some(role(digit)),
-            text: cell(2)?.to_owned(),
-            ..Turn::default()
-        });
         Ok(None)
     }
 
@@ -109,35 +100,29 @@ impl TurnRows for Utterances {
 
 /// A line of `train.tsv` or a clustering file.
 struct Line<'a> {
-    roles: Vec<&'a str>,
+    roles: Vec<(&'a str, Role)>,
+    /// The first sample: utterances separated by `#`.
     dialogue: &'a str,
+    /// The other samples.
     others: Vec<&'a str>,
+    /// The topic number, or 0 in `train.tsv`.
     label: &'a str,
 }
 
 impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Result<Self, RecordError> {
-        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let [roles, samples, label] = cells[..] else {
-            return Err(format!("the line has {} columns, not 3 (roles, samples, label)", cells.len()).into());
-        };
-        let roles: Vec<&str> = match roles.find(['#', '|']) {
+        let [roles, samples, label] = support::columns(line, "roles, samples, label")?.map(str::trim);
+        let digits: Vec<&str> = match roles.find(['#', '|']) {
             Some(_) => roles.split(['#', '|']).collect(),
-            None => roles
-                .char_indices()
-                .map(|(at, c)| roles.get(at..at + c.len_utf8()).unwrap_or_default())
-                .collect(),
+            None => roles.split("").filter(|digit| !digit.is_empty()).collect(),
         };
-        if let Some(wrong) =
-            roles.iter().find(|role| role.is_empty() || !role.bytes().all(|b| b.is_ascii_digit()))
-        {
-            return Err(format!("the role `{wrong}` is not a digit").into());
-        }
+        let roles: Vec<_> =
+            digits.into_iter().map(|digit| Ok((digit, role(digit)?))).collect::<Result<_, RecordError>>()?;
         let mut samples = samples.split('|');
         let dialogue = samples.next().unwrap_or_default();
-        let turns = dialogue.split('#').count();
-        if roles.len() != turns {
-            return Err(format!("the line has {} roles for {turns} utterances", roles.len()).into());
+        let (count, turns) = (roles.len(), dialogue.split('#').count());
+        if count != turns {
+            return Err(format!("the line has {count} roles for {turns} utterances").into());
         }
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
@@ -147,24 +132,24 @@ impl<'a> Line<'a> {
         self.others.iter().all(|other| *other == self.dialogue)
     }
 
+    /// Creates the dialogue with an id made from the path of the file and the line number.
     fn dialogue(&self, path_info: &PathInfo, line: u64) -> Result<Dialogue, RecordError> {
-        let mut dialogue = Dialogue::new(support::generated_id(&path_info.prefix(), line)?);
-        dialogue.source = path_info.source();
-        dialogue.note_some("split", path_info.split.as_deref());
-        for (digit, text) in self.roles.iter().zip(self.dialogue.split('#')) {
-            dialogue.push(*digit, role(digit), text.trim());
+        let mut dialogue = path_info.dialogue(support::generated_id(&path_info.prefix(), line)?);
+        for ((digit, role), text) in self.roles.iter().zip(self.dialogue.split('#')) {
+            dialogue.push(*digit, role.clone(), text.trim());
         }
         Ok(dialogue)
     }
 }
 
-/// Checks the first lines of a file. Returns whether it is a clustering file, or `None` if it is neither layout.
+/// Checks the first five lines of a file. Returns whether the file is a clustering file, or `None` if it is neither a
+/// clustering file nor a `train.tsv`.
 fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
     let labeled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
-    let dialogues = lines.iter().any(|line| line.roles.len() > 1);
-    if lines.is_empty() || !labeled || !dialogues {
+    let has_dialogue = lines.iter().any(|line| line.roles.len() > 1);
+    if !labeled || !has_dialogue {
         return None;
     }
     let several = lines.iter().all(|line| !line.others.is_empty());
@@ -188,7 +173,8 @@ fn read_train(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let mut last = None;
     Ok(support::from_lines(input, options, move |line| {
         let parsed = Line::parse(line.text)?;
-        let key = blake3::hash(format!("{:?}\t{}", parsed.roles, parsed.dialogue).as_bytes());
+        let digits: Vec<&str> = parsed.roles.iter().map(|(digit, _)| *digit).collect();
+        let key = blake3::hash(format!("{digits:?}\t{}", parsed.dialogue).as_bytes());
         if last.replace(key) == Some(key) {
             return Ok(None);
         }

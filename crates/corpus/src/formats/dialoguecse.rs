@@ -2,105 +2,85 @@
 //!
 //! - `train_data.txt`: a response with its context,
 //!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. The roles, such as `0|1-0-1`, have
-//!   three parts: turns before, response, turns after. 0 is the customer, 1 the agent. The candidate with label 1 is
-//!   the response; the others are random and are ignored. A line becomes a dialogue. Its metadata `response` is the
-//!   turn number of the response.
-//! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative ones (different
+//!   three parts: turns before, response, turns after. 0 is the customer, and 1 is the agent. The candidate with the
+//!   label 1 is the response. The other candidates are random and are ignored. A line becomes a dialogue, whose metadata
+//!   `response` is the turn number of the response.
+//! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative utterances (different
 //!   meaning), `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line
 //!   becomes a dialogue of one turn, with the lists as metadata.
-//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, with scores from 1 to 5. A line becomes a record of two unrelated
-//!   turns, with the score as metadata.
+//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`. A line becomes a dialogue of two unrelated turns, with the score as
+//!   metadata.
 //!
-//! Dialogue ids consist of corpus, split, file and line number from 0 (in `select.txt`, the id): `edc-dev-select-17`.
+//! A dialogue id, such as `edc-dev-select-17`, consists of corpus, split, file and a number. The number is the line
+//! number counted from 0, or the id in `select.txt`.
 
 use crate::formats::prelude::*;
 
-/// Number of lines to check for format detection.
-const PROBE_LINES: usize = 40;
-
-fn cells(line: &str) -> Vec<&str> {
-    line.split('\t').collect()
-}
-
-/// Returns whether `fits` is true for each of the first [`PROBE_LINES`] lines. Returns false if there are no lines. The
-/// arguments of `fits` are the line number from 0 and the line.
+/// Returns whether `fits` is true for each of the first 40 lines that are not blank. Returns false if there are no such
+/// lines. The arguments of `fits` are the number of the line, counted from 0, and the line.
 fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
-    let mut lines = probe.lines().take(PROBE_LINES).enumerate().peekable();
+    let mut lines = probe.lines().take(40).enumerate().peekable();
     lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))
 }
 
-/// Creates an empty dialogue for a line.
-fn begin(path_info: &PathInfo, number: impl std::fmt::Display) -> Result<Dialogue, RecordError> {
-    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{number}", path_info.prefix()))?);
-    dialogue.source = path_info.source();
+/// Creates the dialogue of a line, without turns.
+fn begin(path_info: &PathInfo, number: u64) -> Result<Dialogue, RecordError> {
+    let id = DialogueId::new(format!("{}-{number}", path_info.prefix()))?;
+    let mut dialogue = path_info.dialogue(id);
     if ["edc", "ecd", "jddc"].contains(&dialogue.source.to_ascii_lowercase().as_str()) {
         dialogue.language = Some("zh".into());
     }
-    dialogue.note_some("split", path_info.split.as_deref());
     Ok(dialogue)
 }
 
-/// Reads one dialogue per line. Blank lines are skipped.
+/// Reads one dialogue per line. The second argument of `parse` is the line number, counted from 0.
 fn read(
     input: Input,
     options: &ReadOptions,
     parse: fn(&PathInfo, u64, &str) -> Result<Dialogue, RecordError>,
-) -> Dialogues {
+) -> Result<Dialogues> {
     let path_info = PathInfo::of(&input);
-    support::from_lines(input, options, move |line| parse(&path_info, line.number - 1, line.text).map(Some))
+    Ok(support::from_lines(input, options, move |line| {
+        parse(&path_info, line.number - 1, line.text).map(Some)
+    }))
 }
 
 pub(super) static TRAIN: Format = Format {
     name: "dialoguecse-train",
     about: "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels",
     sniff: sniff_train,
-    read: read_train,
+    read: |input, options| read(input, options, train),
     folder: None,
 };
 
 fn sniff_train(probe: &Probe<'_>) -> Fit {
-    let fits = |_, line: &str| match cells(line)[..] {
-        [_, _, roles, _, _, _] => {
+    let fits = |_, line: &str| {
+        support::columns::<6>(line, "").is_ok_and(|[_, _, roles, ..]| {
             roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
-        }
-        _ => false,
+        })
     };
     if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
 }
 
-fn read_train(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    Ok(read(input, options, train))
-}
-
 fn train(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [before, after, roles, _, candidates, labels] = cells[..] else {
-        return Err(format!(
-            "the line has {} columns, not 6 (before, after, roles, 1, candidates, labels)",
-            cells.len()
-        )
-        .into());
-    };
+    let [before, after, roles, _, candidates, labels] =
+        support::columns(line, "before, after, roles, 1, candidates, labels")?;
     let parts: Vec<&str> = roles.split('-').collect();
     let [roles_before, role, roles_after] = parts[..] else {
         return Err(format!("the roles `{roles}` are not three parts separated by `-`").into());
     };
-    let mut true_ones =
-        list(candidates).zip(list(labels)).filter(|(_, label)| *label == "1").map(|(text, _)| text);
-    let Some(response) = true_ones.next() else {
-        return Err("no candidate has the label 1".into());
-    };
+    let mut labeled = list(candidates).zip(list(labels));
+    let (response, _) = labeled.find(|(_, label)| *label == "1").ok_or("no candidate has the label 1")?;
     let mut dialogue = begin(path_info, number)?;
     for (name, texts, roles) in
         [("before", before, roles_before), ("", response, role), ("after", after, roles_after)]
     {
-        let (count, wanted) = (list(texts).count(), list(roles).count());
-        if count != wanted {
-            return Err(match name {
-                "" => "the response must have exactly one role".to_owned(),
-                _ => format!("{count} turns {name} the response, but {wanted} roles"),
+        match (name, list(texts).count(), list(roles).count()) {
+            (_, turns, roles) if turns == roles => {}
+            ("", ..) => return Err("the response must have exactly one role".into()),
+            (name, turns, roles) => {
+                return Err(format!("{turns} turns {name} the response, but {roles} roles").into());
             }
-            .into());
         }
         for (text, role) in list(texts).zip(list(roles)) {
             let (speaker, role) = match role {
@@ -126,38 +106,26 @@ pub(super) static SELECT: Format = Format {
     name: "dialoguecse-select",
     about: "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another",
     sniff: sniff_select,
-    read: read_select,
+    read: |input, options| read(input, options, select),
     folder: None,
 };
 
 fn sniff_select(probe: &Probe<'_>) -> Fit {
-    let fits = |number: usize, line: &str| match cells(line)[..] {
-        [id, _, _, positives, negatives] => {
-            id.trim().parse::<usize>().is_ok_and(|id| id >= number)
-                && numbers(positives).is_ok()
-                && numbers(negatives).is_ok()
-        }
-        _ => false,
+    let fits = |number: usize, line: &str| {
+        support::columns::<5>(line, "").is_ok_and(|[id, _, _, positives, negatives]| {
+            let is_id = id.trim().parse::<usize>().is_ok_and(|id| id >= number);
+            is_id && numbers(positives).is_ok() && numbers(negatives).is_ok()
+        })
     };
     if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
 }
 
-fn read_select(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    Ok(read(input, options, select))
-}
-
 fn select(path_info: &PathInfo, _: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [id, text, intent, positives, negatives] = cells[..] else {
-        return Err(
-            format!("the line has {} columns, not 5 (id, text, intent, same, other)", cells.len()).into()
-        );
-    };
-    let number: u64 = id.trim().parse().map_err(|_| format!("the id `{}` is not a number", id.trim()))?;
+    let [id, text, intent, positives, negatives] = support::columns(line, "id, text, intent, same, other")?;
+    let number = id.trim().parse().map_err(|_| format!("the id `{}` is not a number", id.trim()))?;
     let mut dialogue = begin(path_info, number)?;
-    let intent = intent.trim();
     dialogue.push("user", Role::User, text.trim()).intent =
-        Some(intent.to_owned()).filter(|intent| !intent.is_empty());
+        Some(intent.trim().to_owned()).filter(|intent| !intent.is_empty());
     for (name, cell) in [("positive", positives), ("negative", negatives)] {
         let ids = numbers(cell).map_err(|wrong| {
             RecordError::new(format!("`{wrong}` among the {name} ids is not a number"))
@@ -179,52 +147,39 @@ pub(super) static STS: Format = Format {
     name: "dialoguecse-sts",
     about: "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs",
     sniff: sniff_sts,
-    read: read_sts,
+    read: |input, options| read(input, options, sts),
     folder: None,
 };
 
 fn sniff_sts(probe: &Probe<'_>) -> Fit {
-    let fits = |_, line: &str| match cells(line)[..] {
-        [grade, a, b] => {
-            score(grade).is_some()
-                && [a, b].iter().all(|text| !text.is_empty() && text.parse::<f64>().is_err())
-        }
-        _ => false,
+    let is_sentence = |text: &str| !text.is_empty() && text.parse::<f64>().is_err();
+    let fits = |_, line: &str| {
+        support::columns(line, "")
+            .is_ok_and(|[grade, a, b]| score(grade).is_some() && is_sentence(a) && is_sentence(b))
     };
-    if !all_fit(probe, fits) {
-        Fit::No
-    } else if probe.file_name().starts_with("sts") {
-        Fit::Yes
-    } else {
-        Fit::Maybe
+    match all_fit(probe, fits) {
+        true if probe.file_name().starts_with("sts") => Fit::Yes,
+        true => Fit::Maybe,
+        false => Fit::No,
     }
 }
 
-fn read_sts(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    Ok(read(input, options, sts))
-}
-
 fn sts(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [grade, a, b] = cells[..] else {
-        return Err(format!("the line has {} columns, not 3 (score, sentence, sentence)", cells.len()).into());
-    };
-    let Some(score) = score(grade) else {
-        return Err(format!("`{}` is not a score from 0 to 5", grade.trim()).into());
-    };
+    let [grade, a, b] = support::columns(line, "score, sentence, sentence")?;
+    let score = score(grade).ok_or_else(|| format!("`{}` is not a score from 0 to 5", grade.trim()))?;
     let mut dialogue = begin(path_info, number)?;
     dialogue.note("score", score);
     for (speaker, text) in [("a", a), ("b", b)] {
         if text.trim().is_empty() {
-            return Err(
-                RecordError::new(format!("sentence {speaker} is empty")).with_id(Some(dialogue.id.as_str()))
-            );
+            let reason = format!("sentence {speaker} is empty");
+            return Err(RecordError::new(reason).with_id(Some(dialogue.id.as_str())));
         }
         dialogue.push(speaker, Role::Participant, text.trim());
     }
     Ok(dialogue)
 }
 
+/// Parses a score from 0 to 5. Returns `None` for any other text.
 fn score(cell: &str) -> Option<serde_json::Number> {
     let score: serde_json::Number = cell.trim().parse().ok()?;
     (0.0..=5.0).contains(&score.as_f64()?).then_some(score)

@@ -1,4 +1,4 @@
-//! Doc2Dial: document-grounded dialogues, grouped by domain and document. Also MultiDoc2Dial, grouped by domain only.
+//! Doc2Dial: dialogues about documents, grouped by domain and document. Also MultiDoc2Dial: grouped by domain only.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,9 +13,9 @@ pub(super) static FORMAT: Format = Format {
     folder: None,
 };
 
-/// Nesting depth of a dialogue in Doc2Dial: `dial_data`, domain, document, index.
+/// Nesting depth of a dialogue in Doc2Dial, under `dial_data`, a domain, a document and an index.
 const DEPTH: usize = 4;
-/// Nesting depth in MultiDoc2Dial, which has no document level.
+/// Nesting depth of a dialogue in MultiDoc2Dial, under `dial_data`, a domain and an index.
 const MULTI_DEPTH: usize = 3;
 
 #[derive(Deserialize)]
@@ -62,26 +62,20 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
             Some(id) => DialogueId::new(id)?,
             None => support::generated_id(&stem, count)?,
         };
-        let mut dialogue = Dialogue::new(id);
-        dialogue.source = source.to_owned();
-        dialogue.language = Some("en".to_owned());
+        let mut dialogue = support::dialogue(id, source, Some("en"));
         dialogue.domains.extend(element.keys.get(1).cloned());
         if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
-            // A document id is the title with a suffix: `How to renew#3_0`.
+            // A document id is the title of the document with a suffix: `How to renew#3_0`.
             let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
             dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
             dialogue.note("doc_id", document.as_str());
         }
-        dialogue.note_some("split", split.as_deref());
+        dialogue.note("split", split.as_deref());
         for record in read.turns {
-            let spans = spans(&record.references);
-            let mut turn = Turn { text: record.utterance, role: role_of(&record.role), ..Turn::default() };
-            turn.speaker = record.role;
+            let role = role_of(&record.role);
+            let turn = dialogue.push(record.role, role, record.utterance);
             turn.acts.extend(record.da.filter(|act| !act.is_empty()));
-            if !spans.is_empty() {
-                turn.note("references", spans);
-            }
-            dialogue.turns.push(turn);
+            turn.note("references", spans(&record.references));
         }
         Ok(Some(dialogue))
     }))
@@ -95,14 +89,14 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
         })
 }
 
-/// Returns whether a file is an object that starts with the key. Compares text instead of parsing the object, because
-/// the value is longer than the probe.
+/// Returns whether a file is a JSON object whose first key is `key`. The object is not parsed, because it is usually
+/// longer than the probe.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
 }
 
-/// Returns the ids of the document spans that a turn refers to, with the document id if given.
+/// Returns the ids of the document spans to which a turn refers: `document/span`, or `span` if the document is not given.
 fn spans(references: &Value) -> Vec<String> {
     let mut spans = Vec::new();
     for reference in references.as_array().into_iter().flatten() {

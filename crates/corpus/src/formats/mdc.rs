@@ -1,5 +1,5 @@
-//! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`), one turn per row, dialog acts in the last
-//! columns.
+//! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`) with one turn per row. The columns after the
+//! text are dialog acts.
 
 use crate::formats::prelude::*;
 
@@ -32,7 +32,7 @@ struct Messages {
 }
 
 impl TurnRows for Messages {
-    /// The id includes the domain, because sessions are numbered from 1 in every file.
+    /// Returns the domain and the session number, because the sessions of each file are numbered from 1.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
             "" => Err("the row has no session.ID".into()),
@@ -41,34 +41,30 @@ impl TurnRows for Messages {
     }
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
-        if row.width() < COLUMNS.len() {
-            return Err(format!("the row has {} columns, fewer than {}", row.width(), COLUMNS.len()).into());
+        let (width, columns) = (row.width(), COLUMNS.len());
+        if width < columns {
+            return Err(format!("the row has {width} columns, fewer than {columns}").into());
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let from = cell(3)?;
         let role = Some(from).filter(|from| !from.is_empty());
         let role = role.map(|from| tables::known_role(from).unwrap_or_else(|| Role::from(from)));
-        let mut turn = Turn { text: cell(4)?.to_owned(), speaker: from.to_owned(), role, ..Turn::default() };
-        let time = cell(2)?;
-        turn.time = read_time(time);
-        if turn.time.is_none() && !time.is_empty() {
-            turn.note("time", time);
-        }
-        for at in COLUMNS.len()..row.width() {
-            let act = cell(at)?;
-            if !act.is_empty() {
-                turn.acts.push(act.to_owned());
-            }
-        }
-        let number = cell(1)?;
-        let number = number.parse().map_err(|_| format!("the Message.ID `{number}` is not a number"))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());
             dialogue.domains = vec![self.domain.clone()];
         }
-        dialogue.turns.push(turn);
-        Ok(Some(number))
+        let turn = dialogue.push(from, role, cell(4)?);
+        let time = cell(2)?;
+        turn.time = read_time(time);
+        if turn.time.is_none() {
+            turn.note("time", time);
+        }
+        for at in columns..width {
+            turn.acts.extend(Some(cell(at)?).filter(|act| !act.is_empty()).map(str::to_owned));
+        }
+        let number = cell(1)?;
+        Ok(Some(number.parse().map_err(|_| format!("the Message.ID `{number}` is not a number"))?))
     }
 
     fn number_key(&self) -> &'static str {
@@ -80,7 +76,7 @@ impl TurnRows for Messages {
     }
 }
 
-/// Parses RFC 3339. Some rows have `…:09:687Z` instead of `…:09.687Z`.
+/// Parses an RFC 3339 time. Some rows have `:` instead of `.` before the fraction of a second.
 fn read_time(text: &str) -> Option<Time> {
     Time::parse(text).or_else(|| {
         let (seconds, fraction) = text.rsplit_once(':')?;

@@ -1,9 +1,10 @@
-//! Chat-completion records: `{"messages": [{"role", "content"}]}`, one per line or in one array.
+//! Chat-completion records: `{"messages": [{"role", "content"}]}`, one per line or in one JSON array.
 //!
 //! - `content` is a string or a list of parts. The types of parts without text (images, audio) are in the metadata
 //!   `parts` of the turn.
-//! - Tool results have the role `tool`. Their speaker is the tool name, found by the call id.
-//! - An assistant turn with only tool calls has the calls as its text (`lookup({"order": 7})`). The names of all
+//! - Tool results have the role `tool`. Their speaker is the name of the tool, which the earlier call with the same id
+//!   contains.
+//! - The text of an assistant turn that has only tool calls is the calls (`lookup({"order": 7})`). The names of all
 //!   called tools are in the metadata `tool_calls` of the turn.
 //! - Other scalars of a record or a message become metadata (see [`chat_json::rest`]).
 
@@ -23,21 +24,11 @@ pub(super) static FORMAT: Format = Format {
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
-    let fits = |record: &Record| {
-        let list = record.get("messages").and_then(Value::as_array);
-        list.and_then(|list| list.first()).is_some_and(|m| {
-            let said = ["content", "tool_calls", "function_call"].iter().any(|key| m.get(key).is_some());
-            m.get("role").is_some_and(Value::is_string) && said
-        })
+    let is_message = |message: &Value| {
+        let keys = ["content", "tool_calls", "function_call"];
+        message.get("role").is_some_and(Value::is_string) && keys.iter().any(|key| message.get(key).is_some())
     };
-    let sample = chat_json::sample(probe);
-    if sample.iter().any(fits) {
-        return Fit::Yes;
-    }
-    // The first record may be longer than the probe.
-    let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
-    let head = head.trim_start_matches('[');
-    if sample.is_empty() && head.starts_with(r#"{"messages":[{"role":"#) { Fit::Maybe } else { Fit::No }
+    chat_json::fit(probe, &["messages"], is_message, r#"{"messages":[{"role":"#)
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -63,7 +54,8 @@ fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, R
     Ok(dialogue)
 }
 
-/// Adds the turn of a message. `called` maps the ids of previous tool calls to tool names.
+/// Adds the turn of a message. `called` maps the ids of earlier tool calls to tool names. The error is the end of a
+/// sentence about the message.
 fn add_turn(
     dialogue: &mut Dialogue,
     mut message: Record,
@@ -101,11 +93,8 @@ fn add_turn(
     turn.time = chat_json::take_time(&mut message);
     turn.metadata = chat_json::rest(message);
     let calls: Vec<String> = content.calls.into_iter().map(|call| call.name).collect();
-    for (key, list) in [("tool_calls", calls), ("parts", content.other)] {
-        if !list.is_empty() {
-            turn.metadata.insert(key.to_owned(), list.into());
-        }
-    }
+    turn.note("tool_calls", calls);
+    turn.note("parts", content.other);
     Ok(())
 }
 

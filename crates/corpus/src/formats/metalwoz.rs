@@ -1,6 +1,9 @@
-//! MetaLWOz: one dialogue per line in `dialogues/*.txt`. The bot speaks first. `tasks.txt` describes the tasks.
+//! MetaLWOz: one JSON dialogue per line in `dialogues/*.txt`. The bot speaks first. `tasks.txt` describes the tasks.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +18,7 @@ pub(super) static FORMAT: Format = Format {
     folder: None,
 };
 
-/// Maximum size of the task list, in bytes. A larger file is ignored.
+/// Maximum size of `tasks.txt` in bytes. A larger file is ignored.
 const MAX_TASKS_BYTES: u64 = 16 << 20;
 
 #[derive(Deserialize)]
@@ -27,7 +30,7 @@ struct Record {
     domain: Option<String>,
     task_id: Option<String>,
     turns: Vec<String>,
-    /// Dialog acts, one entry per turn. Only in MultiWOZ 2.0 in this layout.
+    /// Dialog acts, one entry per turn. Only MultiWOZ 2.0 in this layout has them.
     #[serde(default)]
     annotations: Vec<Value>,
 }
@@ -39,31 +42,27 @@ struct Task {
 }
 
 fn sniff(probe: &Probe<'_>) -> Fit {
-    let dialogue = any_json_line(probe, |line| {
-        let turns = line.get("turns").and_then(Value::as_array);
-        let texts = turns.is_some_and(|turns| turns.first().is_some_and(Value::is_string));
-        texts
+    let is_dialogue = any_json_line(probe, |line| {
+        let turn = line.get("turns").and_then(|turns| turns.get(0));
+        turn.is_some_and(Value::is_string)
             && line.contains_key("domain")
-            && ["bot_id", "task_id"].iter().any(|key| line.contains_key(*key))
+            && (line.contains_key("bot_id") || line.contains_key("task_id"))
     });
-    let companion = || {
-        any_json_line(probe, |line| {
-            let has = |keys: &[&str]| keys.iter().all(|key| line.contains_key(*key));
-            has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
-        })
-    };
-    if dialogue {
+    if is_dialogue {
         return Fit::Yes;
     }
-    if companion() { Fit::Companion } else { Fit::No }
+    let is_companion = any_json_line(probe, |line| {
+        let has = |keys: &[&str]| keys.iter().all(|key| line.contains_key(*key));
+        has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
+    });
+    if is_companion { Fit::Companion } else { Fit::No }
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let stem = input.stem();
     let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
     Ok(support::from_lines(input, options, move |line| {
-        let read: Record = serde_json::from_str(line.text)
-            .map_err(|e| RecordError::from(e).with_id(support::id_in(line.text.as_bytes(), "id")))?;
+        let read: Record = support::parse(line.text.as_bytes(), "id")?;
         let id = match read.id.filter(|id| !id.is_empty()) {
             Some(id) => DialogueId::new(id)?,
             None => support::generated_id(&stem, line.number)?,
@@ -71,9 +70,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let mut dialogue = support::dialogue(id, "metalwoz", Some("en"));
         dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
         if let Some(task) = read.task_id {
-            if let Some(goal) = tasks.get(&task) {
-                dialogue.note("goal", goal.as_str());
-            }
+            dialogue.note("goal", tasks.get(&task).map(String::as_str));
             dialogue.note("task_id", task);
         }
         let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
@@ -87,24 +84,21 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Returns the user instructions of each task. The list is in the folder of the dialogues, or in its parent folder.
+/// Returns the user instructions of each task, by task id. They are in `tasks.txt` in the folder of `path` or in its parent
+/// folder.
 fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();
     };
-    let candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
-    let mut tasks = HashMap::new();
-    for file in candidates {
-        let small = std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
-        if !small || file == path {
-            continue;
-        }
-        let text = support::read_companion(&file).unwrap_or_default();
-        let read = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
-        tasks.extend(read.map(|task| (task.task_id, task.user_role)));
-        break;
-    }
-    tasks
+    let mut candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
+    let is_small =
+        |file: &PathBuf| std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
+    let Some(file) = candidates.find(|file| is_small(file) && *file != path) else {
+        return HashMap::new();
+    };
+    let text = support::read_companion(&file).unwrap_or_default();
+    let tasks = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
+    tasks.map(|task| (task.task_id, task.user_role)).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Corpus formats. Each format has a module and implements [`Format`].
+//! Corpus formats. Each module for a format has a static [`Format`].
 //!
-//! Readers are streaming: they hold one dialogue, or a small group of related data, in memory. An invalid record
+//! A reader holds one dialogue, or a small part of the corpus such as a day of a channel, in memory. An invalid record
 //! becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
 //! [`Problem::File`].
 
@@ -55,8 +55,8 @@ mod prelude {
         support::{self, PathInfo, RecordError},
         tables::{self, TurnRows},
         task_oriented::{
-            FramedTurn, act_names, add_framed_turns, any_element, any_json_line, is_schema, position,
-            push_unique, record, role_of, split_of,
+            FramedTurn, act_names, add_framed_turns, any_element, any_json_line, is_framed, is_schema,
+            position, push_unique, record, role_of, split_of,
         },
     };
     pub(super) use crate::{
@@ -72,27 +72,26 @@ mod prelude {
     };
 }
 
-/// Match level between a file and a format, based on the beginning of the file.
+/// How well a file matches a format, judged by the beginning of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// The file is not in this format.
     No,
-    /// The file belongs to a corpus in this format but contains no dialogues (a schema, an ontology, a list of ids).
+    /// The file belongs to a corpus in this format but contains no dialogues. An example is a list of ids.
     Companion,
-    /// The file can be read in this format, but other formats look the same.
+    /// The file can be read in this format, but it could also be in a different one.
     Maybe,
     /// The file has the keys or columns of this format.
     Yes,
 }
 
-/// Problem while reading a corpus.
+/// Problem found while reading a corpus.
 #[derive(Debug)]
 pub enum Problem {
     /// One record is invalid. Reading continues.
     Record(Reject),
-    /// The rest of the file cannot be read: it is truncated, damaged or in a different format.
-    ///
-    /// No more items of that file follow. Other files of the same folder may follow.
+    /// The rest of a file cannot be read, because it is truncated, damaged or in a different format. No more dialogues of
+    /// that file follow. Dialogues from other files of the same folder may follow.
     File(Reject),
 }
 
@@ -102,11 +101,11 @@ pub type Dialogues = Box<dyn Iterator<Item = Result<Dialogue, Problem>> + Send>;
 /// Options for reading.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// Maps fields to columns, for CSV and TSV.
+    /// Mapping from fields to columns for CSV and TSV files. `None` finds the columns by their names.
     pub columns: Option<ColumnMap>,
-    /// Maximum length of a record in bytes. A longer one is rejected and not held in memory.
+    /// Maximum length of a record in bytes. A longer record is rejected, and only its beginning is held in memory.
     pub max_record: usize,
-    /// Whether to remove the nicks of participants from the start of an utterance (IRC).
+    /// Whether to remove the names of other speakers from the start of a turn. Used by the format `ubuntu-irc`.
     pub strip_nicks: bool,
     /// Counter of the bytes read from disk, for progress reports.
     pub bytes_read: Arc<AtomicU64>,
@@ -165,7 +164,7 @@ impl Format {
     }
 }
 
-/// All formats. If two match equally well, the earlier one is used.
+/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the earlier one.
 pub fn all() -> &'static [&'static Format] {
     static ALL: &[&Format] = &[
         &canonical::FORMAT,
@@ -199,13 +198,13 @@ pub fn all() -> &'static [&'static Format] {
     ALL
 }
 
-/// Returns the format with the given name. The error for an unknown name suggests a similar one.
+/// Returns the format with the given name. The error for an unknown name suggests a similar name.
 pub fn by_name(name: &str) -> Result<&'static Format> {
     let found = all().iter().find(|format| format.name == name);
     found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|format| format.name)))
 }
 
-/// Returns the best matching format for a file, or `None` if no format matches.
+/// Returns the format that matches a file best, or `None` if no format matches.
 pub fn sniff(probe: &Probe<'_>) -> Option<(&'static Format, Fit)> {
     let mut best: Option<(&'static Format, Fit)> = None;
     for &format in all() {
@@ -228,7 +227,7 @@ mod tests {
         let before = names.len();
         names.dedup();
         assert_eq!(names.len(), before);
-        assert!(all().iter().all(|f| !f.about().is_empty()));
+        assert!(all().iter().all(|f| !f.about.is_empty()));
     }
 
     #[test]

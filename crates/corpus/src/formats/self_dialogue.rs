@@ -1,4 +1,4 @@
-//! Self-dialogue Corpus: each CSV file is a Mechanical Turk batch, and each row is an invented dialogue.
+//! Self-dialogue Corpus: CSV files from Mechanical Turk. Each row is a dialogue that one worker invented.
 
 use std::{
     collections::HashSet,
@@ -18,7 +18,8 @@ pub(super) static FORMAT: Format = Format {
     folder: None,
 };
 
-/// List of workers whose dialogues the corpus authors exclude. The file is next to the folder of the batches.
+/// Name of the file with the workers whose dialogues the authors of the corpus exclude. It is in one of the folders that
+/// contain the CSV file.
 const BLOCKED: &str = "blocked_workers.txt";
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -45,17 +46,17 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     };
     let topic = input.folder_name();
     Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
-        columns.dialogue(row, &blocked, topic.as_deref()).map(Some)
+        columns.dialogue(row, &blocked, topic.as_deref())
     }))
 }
 
-/// Returns the list of blocked workers in one of the parent folders.
+/// Returns the path of the list of excluded workers, in the folder of `file` or in one of the next two parent folders.
 fn blocked_list(file: &Path) -> Option<PathBuf> {
     let file = fs::canonicalize(file).ok()?;
     file.ancestors().skip(1).take(3).map(|folder| folder.join(BLOCKED)).find(|path| path.is_file())
 }
 
-/// Indexes of the columns. For a duplicate name, the first one is used.
+/// Columns of a table, as indexes counted from 0. If several columns have the same name, the first one is used.
 struct Columns {
     width: usize,
     id: usize,
@@ -64,7 +65,7 @@ struct Columns {
     status: Option<usize>,
     started: Option<usize>,
     reject: Option<usize>,
-    /// Columns of the sentences 1, 2, 3 …
+    /// Columns of the sentences, in the order of the dialogue.
     sentences: Vec<usize>,
 }
 
@@ -94,51 +95,51 @@ impl Columns {
         blocked: &HashSet<String>,
         topic: Option<&str>,
     ) -> Result<Dialogue, RecordError> {
+        let id = tables::text(row, self.id)?.trim();
+        self.dialogue_with_id(id, row, blocked, topic)
+            .map_err(|e| e.with_id(Some(id).filter(|id| !id.is_empty())))
+    }
+
+    fn dialogue_with_id(
+        &self,
+        id: &str,
+        row: &Row<'_>,
+        blocked: &HashSet<String>,
+        topic: Option<&str>,
+    ) -> Result<Dialogue, RecordError> {
+        let (width, expected) = (row.width(), self.width);
+        if width != expected {
+            return Err(format!("the row has {width} columns, but the header has {expected}").into());
+        }
         let cell = |at| tables::text(row, at).map(str::trim);
-        let id = cell(self.id)?;
-        let result = (|| {
-            if row.width() != self.width {
-                return Err(format!(
-                    "the row has {} columns, but the header has {}",
-                    row.width(),
-                    self.width
-                )
-                .into());
+        let optional_cell = |at: Option<usize>| at.map_or(Ok(""), cell);
+        let mut dialogue = support::dialogue(DialogueId::new(id)?, "self-dialogue", Some("en"));
+        dialogue.domains.extend(topic.map(str::to_owned));
+        let worker = cell(self.worker)?;
+        dialogue.note("worker", worker);
+        dialogue.note("blocked_worker", blocked.contains(worker).then_some(true));
+        dialogue.note("task", optional_cell(self.task)?);
+        dialogue.note("status", optional_cell(self.status)?);
+        dialogue.note("reject", optional_cell(self.reject)?);
+        let started = optional_cell(self.started)?;
+        dialogue.time = read_time(started);
+        if dialogue.time.is_none() {
+            dialogue.note("time", started);
+        }
+        for (number, at) in (1u32..).zip(&self.sentences) {
+            let text = cell(*at)?;
+            // A missing answer is empty or `{}`.
+            if text.is_empty() || text == "{}" {
+                continue;
             }
-            let mut dialogue = support::dialogue(DialogueId::new(id)?, "self-dialogue", Some("en"));
-            dialogue.domains.extend(topic.map(str::to_owned));
-            let worker = cell(self.worker)?;
-            if blocked.contains(worker) {
-                dialogue.note("blocked_worker", true);
-            }
-            let kept = [("task", self.task), ("status", self.status), ("reject", self.reject)];
-            for (key, at) in kept.into_iter().chain([("worker", Some(self.worker))]) {
-                let value = at.map_or(Ok(""), cell)?;
-                if !value.is_empty() {
-                    dialogue.metadata.insert(key.into(), value.into());
-                }
-            }
-            let started = self.started.map_or(Ok(""), cell)?;
-            dialogue.time = read_time(started);
-            if dialogue.time.is_none() && !started.is_empty() {
-                dialogue.note("time", started);
-            }
-            for (number, at) in (1u32..).zip(&self.sentences) {
-                let text = cell(*at)?;
-                // A missing answer is empty or `{}`.
-                if text.is_empty() || text == "{}" {
-                    continue;
-                }
-                let (speaker, role) = if number % 2 == 1 { ("p1", Role::User) } else { ("p2", Role::Agent) };
-                dialogue.push(speaker, role, text).number = TurnNo(number);
-            }
-            Ok(dialogue)
-        })();
-        result.map_err(|fail| fail.with_id(Some(id).filter(|id| !id.is_empty())))
+            let (speaker, role) = if number % 2 == 1 { ("p1", Role::User) } else { ("p2", Role::Agent) };
+            dialogue.push(speaker, role, text).number = TurnNo(number);
+        }
+        Ok(dialogue)
     }
 }
 
-/// Parses a time of Mechanical Turk: `Tue May 09 18:33:15 PDT 2017`. The time zone is normally Pacific time.
+/// Parses a time of Mechanical Turk, such as `Tue May 09 18:33:15 PDT 2017`. Knows Pacific time and UTC.
 fn read_time(text: &str) -> Option<Time> {
     let (hours, zone) = [(-7, " PDT "), (-8, " PST "), (0, " UTC "), (0, " GMT ")]
         .into_iter()

@@ -1,7 +1,6 @@
 //! Schema-Guided Dialogue: arrays of dialogues in `train`, `dev` and `test`, each with a `schema.json`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::formats::prelude::*;
 
@@ -23,7 +22,7 @@ struct Record {
 }
 
 fn sniff(probe: &Probe<'_>) -> Fit {
-    if any_element(probe, 1, |_, value| is_dialogue(value)) {
+    if any_element(probe, 1, |_, value| is_framed(value, false)) {
         Fit::Yes
     } else if is_schema(probe) {
         Fit::Companion
@@ -33,7 +32,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    // A dialogue's id is unique only within its split.
+    // Dialogue ids are unique only within a split.
     let split = input.folder_name().and_then(|folder| split_of(&folder)).or_else(|| split_of(&input.stem()));
     let stem = input.stem();
     Ok(support::from_elements(input, options, 1, move |element| {
@@ -45,23 +44,10 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         };
         let mut dialogue = support::dialogue(id, "sgd", Some("en"));
         read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));
-        dialogue.note_some("split", split.as_deref());
+        dialogue.note("split", split.as_deref());
         add_framed_turns(&mut dialogue, read.turns);
         Ok(Some(dialogue))
     }))
-}
-
-/// Returns whether a value is an SGD dialogue. MultiWOZ 2.2 has the same layout, but with turn ids, and with dialogue
-/// ids that end in `.json`.
-fn is_dialogue(value: &Value) -> bool {
-    let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
-        return false;
-    };
-    let id = value.get("dialogue_id").and_then(Value::as_str);
-    id.is_some_and(|id| !id.ends_with(".json"))
-        && value.get("services").is_some_and(Value::is_array)
-        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
-        && turn.get("turn_id").is_none()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one array.
+//! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one JSON array.
 //!
-//! Published data sets have variants. The list is also called `conversation` or `items`. Its members may be
-//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A `system`
-//! text in the record becomes the first turn.
+//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be
+//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text
+//! `system` in the record becomes the first turn.
 
 use serde_json::Value;
 
@@ -29,18 +29,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
         let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
         (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
     };
-    let fits = |record: &Record| {
-        let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
-        list.and_then(|list| list.first()).is_some_and(is_turn)
-    };
-    let sample = chat_json::sample(probe);
-    if sample.iter().any(fits) {
-        return Fit::Yes;
-    }
-    // The first record may be longer than the probe.
-    let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
-    let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
-    if long { Fit::Maybe } else { Fit::No }
+    chat_json::fit(probe, &LISTS, is_turn, r#""conversations":[{"from":"#)
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -88,16 +77,11 @@ fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static s
     let value = TEXTS.iter().find_map(|&key| turn.remove(key)).ok_or("has no `value`")?;
     let content = Content::of(&value).ok_or("has a `value` that is neither a string nor a list of parts")?;
     let name = chat_json::take_text(&mut turn, &["name"]);
-    let added = dialogue.push(
-        name.unwrap_or_else(|| speaker.clone()),
-        chat_json::role(&speaker),
-        content.text_or_calls(),
-    );
+    let role = chat_json::role(&speaker);
+    let added = dialogue.push(name.unwrap_or(speaker), role, content.text_or_calls());
     added.time = chat_json::take_time(&mut turn);
     added.metadata = chat_json::rest(turn);
-    if !content.other.is_empty() {
-        added.note("parts", content.other);
-    }
+    added.note("parts", content.other);
     Ok(())
 }
 

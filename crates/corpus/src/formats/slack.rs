@@ -3,18 +3,18 @@
 //!
 //! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
 //!   dialogue per day.
-//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. Ids do not
-//!   change in later exports. One exception: a message that gets its first reply after the first export moves from
-//!   the dialogue of its day to the dialogue of its thread.
+//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. A later
+//!   export gives the same ids. One exception: a message that gets its first reply after an export is in the dialogue of
+//!   its day in that export, and in the dialogue of its thread in later exports.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
-//! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
-//!   topics, pins and similar notices are turns with the role `system`. A day with only notices is skipped.
-//!   Bots have the role `agent`.
-//! - Memory use: one day of a channel with the threads that started on it, and about 20 bytes for each thread of the
-//!   channel. All files of a channel are read once to find the days of each thread. Then the
-//!   days are read in order, each with the later days that continue its threads.
+//! - Joins, leaves and edit events are skipped. The metadata `left_out` of the day's dialogue counts them. New topics,
+//!   pins and similar notices are turns with the role `system`. A day with only notices is skipped. Bots have the role
+//!   `agent`.
+//! - First, all files of a channel are read to find the days of each thread. Then the days are read in order, each with
+//!   the later days that continue its threads. Memory holds one day with the threads that started on it, and about 20
+//!   bytes for each thread of the channel.
 //!
-//! A single day's file can be read too. Its threads then contain only the messages of that day.
+//! The file of a single day can be read too. Its threads then contain only the messages of that day.
 
 mod channel;
 mod message;
@@ -77,8 +77,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         if let Some(stream) = stream.take() {
             let mut problems = Vec::new();
             let mut messages = Day::default();
-            for_each_message(stream, &name, limit, &mut problems, |raw, at| {
-                messages.take(&raw, at, &names, &|_| true)
+            for_each_message(stream, &name, limit, &mut problems, |raw, line| {
+                messages.take(&raw, line, &names, &|_| true)
             });
             out.extend(problems.into_iter().map(Err));
             out.extend(messages.dialogues(&channel, &day, &name));

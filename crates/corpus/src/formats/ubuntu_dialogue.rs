@@ -1,15 +1,15 @@
-//! Ubuntu Dialogue Corpus: two-person chats from #ubuntu.
+//! Ubuntu Dialogue Corpus: chats of two people from the IRC channel #ubuntu.
 //!
 //! There are two layouts:
 //!
 //! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
 //!   text.
-//! - Version 2 has tables with one sample per row. Training rows are `Context,Utterance,Label`: the utterance is the
-//!   next one (label 1) or a random one (label 0). Validation and test rows are
+//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows the
+//!   context in the corpus (label 1) or is random (label 0). A validation or test row is
 //!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
-//! A row becomes the context followed by the utterance. Label and distractors become metadata. In texts, `__eou__`
-//! ends an utterance and `__eot__` a turn. Every utterance becomes a separate turn.
+//! A row becomes a dialogue of the context and the utterance. Label and distractors become metadata. `__eou__` ends an
+//! utterance, and `__eot__` ends a turn of one or more utterances. Every utterance becomes a separate turn.
 
 use crate::formats::prelude::*;
 
@@ -29,7 +29,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
     if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
         return Fit::Yes;
     }
-    // The lists of the chats in each split: `1234.tsv, 5`.
+    // A list of the chats in a split has lines such as `1234.tsv, 5`.
     let listed =
         |line: &&str| line.split_once(".tsv,").is_some_and(|(file, folder)| digits(file) && digits(folder));
     if lines.iter().all(listed) { Fit::Companion } else { Fit::No }
@@ -38,7 +38,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let Some(table) = Table::recognized(input.probe().text) else {
         let options = options.clone();
-        // A file is one chat and is read completely.
+        // A file is one chat. It is read when the iterator is used.
         return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
     };
     let path_info = PathInfo::of(&input);
@@ -46,7 +46,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let mut rows = 0;
     Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
         rows += 1;
-        table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
+        table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref())
     }))
 }
 
@@ -54,9 +54,6 @@ fn digits(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
-
-const MESSAGE: &str =
-    "the line is not a message; the columns must be time, from, to and text, separated by tabs";
 
 /// A line of a raw chat.
 struct Message<'a> {
@@ -68,7 +65,11 @@ struct Message<'a> {
 impl<'a> Message<'a> {
     fn parse(line: &'a str) -> Result<Self, RecordError> {
         let mut cells = line.splitn(4, '\t');
-        let mut cell = || cells.next().ok_or_else(|| RecordError::new(MESSAGE));
+        let mut cell = || {
+            let reason =
+                "the line is not a message; the columns must be time, from, to and text, separated by tabs";
+            cells.next().ok_or(reason)
+        };
         let (time, from, _, text) = (cell()?, cell()?.trim(), cell()?, cell()?.trim());
         let read = Some(time).filter(|time| time.contains('T')).and_then(Time::parse);
         match read {
@@ -79,6 +80,7 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Reads a raw chat. Returns the dialogue and the problems of invalid lines, or only the problem of the file.
 fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
     let path = input.name.clone();
     let mut out = Vec::new();
@@ -88,11 +90,9 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
         None => format!("ubuntu-dialogue-{}", input.stem()),
     };
     let mut dialogue = match DialogueId::new(name) {
-        Ok(id) => Dialogue::new(id),
+        Ok(id) => support::dialogue(id, "ubuntu-dialogue", Some("en")),
         Err(e) => return vec![Err(RecordError::from(e).at(&path, 1))],
     };
-    dialogue.source = "ubuntu-dialogue".into();
-    dialogue.language = Some("en".into());
     let mut lines = Lines::new(input.into_stream(), options.max_record);
     let mut first = None::<String>;
     let mut size = 0;
@@ -115,15 +115,14 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
                 "the chat is over {:.1} MB long (raise the limit with --max-record-mb)",
                 options.max_record as f64 / 1e6
             );
-            return vec![Err(RecordError::new(reason)
-                .with_id(Some(dialogue.id.as_str()))
-                .at(&path, line.number))];
+            let error = RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
+            return vec![Err(error.at(&path, line.number))];
         }
         match Message::parse(line.text) {
-            // The corpus has some empty messages.
+            // The corpus contains some empty messages.
             Ok(message) if message.text.is_empty() => {}
             Ok(message) => {
-                // The person who starts the chat is the user; the other one is the agent.
+                // The person who starts the chat is the user, and the other person is the agent.
                 let is_user = first.get_or_insert_with(|| message.from.to_owned()) == message.from;
                 let role = if is_user { Role::User } else { Role::Agent };
                 dialogue.push(message.from, role, message.text).time = Some(message.time);
@@ -136,12 +135,12 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
     out
 }
 
-/// Table layout of version 2.
+/// Layout of a table in version 2 of the corpus.
 #[derive(Clone, Copy)]
 enum Table {
-    /// Context, utterance, label.
+    /// The columns are context, utterance and label.
     Train,
-    /// Context, true utterance, distractors.
+    /// The columns are context, true utterance and distractors.
     Evaluation,
 }
 
@@ -167,10 +166,10 @@ impl Table {
             return Err(fail(format!("the row has {} columns, not {wanted}", row.width())));
         }
         let mut dialogue = support::dialogue(id.clone(), "ubuntu-dialogue", Some("en"));
-        dialogue.note_some("split", split);
+        dialogue.note("split", split);
         let context = cell(0)?;
         let turns: Vec<&str> = context.split("__eot__").collect();
-        // There is an `__eot__` after the last turn too.
+        // The last turn also ends with `__eot__`.
         let turns = match turns.split_last() {
             Some((last, rest)) if last.trim().is_empty() => rest,
             _ => &turns,
@@ -208,12 +207,12 @@ impl Table {
     }
 }
 
-/// Splits a turn into utterances.
+/// Splits a turn into utterances. Empty utterances are omitted.
 fn utterances(turn: &str) -> impl Iterator<Item = &str> {
     turn.split("__eou__").map(str::trim).filter(|utterance| !utterance.is_empty())
 }
 
-/// Returns the alternating speakers of a chat. The user starts.
+/// Returns the name and role of the speaker of each turn, without end. The speakers alternate, and the user starts.
 pub(super) fn speakers() -> impl Iterator<Item = (&'static str, Role)> {
     [("user", Role::User), ("agent", Role::Agent)].into_iter().cycle()
 }

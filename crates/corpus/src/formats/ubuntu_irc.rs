@@ -2,12 +2,12 @@
 //! `X.annotation.txt` in the same folder.
 //!
 //! A channel contains many conversations at the same time. The annotation starts at some message (usually number
-//! 1000), and links each message to those that it answers. A conversation is a connected component of the links,
-//! including linked earlier messages. The numbers in links are line numbers in the log, counted from 0.
+//! 1000), and links each message to the messages that it answers. A conversation is a connected component of the links.
+//! The numbers in links are line numbers in the log, counted from 0.
 //!
-//! Every line is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The clock of a log has
-//! only hours and minutes. The date in the file name is used for the first annotated message. Logs up to 2007 have a
-//! 12-hour clock, so their times may be half a day early.
+//! Every message is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The times of a log have
+//! only hours and minutes. The first annotated message gets the date in the file name. Logs up to 2007 have a 12-hour
+//! clock, so the times of their turns can be half a day early.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,13 +32,13 @@ fn sniff(probe: &Probe<'_>) -> Fit {
     if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
         let lines: Vec<_> = probe.lines().take(20).collect();
         let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
-        // Pasted text can leave stray lines in a log.
+        // A log can contain other lines, for example from pasted text.
         if lines.is_empty() || fitting * 2 < lines.len() {
             return Fit::No;
         }
         let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
         return match *log {
-            // The same log in a different encoding. Reading both would duplicate every conversation.
+            // Both files contain the same log. Reading both would give every conversation twice.
             ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
             _ if has_companion(".annotation.txt") => Fit::Yes,
             _ => Fit::Maybe,
@@ -58,11 +58,11 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let options = options.clone();
-    // A log is small, and only its annotated messages are kept.
+    // A log is small, so the whole log is read at once.
     Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
 }
 
-/// Returns the companion file of a log: the same name with a different extension.
+/// Returns the existing file with the name of a log and a different extension. The file may be compressed.
 fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
     let stem = stem(log)?;
     ["", ".gz", ".zst"]
@@ -71,7 +71,7 @@ fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
         .find(|p| p.exists())
 }
 
-/// Returns the name of a log without its extensions.
+/// Returns the file name of a log without its extensions.
 fn stem(log: &Path) -> Option<&str> {
     let name = log.file_name()?.to_str()?.trim_end_matches(".gz").trim_end_matches(".zst");
     let known = LOG_EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
@@ -83,19 +83,20 @@ struct Message {
     nick: String,
     text: String,
     act: Option<&'static str>,
+    /// The time of the message as a result of [`Clock::run`].
     minute: Option<i64>,
 }
 
-/// The annotated messages of a log file, and the times needed to date them.
+/// The annotated messages of a log file.
 #[derive(Default)]
 struct Log {
     /// The messages by line number, counted from 0.
     messages: BTreeMap<u64, Message>,
-    /// The running minute at which the day in the file name starts.
+    /// The start of the day in the file name, on the time scale of [`Clock::run`].
     midnight: Option<i64>,
-    /// Number of lines read, including invalid lines.
+    /// Number of lines that were read, including invalid lines.
     lines: u64,
-    /// The read error, if the end of the log could not be read.
+    /// The problem of the file, if the log could not be read to its end.
     broken: Option<Problem>,
 }
 
@@ -108,28 +109,25 @@ impl Log {
         while let Some(line) = lines.next_line() {
             let number = log.lines;
             let annotated = links.named.contains_key(&number);
+            if let Err(e @ LineError::Broken { .. }) = line {
+                log.broken = Some(support::line_problem(&path, e));
+                break;
+            }
+            log.lines += 1;
             let line = match line {
                 Ok(line) => line,
-                Err(e @ LineError::Broken { .. }) => {
-                    log.broken = Some(support::line_problem(&path, e));
-                    break;
-                }
                 Err(e) => {
                     // An invalid line outside all conversations is ignored.
-                    if annotated {
-                        problems.push(support::line_problem(&path, e));
-                    }
-                    log.lines += 1;
+                    problems.extend(annotated.then(|| support::line_problem(&path, e)));
                     continue;
                 }
             };
-            log.lines += 1;
-            let (shown, what) = irc_log::parse(line.text);
-            let minute = shown.map(|shown| clock.run(shown));
+            let (time, kind) = irc_log::parse(line.text);
+            let minute = time.map(|time| clock.run(time));
             if log.midnight.is_none() && links.first.is_some_and(|first| number >= first) {
-                log.midnight = clock.now().map(|(minute, shown)| minute - shown);
+                log.midnight = clock.now().map(|(minute, time)| minute - time);
             }
-            match what {
+            match kind {
                 LogLine::Message(message) if annotated && !message.text.is_empty() => {
                     let (nick, text) = (message.nick.to_owned(), message.text.to_owned());
                     log.messages.insert(number, Message { nick, text, act: message.act, minute });
@@ -145,6 +143,7 @@ impl Log {
     }
 }
 
+/// Reads a log with its reply links. Returns the conversations and all problems.
 fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
     let name = input.name.clone();
     let unreadable = |reason: String| {
@@ -185,8 +184,10 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
     problems.into_iter().map(Err).chain(dialogues).chain(log.broken.map(Err)).collect()
 }
 
+/// Builder of dialogues from the conversations in a log.
 struct Builder<'a> {
     stem: String,
+    /// The date in the file name.
     date: Option<jiff::civil::Date>,
     split: Option<String>,
     links: &'a Links,
@@ -195,6 +196,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// Builds the dialogue of a conversation. Returns `None` for a conversation without messages, or one of which the end
+    /// could not be read.
     fn dialogue(&self, conversation: &BTreeSet<u64>, path: &str) -> Result<Option<Dialogue>, Problem> {
         let messages: Vec<_> = conversation
             .iter()
@@ -208,7 +211,7 @@ impl Builder<'_> {
         let at = |fail: RecordError| fail.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = support::dialogue(id, "ubuntu-irc", Some("en"));
-        dialogue.note_some("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));
+        dialogue.note("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));
         let nicks: BTreeSet<&str> = messages.iter().map(|(_, message)| message.nick.as_str()).collect();
         let turn_of: BTreeMap<u64, u64> = messages.iter().map(|(number, _)| *number).zip(1..).collect();
         for (number, message) in &messages {
@@ -216,19 +219,10 @@ impl Builder<'_> {
             let turn = dialogue.push(&message.nick, Role::Participant, text);
             turn.time = self.time(message);
             turn.acts.extend(message.act.map(str::to_owned));
-            let answered: BTreeSet<u64> = self
-                .links
-                .neighbors
-                .get(number)
-                .into_iter()
-                .flatten()
-                .copied()
-                .filter(|n| n < number)
-                .collect();
-            let answered: Vec<u64> = answered.iter().filter_map(|n| turn_of.get(n).copied()).collect();
-            if !answered.is_empty() {
-                turn.note("replies_to", answered);
-            }
+            let neighbors = self.links.neighbors.get(number).into_iter().flatten();
+            let answered: BTreeSet<&u64> = neighbors.filter(|n| *n < number).collect();
+            let answered: Vec<u64> = answered.into_iter().filter_map(|n| turn_of.get(n).copied()).collect();
+            turn.note("replies_to", answered);
         }
         dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
         support::checked(dialogue).map(Some).map_err(at)
@@ -241,9 +235,8 @@ impl Builder<'_> {
     }
 }
 
-/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`.
-///
-/// A text with only names is not changed.
+/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`. The last word of
+/// a text is never removed.
 fn strip<'a>(text: &'a str, nicks: &BTreeSet<&str>) -> &'a str {
     let mut rest = text;
     while let Some((word, after)) = rest.split_once(char::is_whitespace) {

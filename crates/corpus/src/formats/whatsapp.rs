@@ -1,19 +1,18 @@
 //! WhatsApp chats, exported as text by an iPhone (`[02/03/26, 09:14:05] Ann: hi`) or by Android
 //! (`02/03/2026, 09:14 - Ann: hi`).
 //!
-//! - A chat may span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
+//! - A chat can span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
 //!   when a new day starts after more than an hour of silence.
-//! - The dialogue id is the name of the chat and the time of its first message. It stays the same in later exports.
-//!   The name of the chat is the file name, or the folder name if the file is `_chat.txt`. An export without old
-//!   messages may start within a dialogue, which then has a different id.
+//! - A dialogue id is the name of the chat and the time of the first message of the dialogue. The name of the chat is the
+//!   file name, or the folder name if the file is `_chat.txt`. A later export gives the same ids, unless it starts within
+//!   a dialogue because old messages are missing.
 //! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
-//! - Times are local times of the phone without a time zone. They are interpreted as UTC.
-//! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An
-//!   iPhone exports notices as messages. They are recognized by English phrases; in other languages they are read as
-//!   messages.
-//! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
-//!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
+//! - The times are local times of the phone without a time zone. They are read as UTC.
+//! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An iPhone
+//!   exports notices as messages, which are recognized by English phrases. In other languages, they are read as messages.
+//! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the turn
+//!   describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
 
 mod line;
 
@@ -31,9 +30,9 @@ pub(super) static FORMAT: Format = Format {
     folder: None,
 };
 
-/// Silence after which a new dialogue starts.
+/// Time without messages after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
-/// Silence after which a new dialogue starts on a new day.
+/// Time without messages after which a new dialogue starts if a new day has started.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -73,10 +72,11 @@ struct Reader {
     title: String,
     limit: usize,
     order: Order,
+    /// Whether the order is only assumed.
     assumed: bool,
     /// Time of the last message.
     last: Option<DateTime>,
-    /// Whether the next lines continue a message that was rejected.
+    /// Whether lines without a header continue a message that was rejected.
     skipping: bool,
     draft: Option<Draft>,
 }
@@ -135,18 +135,10 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
         return;
     };
     turn.time = Time::from_civil(time);
-    if edited.is_some() {
-        turn.note("edited", true);
-    }
-    if content.deleted {
-        turn.note("deleted", true);
-    }
-    if let Some(media) = content.media {
-        turn.note("media", media);
-    }
-    if let Some(file) = content.attachment {
-        turn.note("attachment", file);
-    }
+    turn.note("edited", edited.map(|_| true));
+    turn.note("deleted", content.deleted.then_some(true));
+    turn.note("media", content.media);
+    turn.note("attachment", content.attachment);
 }
 
 fn continue_message(draft: &mut Draft, line: &str) {
@@ -166,13 +158,11 @@ impl Reader {
                 let mut dialogue = support::dialogue(id, "whatsapp", None);
                 dialogue.title = Some(self.title.clone());
                 dialogue.time = Time::from_civil(time);
-                if self.assumed {
-                    let order = format!("{} (assumed)", self.order.name());
-                    dialogue.note("date_order", order);
-                }
+                let order = self.assumed.then(|| format!("{} (assumed)", self.order.name()));
+                dialogue.note("date_order", order);
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be used in ids.
+            // The file name cannot be part of an id.
             Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
         }
     }
