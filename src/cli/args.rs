@@ -30,7 +30,7 @@ pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, IndexBuildArgs, IndexCommand, QueryArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
@@ -126,34 +126,17 @@ pub(crate) enum Format {
 impl Command {
     /// Whether the command handles `--engine` itself. It may still refuse it, with its own message.
     pub(crate) fn handles_engine(&self) -> bool {
+        use Command::*;
         match self {
-            Command::Demo
-            | Command::Analyze(_)
-            | Command::Embed(_)
-            | Command::Train(_)
-            | Command::Eval(_)
-            | Command::Model(_)
-            | Command::Doctor
-            | Command::Completions { .. }
-            | Command::Reference { .. }
-            | Command::Man => false,
-            Command::Corpus(command) => command.handles_engine(),
+            Demo | Analyze(_) | Embed(_) | Train(_) | Eval(_) | Model(_) => false,
+            Doctor | Completions { .. } | Reference { .. } | Man => false,
+            Corpus(command) => command.handles_engine(),
             _ => true,
         }
     }
 }
 
-impl std::fmt::Display for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Format::Text => "text",
-            Format::Json => "json",
-            Format::Jsonl => "jsonl",
-        })
-    }
-}
-
-impl std::str::FromStr for Format {
+impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -25,7 +25,7 @@ mod milvus {
         /// Milvus target at an address, with its credentials.
         pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
             let target: Target = address.parse()?;
-            let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
+            let token = env_vars::get(env_vars::MILVUS_TOKEN);
             if token.is_some() && !target.tls && !is_local(&target.host) {
                 return Err(Error::input(format!("the credentials for {target} would be sent unencrypted"))
                     .with_hint("use milvuss:// for an encrypted connection"));

@@ -140,7 +140,7 @@ pub(crate) struct TrainRunArgs {
     #[command(flatten)]
     pub(crate) run: OptimizationArgs,
     #[command(flatten)]
-    pub(crate) looking: EvaluationArgs,
+    pub(crate) evaluation: EvaluationArgs,
     #[command(flatten)]
     pub(crate) goal: ObjectiveArgs,
     #[command(flatten)]

@@ -88,7 +88,7 @@ fn write_cluster(n: usize, cluster: &Cluster, out: &mut dyn Write) -> io::Result
         let turns = counted(*turns as u64, "turn");
         let title = title.as_deref().filter(|title| !title.is_empty());
         let about = title.map_or_else(|| turns.clone(), |title| format!("{title} · {turns}"));
-        let text = vectors::shortened(text);
+        let text = vectors::shortened(text, 100);
         writeln!(out, "      {NAME}{id}{NAME:#}  {DIM}{similarity:.2}  {about}{DIM:#}  {text}")?;
     }
     writeln!(out)

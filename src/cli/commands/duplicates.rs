@@ -102,7 +102,7 @@ fn write_member(member: &Member, out: &mut dyn Write) -> io::Result<()> {
     // Only dialogues have a number of turns.
     let about = member.turns.map(|turns| format!("{DIM}{title}{}{DIM:#}  ", counted(turns as u64, "turn")));
     let about = about.unwrap_or_default();
-    let (count, text) = (grouped(member.count), vectors::shortened(&member.text));
+    let (count, text) = (grouped(member.count), vectors::shortened(&member.text, 100));
     writeln!(out, "    {count:>6}× {DIM}{:.2}{DIM:#}  {about}{text}", member.similarity)?;
     let ids: Vec<String> = member.ids.iter().map(|id| format!("{NAME}{id}{NAME:#}")).collect();
     let more = match member.count.saturating_sub(ids.len() as u64) {

@@ -64,11 +64,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
 }
 
-/// Ingests into a writer, closes it and prints the result. For an index folder, `derive` then updates the data derived
-/// from the dialogues: the lexical index, the vectors and the graphs.
+/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to update
+/// the lexical index, the vectors and the graphs.
 ///
-/// If `derive` returns `Err`, nothing is printed and the error is returned. If it returns `Ok(Err(e))`, the result is
-/// printed before `e` is returned.
+/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e` is
+/// returned.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,
@@ -113,8 +113,7 @@ pub(super) fn fill(
     verdict(&ingested)
 }
 
-/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the seconds it
-/// took.
+/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the duration in seconds.
 pub(super) fn read_into(
     sink: &mut dyn DialogueSink,
     plan: Plan,
@@ -147,6 +146,16 @@ pub(super) fn read_into(
     (outcome, progress.seconds())
 }
 
+/// Ingests the sources of a plan into a sink without showing progress, until the user requests a stop.
+pub(super) fn ingest_silently(
+    sink: &mut dyn DialogueSink,
+    plan: Plan,
+    options: &IngestOptions,
+) -> Result<Ingested> {
+    let (progress, acknowledged, resumed) = (&mut |_: &_| {}, &mut |_: &_| {}, &mut |_| {});
+    ingest(sink, plan, options, IngestControl { stop: signals::stop(), progress, acknowledged, resumed })
+}
+
 /// Returns an error if every record was rejected or a file could not be read to its end.
 fn verdict(ingested: &Ingested) -> Result<()> {
     let tally = &ingested.tally;
@@ -159,7 +168,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
     }
 }
 
-/// Data derived from the new records: vectors and graphs.
+/// Vectors and graphs made from the new dialogues; `None` if they were not updated.
 #[derive(Default, Serialize)]
 pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +177,7 @@ pub(super) struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// Result of `turnwise ingest`: the ingest, and the vectors and graphs derived from it.
+/// Result of `turnwise ingest`. Also its JSON output.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]
@@ -190,7 +199,8 @@ impl Done<'_> {
     }
 }
 
-/// Updates the lexical index and the vectors after an ingest, as far as the settings allow.
+/// Updates the lexical index, the vectors and the graphs of an index, as far as the settings `ingest.index` and
+/// `ingest.encode` allow.
 #[cfg(feature = "serve")]
 pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;

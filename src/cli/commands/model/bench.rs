@@ -121,7 +121,7 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// Encodes one query after the other, as a search does.
+/// Measures the time to encode a single query. The first five queries are encoded twice, and their first times ignored.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
@@ -144,33 +144,20 @@ fn agreement(reference: &Vectors, vectors: &Vectors) -> Agreement {
 }
 
 fn write(runs: &[Run], out: &mut dyn Write) -> std::io::Result<()> {
-    let Some(first) = runs.first() else { return Ok(()) };
-    writeln!(
-        out,
-        "{BOLD}{}{BOLD:#}  {DIM}{}, {} tokens, {}{DIM:#}\n",
-        first.model,
-        counted(first.texts as u64, "text"),
-        grouped(first.tokens),
-        counted(first.threads as u64, "thread")
-    )?;
+    let Some(Run { model, texts, tokens, threads, .. }) = runs.first() else { return Ok(()) };
+    let (texts, threads) = (counted(*texts as u64, "text"), counted(*threads as u64, "thread"));
+    writeln!(out, "{BOLD}{model}{BOLD:#}  {DIM}{texts}, {} tokens, {threads}{DIM:#}\n", grouped(*tokens))?;
     writeln!(
         out,
         "{DIM}{:<9}  {:>9}  {:>10}  {:>11}  {:>11}  {:>17}  runs on{DIM:#}",
         "precision", "texts/s", "tokens/s", "query p50", "query p95", "cosine with f32"
     )?;
     for run in runs {
-        let near =
-            run.cosine_with_f32.as_ref().map_or(String::new(), |a| format!("{:.5} ≥{:.5}", a.mean, a.min));
-        writeln!(
-            out,
-            "{:<9}  {:>9}  {:>10}  {:>8.2} ms  {:>8.2} ms  {near:>17}  {}",
-            run.precision,
-            grouped((run.texts as f64 / run.seconds) as u64),
-            grouped((run.tokens as f64 / run.seconds) as u64),
-            run.latency_ms.p50,
-            run.latency_ms.p95,
-            run.runs_on
-        )?;
+        let Run { precision, seconds, latency_ms: Latency { p50, p95, .. }, runs_on, .. } = run;
+        let (texts, tokens) = (rate(run.texts as u64, *seconds), rate(run.tokens, *seconds));
+        write!(out, "{precision:<9}  {texts:>9}  {tokens:>10}  {p50:>8.2} ms  {p95:>8.2} ms")?;
+        let agreement = run.cosine_with_f32.as_ref().map(|a| format!("{:.5} ≥{:.5}", a.mean, a.min));
+        writeln!(out, "  {:>17}  {runs_on}", agreement.unwrap_or_default())?;
     }
     Ok(())
 }

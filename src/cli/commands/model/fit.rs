@@ -63,12 +63,9 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
             0 => String::new(),
             n => format!(", fitted on {}", counted(n, document_word(args))),
         };
-        writeln!(
-            out,
-            "saved {} in {}: vectors with {} dimensions{on}",
-            fitted.encoder, fitted.path, fitted.dim
-        )?;
-        writeln!(out, "use it with --model {}", fitted.path)
+        let Fitted { encoder, path, dim, .. } = &fitted;
+        writeln!(out, "saved {encoder} in {path}: vectors with {dim} dimensions{on}")?;
+        writeln!(out, "use it with --model {path}")
     })
 }
 
@@ -87,7 +84,7 @@ impl Fitted {
     }
 }
 
-/// Saves without interruption, so that no file is left incomplete.
+/// Runs `save` and lets it finish if the user requests a stop, because an incomplete file would be useless.
 fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
     signals::stop();
     save()
@@ -112,7 +109,8 @@ fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     Ok((table, notes))
 }
 
-/// Reads the corpus on this thread and fits on a second one, so that only a few documents are in memory.
+/// Reads the corpus on this thread and fits the encoder on a second thread, to keep only a few documents in memory.
+/// Returns the fitted encoder and the number of documents.
 fn with_documents<T: Send>(
     args: &FitArgs,
     context: &Context<'_>,

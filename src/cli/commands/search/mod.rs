@@ -9,7 +9,7 @@ mod tune;
 use std::sync::Arc;
 
 use crate::cli::{
-    args::{QueryArgs, SearchArgs, SearchCommand, SimilarArgs},
+    args::{SearchArgs, SearchCommand, SimilarArgs},
     encoders,
     prelude::*,
 };
@@ -17,7 +17,10 @@ use turnwise_encoder::{Encoder, transformer::Settings};
 use turnwise_index::vectors::Recipe;
 use turnwise_search::{SearchRequest, Searcher};
 
-pub(super) use {hits::write, tune::weights};
+pub(super) use {
+    hits::{speaker, write},
+    tune::weights,
+};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {
@@ -36,23 +39,20 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(file) = &args.queries {
         return batch::run(file, args.run.as_deref(), base, context);
     }
-    let mut said = match &args.context {
+    let mut turns = match &args.context {
         Some(file) => context::turns(file, context)?,
         None => args.turns.clone(),
     };
-    said.extend(args.query.clone());
+    turns.extend(args.query.clone());
     // The last turn is the query; the turns before it are its context.
-    let query = said.pop().unwrap_or_default();
-    answer(&SearchRequest { query, context: said, ..base }, context)
+    let query = turns.pop().unwrap_or_default();
+    answer(&SearchRequest { query, context: turns, ..base }, context)
 }
 
 pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
     let dialogue = args.dialogue.as_deref().map(|file| context::dialogue(file, context)).transpose()?;
-    let how: &QueryArgs = &args.how;
-    answer(
-        &SearchRequest { like: args.id.clone(), dialogue: dialogue.map(Box::new), ..how.request() },
-        context,
-    )
+    let dialogue = dialogue.map(Box::new);
+    answer(&SearchRequest { like: args.id.clone(), dialogue, ..args.how.request() }, context)
 }
 
 fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
@@ -68,19 +68,14 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
     let searcher = context.searcher()?;
     for request in requests {
         if let Some(recipe) = searcher.needs_encoder(request)? {
-            return with_encoder(searcher, &recipe, context);
+            let encoder = encoder_of(&recipe, &searcher.engine().place(), context)?;
+            return searcher.with_encoder(encoder);
         }
     }
     Ok(searcher)
 }
 
-/// Gives the searcher the encoder of the index's vectors. Queries need the same encoder.
-fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
-    let encoder = encoder_of(recipe, &searcher.engine().place(), context)?;
-    searcher.with_encoder(encoder)
-}
-
-/// Opens the encoder that made the vectors of an index.
+/// Opens the encoder that made the vectors of an index. `index` is the folder or address of the index, for hints.
 pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),

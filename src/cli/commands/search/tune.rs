@@ -29,10 +29,9 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     let tuned = searcher.tune(&labelled)?;
     let root = searcher.embedded("tuning the search")?.root();
     if let Some(first) = tuned.unknown.first() {
+        let (ids, root) = (counted(tuned.unknown.len() as u64, "relevant id"), root.display());
         context.printer.warn(format!(
-            "{} ignored, because {} cannot return them for these queries, such as `{first}`",
-            counted(tuned.unknown.len() as u64, "relevant id"),
-            root.display()
+            "{ids} ignored, because {root} cannot return them for these queries, such as `{first}`"
         ));
     }
     let tuning = Tuning::of(&tuned).filter(|_| args.save);
@@ -66,12 +65,8 @@ struct Forgotten {
 fn forget(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let forgotten = Forgotten { forgotten: Tuning::forget(&root)?, index: root.display().to_string() };
-    context.printer.result(&forgotten, |out| match &forgotten {
-        Forgotten { index, forgotten: true } => {
-            writeln!(out, "{index} uses the built-in defaults again")
-        }
-        Forgotten { index, .. } => writeln!(out, "{index} was not tuned"),
-    })
+    let outcome = if forgotten.forgotten { "uses the built-in defaults again" } else { "was not tuned" };
+    context.printer.result(&forgotten, |out| writeln!(out, "{} {outcome}", forgotten.index))
 }
 
 fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
@@ -85,7 +80,7 @@ fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
         }
         let wrong = |message: String| {
             Error::data(format!("{name}:{}: {message}", n + 1)).with_hint(
-                "a line looks like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}",
+                r##"a line looks like {"query": "where is my refund", "relevant": ["billing-001#3"]}"##,
             )
         };
         all.push(labelled(&line).map_err(wrong)?);
@@ -114,10 +109,10 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}  {}", percent(&tried.quality), flags(&tried.fusion))?;
     }
     writeln!(out, "{DIM}{}  default{DIM:#}", percent(&tuned.default_quality))?;
+    let expected = percent(&tuned.expected);
     writeln!(
         out,
-        "{DIM}{}  best on held-out queries (chosen on one half, measured on the other){DIM:#}",
-        percent(&tuned.expected)
+        "{DIM}{expected}  best on held-out queries (chosen on one half, measured on the other){DIM:#}"
     )
 }
 

@@ -11,10 +11,11 @@ use crate::{
 use turnwise_corpus::Dialogue;
 use turnwise_eval::{build::CandidateSelection, rank::Terms};
 
-/// Sizes of the sets: sentences for semantic retrieval, dialogues for response selection, and pairs. They cover
-/// all code paths and take only seconds.
+/// Number of sentences in the sets for semantic retrieval.
 const SENTENCES: usize = 600;
-const RESPONDED: usize = 20;
+/// Number of dialogues that the set for response selection is made from.
+const RESPONSE_DIALOGUES: usize = 20;
+/// Number of sentence pairs to score.
 const PAIRS: usize = 120;
 
 /// Task files made from the samples.
@@ -48,7 +49,8 @@ impl Sets {
         }
         self.write("pairs.tsv", samples::PAIRS)?;
         let all = build::all(&[self.path("dialogues")], &ReadArgs::default(), context)?;
-        let some: Vec<String> = all.iter().step_by(all.len() / RESPONDED).map(json).collect::<Result<_>>()?;
+        let some: Vec<String> =
+            all.iter().step_by(all.len() / RESPONSE_DIALOGUES).map(json).collect::<Result<_>>()?;
         self.write("some.jsonl", &some.join("\n"))?;
         self.known_items(&all)?;
         let sentences = || SentencesArgs {
@@ -57,19 +59,15 @@ impl Sets {
             label: LabelArg::Intent,
             sentences: Some(SENTENCES),
         };
+        let sr = |name: &str, candidate_selection| BuildCommand::Sr {
+            labelled: sentences(),
+            output: self.path(name),
+            candidate_selection,
+            terms: Terms::default(),
+        };
         let commands = [
-            BuildCommand::Sr {
-                labelled: sentences(),
-                output: self.path("select.txt"),
-                candidate_selection: CandidateSelection::Text,
-                terms: Terms::default(),
-            },
-            BuildCommand::Sr {
-                labelled: sentences(),
-                output: self.path("released.txt"),
-                candidate_selection: CandidateSelection::Released,
-                terms: Terms::default(),
-            },
+            sr("select.txt", CandidateSelection::Text),
+            sr("released.txt", CandidateSelection::Released),
             BuildCommand::Dsts {
                 labelled: sentences(),
                 output: self.path("to-score.tsv"),
