@@ -6,7 +6,7 @@ use turnwise_core::error::{Error, Result};
 
 /// Default port of Milvus.
 const PORT: u16 = 19530;
-/// Maximum length of a name. Collection names append a suffix and must stay within the limit of Milvus.
+/// Maximum length of a name. Collection names consist of the name and a suffix, and Milvus limits their length.
 const LONGEST_NAME: usize = 200;
 
 /// Address of dialogues in Milvus, with connection options.
@@ -20,9 +20,9 @@ pub struct Target {
     pub tls: bool,
     /// Database; empty for the default database.
     pub database: String,
-    /// Name of the dialogues: the alias of their collection.
+    /// Name of the dialogues, an alias in Milvus.
     pub name: String,
-    /// Credentials: `user:password` or an API key. Never part of the address.
+    /// Credentials: `user:password` or an API key. They are never part of the address.
     pub token: Option<String>,
     /// Consistency level of reads.
     pub consistency: Consistency,
@@ -34,8 +34,7 @@ pub struct Target {
     pub graph: Graph,
     /// Number of shards, used when collections are created.
     pub shards: i32,
-    /// Milvus analyzer that splits texts into words, used when collections are created. `None` for the analyzer of
-    /// turnwise.
+    /// Milvus analyzer that splits texts into terms, used when collections are created. `None` for turnwise's analyzer.
     pub analyzer: Option<String>,
 }
 
@@ -59,8 +58,8 @@ pub enum Graph {
     Hnsw,
     /// DiskANN graph on disk.
     DiskAnn,
-    /// IVF clusters in memory with RaBitQ vectors (1 bit per dimension). The best candidates are scored again
-    /// with more precise vectors.
+    /// IVF clusters in memory, with 1 bit per dimension (RaBitQ). The best candidates are scored again with more precise
+    /// vectors.
     IvfRabitq,
 }
 
@@ -82,7 +81,7 @@ impl Target {
         text.starts_with("milvus://") || text.starts_with("milvuss://")
     }
 
-    /// Replaces the credentials: `user:password` or an API key.
+    /// Sets the credentials: `user:password` or an API key.
     pub fn with_token(self, token: Option<String>) -> Self {
         Target { token, ..self }
     }
@@ -127,11 +126,10 @@ impl FromStr for Target {
             return Err(wrong(text, "it contains no collection name"));
         };
         if server.contains('@') {
-            return Err(Error::Input {
-                message: "a Milvus address must not contain a user or a password: addresses are displayed and stored"
-                    .to_owned(),
-                hint: Some("set the environment variable TURNWISE_MILVUS_TOKEN to `user:password`".to_owned()),
-            });
+            return Err(Error::input(
+                "a Milvus address must not contain a user or a password: addresses are displayed and stored",
+            )
+            .with_hint("set the environment variable TURNWISE_MILVUS_TOKEN to `user:password`"));
         }
         let (host, port) = match server.rsplit_once(':') {
             // An IPv6 address contains colons and is enclosed in brackets.
@@ -168,7 +166,7 @@ impl FromStr for Target {
     }
 }
 
-/// Writes the address without options and credentials.
+/// The address without options and credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "milvuss" } else { "milvus" };
@@ -196,10 +194,8 @@ fn check_name(text: &str, name: &str) -> Result<()> {
 }
 
 fn wrong(text: &str, what: &str) -> Error {
-    Error::Input {
-        message: format!("`{text}` is not a Milvus address: {what}"),
-        hint: Some("example: milvus://localhost:19530/chats".to_owned()),
-    }
+    Error::input(format!("`{text}` is not a Milvus address: {what}"))
+        .with_hint("example: milvus://localhost:19530/chats")
 }
 
 fn named<T: Copy>(kind: &'static str, name: &str, known: &[(&str, T)]) -> Result<T> {

@@ -1,5 +1,5 @@
-//! Finding candidates: the beam search in a graph, which the builder uses too, and the approximate scan of all
-//! allowed nodes by their quantized vectors.
+//! Finding candidates by quantized vectors: the beam search in a graph, which the builder uses too, and the approximate
+//! scan of all allowed nodes.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use crate::{
 /// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
-/// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
+/// Number of consecutive words that can be cleared in the time that one word at a random address takes.
 const CLEARED_PER_WORD: usize = 8;
 
-/// A visited node and its distance from the query.
+/// Visited node with its distance from the query.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     /// Distance; smaller is nearer.
@@ -30,19 +30,20 @@ impl Candidate {
     }
 }
 
-/// Set of visited nodes: one bit per node, so that it fits into the cache. Nodes are visited in random order.
+/// Set of visited nodes: one bit per node, so that it fits into the cache.
 #[derive(Default)]
 pub(crate) struct Visited {
     bits: Vec<u64>,
+    /// Number of nodes in the graph.
     nodes: usize,
     /// Visited nodes, in the order of the visits.
     seen: Vec<u32>,
 }
 
 impl Visited {
-    /// Clears the set for a new search among `nodes` nodes.
+    /// Clears the set for a new search in a graph with `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        // If the last search visited a large part of the nodes, it is faster to clear the whole set.
+        // If the last search visited a large part of the nodes, clearing the whole set is faster.
         if self.nodes != nodes || self.bits.len() <= CLEARED_PER_WORD * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
@@ -67,16 +68,18 @@ pub(crate) trait NodeDistance {
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
-/// Distances between a query and the nodes, computed from 8-bit codes.
+/// Distances of the nodes from a query, computed from 8-bit codes.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
+    /// Codes of all nodes.
     pub(crate) codes: &'a [u8],
-    /// Squared norms of the rows for the Euclidean distance; empty for products.
+    /// Squared norms of the nodes' codes for the Euclidean distance; empty for products.
     pub(crate) norms: &'a [u32],
     /// Codes of the query.
     pub(crate) row: &'a [u8],
     /// 128 times the sum of the query's signed codes.
     pub(crate) bias: i32,
+    /// Bytes per row of codes.
     pub(crate) stride: usize,
 }
 
@@ -109,6 +112,7 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
+    /// Returns the list of a node; empty if the node is not on this level.
     #[inline(always)]
     pub(crate) fn of(self, node: u32) -> &'a [u32] {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
@@ -122,8 +126,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Greedy search on one level: moves to the nearest neighbor until no neighbor is nearer. `nodes` is the number of
-/// nodes.
+/// Greedy search on one level: starts at `at`, and moves to the nearest neighbor until no neighbor is nearer. `nodes` is
+/// the number of nodes.
 ///
 /// # Safety
 ///
@@ -157,8 +161,8 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Beam search on one level: repeatedly visits the neighbors of the nearest unprocessed candidate, until all
-/// candidates are processed. Afterwards `candidates` holds the nearest `ef` visited nodes, the nearest first.
+/// Beam search on one level: visits the neighbors of the nearest candidate that is not expanded, until all candidates
+/// are. At the end, `candidates` holds the nearest `ef` visited nodes, the nearest first.
 ///
 /// # Safety
 ///
@@ -234,16 +238,18 @@ pub(crate) unsafe fn walk<S: Distances>(
     }
 }
 
-/// Number of nodes to prefetch ahead, if the nodes are not consecutive.
+/// Number of nodes to prefetch ahead in a scan with a filter.
 const AHEAD: usize = 8;
 
-/// Task that finds the nearest `keep` allowed nodes by comparing all of them. The order of `candidates` is
-/// undefined.
+/// Task that finds the nearest `keep` allowed nodes by comparing all of them.
 pub(crate) struct ApproximateScan<'a, N> {
     pub(crate) distances: N,
+    /// Number of nodes in the graph.
     pub(crate) nodes: usize,
+    /// The allowed nodes; `None` for all.
     pub(crate) filter: Option<&'a NodeSet>,
     pub(crate) keep: usize,
+    /// The result, in no particular order.
     pub(crate) candidates: &'a mut Vec<Candidate>,
 }
 
@@ -279,7 +285,7 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Collects the best candidates. The list grows to twice its final size before the worse half is dropped.
+/// Collector of the best candidates. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
