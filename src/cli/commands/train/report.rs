@@ -24,10 +24,10 @@ fn words(learned: &Learned) -> String {
         "learned a layer from the contexts of {}: {} of {} directions correlate more than by chance, the first with a correlation \
          of {:.2} (chance {:.2})",
         counted(learned.utterances, "utterance"),
-        learned.telling(),
-        learned.told.len(),
-        learned.told.first().unwrap_or(&0.0),
-        learned.by_chance
+        learned.above_baseline(),
+        learned.correlations.len(),
+        learned.correlations.first().unwrap_or(&0.0),
+        learned.baseline
     )
 }
 
@@ -40,9 +40,9 @@ pub(super) fn end(
     let Outcome { losses, spent: Spent { seconds, examples, tokens }, .. } = *outcome;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = model_in(output);
-    let gains = outcome.gains(recipe.seed);
+    let gains = outcome.gains(recipe.file.seed);
     let agreements = outcome.agreements();
-    let planned = recipe.steps().map(|settings| settings.steps);
+    let planned = recipe.steps().map(|settings| settings.plan.schedule.steps);
     let result = serde_json::json!({
         "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
@@ -79,7 +79,7 @@ pub(super) fn end(
         }
         for gain in &gains {
             let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
-            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
+            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.description(), 100.0 * gain.start, 100.0 * gain.kept)?;
             if gain.is_held_out() {
                 writeln!(out, "  {}", gain.verdict())?;
             }
@@ -117,14 +117,14 @@ pub(super) fn end(
             "neighbors agree less with words than before ({:.1}% → {:.1}%): compare it with {} on labeled data before you use it",
             100.0 * start,
             100.0 * kept,
-            recipe.model
+            recipe.file.model
         ));
     }
-    if recipe.dev.is_empty() {
+    if recipe.file.dev.is_empty() {
         context.printer.suggest(format!(
             "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.objective.definition().benchmark,
-            recipe.model,
+            recipe.file.objective.definition().benchmark,
+            recipe.file.model,
             model.display()
         ));
     }
@@ -136,7 +136,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     let lost: Vec<String> = gains
         .iter()
         .filter(|gain| gain.is_loss())
-        .map(|g| format!("{} {:.2} → {:.2}", g.what(), 100.0 * g.start, 100.0 * g.kept))
+        .map(|g| format!("{} {:.2} → {:.2}", g.description(), 100.0 * g.start, 100.0 * g.kept))
         .collect();
     if lost.is_empty() {
         return;
@@ -181,7 +181,7 @@ pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>)
                     .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
                 let of_several = if own.len() > 1 { " at most" } else { "" };
                 let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4}{of_several})"));
-                writeln!(out, "  {}: {line}{worst}", gain.what())?;
+                writeln!(out, "  {}: {line}{worst}", gain.description())?;
             }
         }
         writeln!(out, "all results are in {}", output.join(RUNS).display())
