@@ -8,6 +8,7 @@ mod resolve;
 use std::{collections::BTreeMap, path::PathBuf};
 
 pub use built_in::{about as known_about, names as known_names};
+pub(super) use check::not_of_layers;
 pub use dev_task::DevTask;
 pub use resolve::{AuxiliarySettings, Given, LayerSettings, Method, ResolvedRecipe, StepSettings};
 

@@ -1,8 +1,6 @@
 //! Resolution of a recipe: typed settings with all defaults.
 
-use std::path::PathBuf;
-
-use super::{Aggregation, DevTask, ObjectiveName, Profile, Recipe, check};
+use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
     data::Preprocessing,
     objectives::{
@@ -11,7 +9,7 @@ use crate::{
     },
     optimizer,
     run::evaluations::Selection,
-    schedule::{Schedule, Shape},
+    schedule::Schedule,
     trainer::Plan,
 };
 use turnwise_core::error::{Error, Result};
@@ -22,24 +20,10 @@ const HELD_OUT: usize = 400;
 /// A valid recipe, in which every setting has a value.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
-    /// These settings as a [`Recipe`], which is saved in the folder of the run.
+    /// The recipe with all defaults, which is saved in the folder of the run.
     pub file: Recipe,
-    /// Main objective.
-    pub objective: ObjectiveName,
-    /// Base model: a folder or a name.
-    pub model: String,
-    /// Training dialogues: indexes, files and folders.
-    pub corpus: Vec<PathBuf>,
-    /// Random seed of the run.
-    pub seed: u64,
-    /// Removes the nickname of the addressee at the start of utterances (IRC).
-    pub strip_nicks: bool,
     /// Minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// Number of dialogues to use; `None` for all.
-    pub dialogues: Option<usize>,
-    /// Labeled tasks that evaluate the model.
-    pub dev: Vec<DevTask>,
     /// Maximum number of held-out dialogues.
     pub held_out: usize,
     /// True if the model is evaluated during training.
@@ -68,29 +52,21 @@ pub struct LayerSettings {
     pub strength: f64,
 }
 
-/// Settings of training with gradient steps. See [`Recipe`] for the fields.
+/// Settings of training with gradient steps.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub struct StepSettings {
-    /// Settings of the main objective.
+    /// Creates the main objective.
     pub main: ObjectiveBuilder,
     /// Settings of the auxiliary objectives.
     pub auxiliary: Vec<AuxiliarySettings>,
-    pub steps: u64,
-    pub batch: usize,
-    pub parts: usize,
-    pub learning_rate: f64,
-    pub schedule: Shape,
-    pub warm_up: u64,
-    pub weight_decay: f64,
-    pub clip: f64,
-    pub dropout: f64,
+    /// Settings of the training loop.
+    pub plan: Plan,
+    /// Number of frozen layers, counted from the embeddings.
     pub frozen_layers: usize,
+    /// Merges consecutive turns of one speaker.
     pub merge_turns: bool,
-    pub checkpoint_every: u64,
     /// Number of steps between evaluations; 0 disables them.
     pub evaluate_every: u64,
-    pub patience: usize,
     /// The layer that is appended to the trained encoder.
     pub layer: Option<LayerSettings>,
 }
@@ -100,11 +76,11 @@ pub struct StepSettings {
 pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
-    /// Settings of the auxiliary objective.
-    pub settings: ObjectiveBuilder,
-    /// Weight of its loss in the sum of the losses.
+    /// Creates the objective.
+    pub builder: ObjectiveBuilder,
+    /// Weight of the auxiliary loss in the sum of the losses.
     pub weight: f64,
-    /// Number of examples of this objective per step.
+    /// Number of examples of the auxiliary objective per step.
     pub batch: usize,
 }
 
@@ -128,7 +104,7 @@ impl ResolvedRecipe {
     /// Returns true if an input sequence can contain several turns. The turns then need a separator token.
     pub fn divides_turns(&self) -> bool {
         let auxiliary = self.steps().into_iter().flat_map(|steps| &steps.auxiliary);
-        let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.objective]);
+        let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.file.objective]);
         all.any(|objective| objective.definition().steps().is_some_and(|steps| steps.several_turns))
     }
 }
@@ -138,11 +114,11 @@ impl StepSettings {
     /// does not suit one of them.
     pub fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
         let main = self.main.build(setup)?;
-        let of = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
-            let AuxiliarySettings { settings, weight, batch, .. } = auxiliary;
-            Ok(Auxiliary { objective: settings.build(setup)?, weight: *weight, batch: *batch })
+        let build = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
+            let AuxiliarySettings { builder, weight, batch, .. } = auxiliary;
+            Ok(Auxiliary { objective: builder.build(setup)?, weight: *weight, batch: *batch })
         };
-        let auxiliary = self.auxiliary.iter().map(of).collect::<Result<Vec<Auxiliary>>>()?;
+        let auxiliary = self.auxiliary.iter().map(build).collect::<Result<Vec<Auxiliary>>>()?;
         match auxiliary.is_empty() {
             true => Ok(main),
             false => Ok(Box::new(MultiTask::new(main, auxiliary, setup.data)?)),
@@ -152,23 +128,6 @@ impl StepSettings {
     /// Preprocessing of the dialogues, which must have at least `min_turns` turns.
     pub fn preprocessing(&self, min_turns: usize) -> Preprocessing {
         Preprocessing { merged: self.merge_turns, turns: min_turns }
-    }
-
-    /// Returns the settings of the training loop, for this seed.
-    pub fn plan(&self, seed: u64) -> Plan {
-        Plan {
-            batch: self.batch,
-            parts: self.parts,
-            rate: self.learning_rate,
-            schedule: Schedule { shape: self.schedule, warm_up: self.warm_up, steps: self.steps },
-            optimizer: optimizer::Settings {
-                decay: self.weight_decay as f32,
-                ..optimizer::Settings::default()
-            },
-            clip: (self.clip > 0.0).then_some(self.clip),
-            dropout: self.dropout as f32,
-            seed,
-        }
     }
 }
 
@@ -259,21 +218,7 @@ impl Recipe {
             }
             Training::ClosedForm => (Method::Layer(self.resolve_closed_form()?), definition.select),
         };
-        Ok(ResolvedRecipe {
-            objective: self.objective,
-            model: self.model.clone(),
-            corpus: self.corpus.clone(),
-            seed: self.seed,
-            strip_nicks: self.strip_nicks,
-            min_turns,
-            dialogues: self.dialogues,
-            dev: self.dev.clone(),
-            held_out,
-            evaluates,
-            select,
-            method,
-            file: self,
-        })
+        Ok(ResolvedRecipe { file: self, min_turns, held_out, evaluates, select, method })
     }
 
     fn resolve_closed_form(&mut self) -> Result<LayerSettings> {
@@ -290,9 +235,9 @@ impl Recipe {
     ) -> Result<StepSettings> {
         check::auxiliary(self)?;
         check::strength(self)?;
-        let given = self.given_by_objective();
+        let given = check::of_objectives(self)?;
         let (main, read) = self.read_settings(training, max_tokens, false);
-        check::none_foreign(self.objective.name(), &given, &read)?;
+        check::none_foreign(self.objective.name(), given, &read)?;
         if self.steps.is_none() {
             self.warm_up.get_or_insert(training.warm_up);
         }
@@ -309,42 +254,34 @@ impl Recipe {
             .collect::<Result<Vec<AuxiliarySettings>>>()?;
         let layer =
             self.layer.then(|| LayerSettings { context: 1, strength: *self.strength.get_or_insert(0.5) });
+        let plan = Plan {
+            batch: *self.batch.get_or_insert(training.batch),
+            parts: self.parts,
+            rate: *self.learning_rate.get_or_insert(training.learning_rate),
+            schedule: Schedule { shape: self.schedule, warm_up: *self.warm_up.get_or_insert(0), steps },
+            optimizer: optimizer::Settings {
+                decay: self.weight_decay as f32,
+                ..optimizer::Settings::default()
+            },
+            clip: (self.clip > 0.0).then_some(self.clip),
+            dropout: self.dropout as f32,
+            seed: self.seed,
+        };
+        let frozen_layers = match training.frozen {
+            Frozen::Nothing => 0,
+            Frozen::Half => layers / 2,
+        };
         let settings = StepSettings {
             main,
             auxiliary,
-            steps,
-            batch: *self.batch.get_or_insert(training.batch),
-            parts: self.parts,
-            learning_rate: *self.learning_rate.get_or_insert(training.learning_rate),
-            schedule: self.schedule,
-            warm_up: *self.warm_up.get_or_insert(0),
-            weight_decay: self.weight_decay,
-            clip: self.clip,
-            dropout: self.dropout,
-            frozen_layers: *self.frozen_layers.get_or_insert(match training.frozen {
-                Frozen::Nothing => 0,
-                Frozen::Half => layers / 2,
-            }),
+            plan,
+            frozen_layers: *self.frozen_layers.get_or_insert(frozen_layers),
             merge_turns: *self.merge_turns.get_or_insert(training.merge_turns),
-            checkpoint_every: self.checkpoint_every,
             evaluate_every: *self.evaluate_every.get_or_insert(steps.div_ceil(5)),
-            patience: self.patience,
             layer,
         };
         check::steps(self, training, &settings)?;
         Ok(settings)
-    }
-
-    /// Settings that only some objectives use, and whether the recipe sets them.
-    fn given_by_objective(&self) -> [(&'static str, bool); 6] {
-        [
-            ("context", self.context.is_some()),
-            ("aggregation", self.aggregation.is_some()),
-            ("hard_negatives", self.hard_negatives.is_some()),
-            ("window", self.window.is_some()),
-            ("profile", self.profile.is_some()),
-            ("negatives", self.negatives.is_some()),
-        ]
     }
 
     /// Reads the settings of the objective. Also returns the names of the settings that the objective uses.
@@ -377,8 +314,8 @@ impl Recipe {
             return Err(Error::Internal(format!("{} has no steps", objective.name())));
         };
         let mut own = Recipe::new(objective, self.model.clone(), self.corpus.clone());
-        let (settings, _) = own.read_settings(training, max_tokens, true);
+        let (builder, _) = own.read_settings(training, max_tokens, true);
         let batch = training.as_auxiliary.map_or(training.batch, |(batch, _)| batch);
-        Ok(AuxiliarySettings { objective, settings, weight, batch })
+        Ok(AuxiliarySettings { objective, builder, weight, batch })
     }
 }

@@ -15,8 +15,8 @@ use turnwise_train::{
 /// Describes the learned layer in a sentence.
 fn describe_layer(learned: &Learned) -> String {
     let utterances = counted(learned.utterances, "utterance");
-    let (telling, all) = (learned.telling(), learned.told.len());
-    let (first, chance) = (learned.told.first().unwrap_or(&0.0), learned.by_chance);
+    let (telling, all) = (learned.above_baseline(), learned.correlations.len());
+    let (first, chance) = (learned.correlations.first().unwrap_or(&0.0), learned.baseline);
     format!(
         "learned a layer from the contexts of {utterances}: {telling} of {all} directions correlate more than by chance, the \
          first with a correlation of {first:.2} (chance {chance:.2})"
@@ -33,9 +33,9 @@ pub(super) fn end(
     let Outcome { losses, spent: Spent { seconds, examples, tokens }, .. } = *outcome;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = model_in(output);
-    let gains = outcome.gains(recipe.seed);
+    let gains = outcome.gains(recipe.file.seed);
     let agreements = outcome.agreements();
-    let planned = recipe.steps().map(|settings| settings.steps);
+    let planned = recipe.steps().map(|settings| settings.plan.schedule.steps);
     let result = serde_json::json!({
         "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
@@ -69,7 +69,7 @@ pub(super) fn end(
         }
         for gain in &gains {
             let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
-            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
+            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.description(), 100.0 * gain.start, 100.0 * gain.kept)?;
             if gain.is_held_out() {
                 writeln!(out, "  {}", gain.verdict())?;
             }
@@ -101,14 +101,14 @@ pub(super) fn end(
             "neighbors agree less with words than before ({:.1}% → {:.1}%): compare it with {} on labeled data before you use it",
             100.0 * start,
             100.0 * kept,
-            recipe.model
+            recipe.file.model
         ));
     }
-    if recipe.dev.is_empty() {
+    if recipe.file.dev.is_empty() {
         context.printer.suggest(format!(
             "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.objective.definition().benchmark,
-            recipe.model,
+            recipe.file.objective.definition().benchmark,
+            recipe.file.model,
             model.display()
         ));
     }
@@ -120,7 +120,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     let lost: Vec<String> = gains
         .iter()
         .filter(|gain| gain.is_loss())
-        .map(|g| format!("{} {:.2} → {:.2}", g.what(), 100.0 * g.start, 100.0 * g.kept))
+        .map(|g| format!("{} {:.2} → {:.2}", g.description(), 100.0 * g.start, 100.0 * g.kept))
         .collect();
     if lost.is_empty() {
         return;
@@ -162,7 +162,7 @@ pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>)
                 let worst = own.iter().filter_map(|e| e.dev.get(n)?.p).reduce(f64::max);
                 let of_several = if own.len() > 1 { " at most" } else { "" };
                 let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4}{of_several})"));
-                writeln!(out, "  {}: {line}{worst}", gain.what())?;
+                writeln!(out, "  {}: {line}{worst}", gain.description())?;
             }
         }
         writeln!(out, "all results are in {}", output.join(RUNS).display())
