@@ -69,17 +69,17 @@ fn options(args: &ServeArgs) -> Result<Options> {
         allow_without_keys: args.without_keys,
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         limits: Limits {
-            at_once: args.max_concurrent,
-            waiting: args.max_queue,
-            body: args.max_body_mb << 20,
-            time: Duration::from_secs(args.timeout.max(1)),
+            max_concurrent: args.max_concurrent,
+            max_queue: args.max_queue,
+            max_body: args.max_body_mb << 20,
+            timeout: Duration::from_secs(args.timeout.max(1)),
             ..Limits::default()
         },
     })
 }
 
-/// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
-/// and `--all`.
+/// Returns the names and locations of all indexes to serve: that of `--engine` or `-i` first, then those of `--also` or
+/// `--all`.
 fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dyn Location>)>> {
     let mut all: Vec<Box<dyn Location>> = Vec::new();
     let mut roots = Vec::new();
@@ -104,7 +104,7 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dy
     Ok(all.into_iter().map(|location| (location.name(), location)).collect())
 }
 
-/// Opens models and benchmark reports in the same way as the command line.
+/// Callbacks of the server: they open models, update indexes and make the benchmark report as the commands do.
 struct Hooks {
     owned: Owned,
     results: PathBuf,
