@@ -130,7 +130,7 @@ fn versions(index: &Path) -> BTreeMap<usize, u32> {
 }
 
 /// Everything is sound, except perhaps sled's files: what a kill may tear, and the next writer makes anew from the log.
-fn assert_whole_but_for_sled(index: &Path) {
+fn assert_undamaged_except_sled(index: &Path) {
     let report = verify::verify(index, "test", &mut |_| {}).unwrap();
     let of_sled = |damage: &verify::Damage| {
         damage.path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("records"))
@@ -139,7 +139,7 @@ fn assert_whole_but_for_sled(index: &Path) {
 }
 
 #[test]
-fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
+fn two_hundred_kills_lose_no_acknowledged_record() {
     let folder = tempfile::tempdir().unwrap();
     let index: PathBuf = folder.path().join("indexes/x");
     let corpus = folder.path().join("corpus.jsonl");
@@ -183,7 +183,7 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
         }
         if kills.is_multiple_of(25) {
             // That sled may be torn here is counted with the next ingest, which then tells of it.
-            assert_whole_but_for_sled(&index);
+            assert_undamaged_except_sled(&index);
         }
     }
     assert!(made_anew <= KILLS / 20, "the records were made anew {made_anew} times");
@@ -207,7 +207,7 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_killed_delete_has_happened_or_not() {
+fn a_killed_delete_deletes_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("indexes/x");
     let corpus = folder.path().join("corpus.jsonl");
@@ -270,10 +270,10 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
 }
 
 /// Everything that an index is, looked at as a reader does, with nobody having tidied up.
-fn assert_whole(index: &Path, expected: &BTreeMap<String, String>) {
+fn assert_undamaged(index: &Path, expected: &BTreeMap<String, String>) {
     let snapshot = Snapshot::open(index).unwrap();
     assert_eq!(&content(&snapshot), expected);
-    assert_whole_but_for_sled(index);
+    assert_undamaged_except_sled(index);
     assert_eq!(vectors::check(index).unwrap().unwrap().damage, []);
     let reader = VectorReader::open(index).unwrap().unwrap();
     for n in (0..COMPACTED).filter(|n| n % 3 != 0) {
@@ -359,11 +359,11 @@ fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
             switched += usize::from(Snapshot::open(&index).unwrap().log_id() != before.log_id());
         }
         assert_eq!(content(&before), expected, "who had it open reads on");
-        assert_whole(&index, &expected);
+        assert_undamaged(&index, &expected);
     }
     eprintln!("{kills} kills, {switched} of them after the switch; {completed} completed in between");
     run(&["index", "compact", "-q", "-i", "x"]);
-    assert_whole(&index, &expected);
+    assert_undamaged(&index, &expected);
     run(&["verify", "-q", "-i", "x"]);
     // Nothing is left of any of them, and nothing of what was replaced.
     let mut folders: Vec<String> = fs::read_dir(&index)

@@ -44,7 +44,7 @@ fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
 }
 
 #[test]
-fn kills_lose_nothing_that_was_committed() {
+fn kills_lose_no_committed_vector() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = folder.join("fitted");

@@ -61,7 +61,7 @@ fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
 }
 
 /// A shard that has a record has all of its data.
-fn nothing_is_half_there(folder: &Path) {
+fn assert_no_partial_shard(folder: &Path) {
     for shard in 0..SHARDS {
         for record in visible(folder, shard, ".json") {
             let record: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn assembles(folder: &Path) -> bool {
     command.status().unwrap().success()
 }
 
-fn is_complete(folder: &Path) {
+fn assert_complete(folder: &Path) {
     assert!(assembles(folder));
     let reader = VectorReader::open(&folder.join("indexes/x")).unwrap().unwrap();
     assert_eq!(Kind::ALL.map(|kind| reader.rows(kind)), [DIALOGUES + 1, DIALOGUES]);
@@ -86,7 +86,7 @@ fn is_complete(folder: &Path) {
 }
 
 #[test]
-fn kills_leave_whole_shards_or_none() {
+fn kills_leave_complete_shards_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder);
@@ -101,7 +101,7 @@ fn kills_leave_whole_shards_or_none() {
         std::thread::sleep(one_run.mul_f64((seed >> 40) as f64 / (1 << 24) as f64));
         child.kill().unwrap();
         child.wait().unwrap();
-        nothing_is_half_there(folder);
+        assert_no_partial_shard(folder);
     }
     if (0..SHARDS).any(|shard| visible(folder, shard, ".json").is_empty()) {
         assert!(!assembles(folder), "what is not complete was put together");
@@ -109,11 +109,11 @@ fn kills_leave_whole_shards_or_none() {
     for shard in 0..SHARDS {
         assert!(start(folder, shard).wait().unwrap().success());
     }
-    is_complete(folder);
+    assert_complete(folder);
 }
 
 #[test]
-fn data_without_a_record_is_not_there() {
+fn data_without_a_manifest_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder);
@@ -149,5 +149,5 @@ fn data_without_a_record_is_not_there() {
         2,
         "what the killed one left has the same name, and is written over"
     );
-    is_complete(folder);
+    assert_complete(folder);
 }

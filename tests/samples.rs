@@ -21,7 +21,7 @@ fn all() -> Vec<Dialogue> {
 }
 
 #[test]
-fn the_sample_corpus_is_what_its_page_says() {
+fn the_sample_corpus_matches_its_description() {
     let all = all();
     let of =
         |language: &str| all.iter().filter(|d| d.language.as_deref() == Some(language)).collect::<Vec<_>>();
@@ -54,7 +54,7 @@ fn the_sample_corpus_is_what_its_page_says() {
 
 /// No templates: hardly a longer utterance stands twice, and no five dialogues begin alike.
 #[test]
-fn nobody_can_see_a_template() {
+fn the_dialogues_do_not_repeat_each_other() {
     let all = all();
     let mut texts = BTreeMap::new();
     let mut openings = BTreeMap::new();
@@ -73,7 +73,7 @@ fn nobody_can_see_a_template() {
 
 /// Everything personal in it is invented in ranges that are kept free for that.
 #[test]
-fn nobody_real_can_be_reached() {
+fn all_addresses_are_reserved_for_examples() {
     let at = regex::Regex::new(r"[\w.+-]+@([\w.-]+\.\w+)").unwrap();
     for d in all() {
         for turn in &d.turns {

@@ -8,7 +8,7 @@ use crate::{
 /// Enough for several batches, with the odd ones among them.
 const COUNT: usize = 400;
 
-fn stays_the_same(test: &str, precision: &str) {
+fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
     let Some(model) = default_model(test) else { return };
     let work = Work::new();
     let texts = &texts::all()[..COUNT];
@@ -36,20 +36,20 @@ fn stays_the_same(test: &str, precision: &str) {
 
 #[test]
 fn in_f32() {
-    stays_the_same("batches::in_f32", "f32");
+    vectors_do_not_depend_on_the_batch("batches::in_f32", "f32");
 }
 
 #[test]
 fn in_int16() {
-    stays_the_same("batches::in_int16", "int16");
+    vectors_do_not_depend_on_the_batch("batches::in_int16", "int16");
 }
 
 #[test]
 fn in_int8() {
-    stays_the_same("batches::in_int8", "int8");
+    vectors_do_not_depend_on_the_batch("batches::in_int8", "int8");
 }
 
 #[test]
 fn in_bf16() {
-    stays_the_same("batches::in_bf16", "bf16");
+    vectors_do_not_depend_on_the_batch("batches::in_bf16", "bf16");
 }

@@ -46,7 +46,7 @@ impl Models {
     }
 
     /// The prompts with which there are vectors.
-    fn prompts(&self, name: &str) -> Vec<String> {
+    fn prompts_of(&self, name: &str) -> Vec<String> {
         let files = fs::read_dir(self.work.path("models")).unwrap();
         let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let prompt =
@@ -79,7 +79,7 @@ fn agree(test: &str, begins: &str, at_least: usize) {
     let chosen: Vec<&String> = models.names.iter().filter(|name| name.starts_with(begins)).collect();
     assert!(chosen.len() >= at_least, "{begins}: only {chosen:?}");
     for name in chosen {
-        let prompts = models.prompts(name);
+        let prompts = models.prompts_of(name);
         for prompt in std::iter::once(None).chain(prompts.iter().map(|prompt| Some(prompt.as_str()))) {
             let work = Work::new();
             let mut more = vec!["--precision", "f32"];
@@ -112,7 +112,7 @@ fn distilbert() {
 }
 
 #[test]
-fn the_models_differ_and_their_prompts_count() {
+fn different_models_and_prompts_give_different_vectors() {
     let test = "the_models_differ_and_their_prompts_count";
     let Some(models) = Models::find(test) else { return };
     // Else an agreement would say nothing.
@@ -121,7 +121,7 @@ fn the_models_differ_and_their_prompts_count() {
         models.names.iter().map(|name| prints(models.vectors(name, None))).collect();
     assert_eq!(different.len(), models.names.len());
     for name in ["bert-prompts", "bert-prompts-left-out", "bert-default-prompt"] {
-        assert_eq!(models.prompts(name).len(), 2, "{name}");
+        assert_eq!(models.prompts_of(name).len(), 2, "{name}");
         assert_ne!(prints(models.vectors(name, Some("query"))), prints(models.vectors(name, None)), "{name}");
     }
     let mut rows: Vec<String> =

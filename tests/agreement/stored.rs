@@ -22,7 +22,7 @@ fn of_texts(texts: &[String]) -> String {
 }
 
 #[test]
-fn the_stored_vectors_are_those_of_the_texts() {
+fn the_fixture_has_a_vector_for_each_text() {
     let texts = texts::stored();
     if std::env::var_os("TURNWISE_WRITE_FIXTURE").is_some() {
         let test = "the_stored_vectors_are_those_of_the_texts";
@@ -70,7 +70,7 @@ fn the_default_model_gives_the_stored_vectors() {
 /// Where nothing is said, a model runs in the fastest precision that was measured to find as well: the default model in
 /// int8, and one that is not the default model to the last setting, in 16 bits.
 #[test]
-fn only_a_measured_model_runs_in_int8_unasked() {
+fn int8_is_the_default_only_for_measured_models() {
     let Some(model) = default_model("only_a_measured_model_runs_in_int8_unasked") else { return };
     let texts = &texts::stored()[..20];
     let work = Work::new();
@@ -112,7 +112,7 @@ fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
 
 /// The promise of each precision, on the same texts: the mean cosine.
 #[test]
-fn less_precision_stays_near_the_stored_vectors() {
+fn lower_precisions_are_close_to_the_stored_vectors() {
     let Some(model) = default_model("less_precision_stays_near_the_stored_vectors") else { return };
     let texts = texts::stored();
     let work = Work::new();

@@ -244,7 +244,7 @@ impl Rows {
 }
 
 #[test]
-fn a_difference_is_seen() {
+fn agree_detects_a_difference() {
     let rows = Rows { count: 2, width: 2, numbers: vec![0.0, 1.0, 2.0, 3.0] };
     rows.agree(&rows.clone(), 0.0, &["a", "b"], "the same");
     assert_eq!(rows.taken([1]).row(0), [2.0, 3.0]);

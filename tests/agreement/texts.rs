@@ -331,7 +331,7 @@ fn odd() -> Vec<String> {
 }
 
 #[test]
-fn they_are_what_they_claim_to_be() {
+fn the_texts_have_their_declared_properties() {
     let texts = all();
     assert_eq!(texts.len(), COUNT);
     assert_eq!(texts, all());

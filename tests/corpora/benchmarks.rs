@@ -24,7 +24,7 @@ fn near(value: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn published_lists_give_the_evaluators_figures() {
+fn published_lists_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("dialoguecse_dev") else { return };
     let folder = folder.join("dialoguecse_dev");
     let pairs = Bm25 { terms: Terms::Pairs, ..Bm25::default() };
@@ -50,7 +50,7 @@ fn published_lists_give_the_evaluators_figures() {
 }
 
 #[test]
-fn dialogues_of_one_domain_give_the_evaluators_figures() {
+fn single_domain_dialogues_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("sgd_dev") else { return };
     let read = data::read(&folder.join("sgd_dev/dev"), None, &Default::default());
     let task = DialogueTask::new(read.dialogues, Profile::Paper, 0).unwrap();

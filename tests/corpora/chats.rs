@@ -170,7 +170,7 @@ fn slack() {
 }
 
 #[test]
-fn ids_of_slack_dialogues_stay_when_later_days_are_added() {
+fn slack_ids_are_stable_when_later_days_are_added() {
     let dir = tempfile::tempdir().unwrap();
     let general = dir.path().join("general");
     fs::create_dir(&general).unwrap();
@@ -186,7 +186,7 @@ fn ids_of_slack_dialogues_stay_when_later_days_are_added() {
 }
 
 #[test]
-fn a_damaged_slack_export_gives_what_can_be_read() {
+fn readable_days_of_a_damaged_slack_export_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let channel = dir.path().join("general");
     fs::create_dir(&channel).unwrap();

@@ -113,7 +113,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn spoil(bytes: &mut Vec<u8>, damage: &Damage) {
+fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
     let length = bytes.len();
     let at = |place: usize| place * length / 1000;
     match damage {
@@ -142,7 +142,7 @@ fn exhaust(dialogues: Dialogues, what: &str) {
 }
 
 /// Sniffs and reads bytes as every format.
-fn through_all(path: &Path, bytes: &[u8]) {
+fn read_in_every_format(path: &Path, bytes: &[u8]) {
     let mapped = ReadOptions { columns: Some("text=1,speaker=2".parse().unwrap()), ..ReadOptions::default() };
     let tight = ReadOptions { max_record: 100, strip_nicks: true, ..ReadOptions::default() };
     for format in formats::all() {
@@ -165,20 +165,20 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        through_all(Path::new("any/2026-03-02.json"), &bytes);
+        read_in_every_format(Path::new("any/2026-03-02.json"), &bytes);
     }
 
     #[test]
     fn any_text(text in "[\\[\\]{}\":,<>#@|&\\-=\\\\/ \n\t0-9a-zA-Zéß客：\u{202f}\u{200e}]{0,300}") {
-        through_all(Path::new("any/_chat.txt"), text.as_bytes());
+        read_in_every_format(Path::new("any/_chat.txt"), text.as_bytes());
     }
 
     #[test]
     fn damaged_files(which in any::<prop::sample::Index>(), damages in prop::collection::vec(damage(), 0..6)) {
         let (path, bytes) = which.get(fixtures());
         let mut bytes = bytes.clone();
-        damages.iter().for_each(|d| spoil(&mut bytes, d));
-        through_all(path, &bytes);
+        damages.iter().for_each(|d| apply(&mut bytes, d));
+        read_in_every_format(path, &bytes);
     }
 
     #[test]
@@ -192,8 +192,8 @@ proptest! {
         } else {
             zstd::encode_all(&bytes[..], 1).unwrap()
         };
-        damages.iter().for_each(|d| spoil(&mut packed, d));
-        through_all(path, &packed);
+        damages.iter().for_each(|d| apply(&mut packed, d));
+        read_in_every_format(path, &packed);
     }
 
     #[test]
@@ -205,7 +205,7 @@ proptest! {
         for (n, (path, bytes)) in files.iter().enumerate() {
             let mut bytes = bytes.clone();
             if n == spoilt {
-                damages.iter().for_each(|d| spoil(&mut bytes, d));
+                damages.iter().for_each(|d| apply(&mut bytes, d));
             }
             let copy = dir.path().join(path.strip_prefix(&root).unwrap());
             fs::create_dir_all(copy.parent().unwrap()).unwrap();

@@ -84,7 +84,7 @@ fn ubuntu_irc_conversations_are_those_of_the_normalized_set() {
 }
 
 #[test]
-fn stripping_nicks_leaves_no_address_of_a_participant() {
+fn stripping_nicks_removes_all_addressed_participants() {
     let Some(folder) = data::folder("ubuntu_irc_traindev") else {
         return;
     };

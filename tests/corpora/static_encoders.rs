@@ -27,7 +27,7 @@ fn reached(task: &dyn Task, encoder: &TfidfSvd, dialogues: DialogueOptions) -> (
 }
 
 #[test]
-fn dialogues_of_a_domain_are_found_as_well_as_the_floor() {
+fn dialogue_retrieval_reaches_the_expected_map() {
     let Some(folder) = data::folder("sgd_dev") else { return };
     let read = data::read(&folder.join("sgd_dev/dev"), None, &Default::default());
     let task = DialogueTask::new(read.dialogues, Profile::Paper, 0).unwrap();
@@ -46,7 +46,7 @@ fn dialogues_of_a_domain_are_found_as_well_as_the_floor() {
 }
 
 #[test]
-fn questions_of_an_intent_are_found_as_well_as_the_floor() {
+fn semantic_retrieval_reaches_the_expected_map() {
     let Some(folder) = data::folder("normalized_dev") else { return };
     let task = semantic_retrieval(&folder.join("normalized_dev/banking77.sr.test.tsv")).unwrap();
     let (map, mrr) = reached(&task, &fit(&task), DialogueOptions::default());

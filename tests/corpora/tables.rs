@@ -45,7 +45,7 @@ fn self_dialogue() {
 }
 
 #[test]
-fn the_list_of_blocked_workers_is_a_companion() {
+fn the_list_of_blocked_workers_is_a_companion_file() {
     let Some(folder) = data::folder("self_dialogue_dev") else {
         return;
     };

@@ -61,7 +61,7 @@ fn a_reader_never_sees_half_a_batch() {
 /// Readers come and go while the index is compacted again and again; none sees anything but a whole batch, and one that
 /// has been there from the beginning sees what it saw then.
 #[test]
-fn readers_go_on_while_the_log_is_compacted() {
+fn readers_continue_while_the_log_is_compacted() {
     const ROUNDS: u64 = 40;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");

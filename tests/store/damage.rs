@@ -48,7 +48,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_torn_end_is_cut_and_nothing_else() {
+fn only_an_incomplete_last_batch_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -65,7 +65,7 @@ fn a_torn_end_is_cut_and_nothing_else() {
 }
 
 #[test]
-fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled() {
+fn every_byte_of_the_log_is_checked_and_repair_restores_it_from_sled() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -113,7 +113,7 @@ fn damage_in_the_middle_is_an_error_that_names_file_and_byte() {
 type Damage<'a> = Box<dyn Fn() + 'a>;
 
 #[test]
-fn derived_files_can_be_damaged_or_gone() {
+fn derived_files_can_be_damaged_or_missing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -143,7 +143,7 @@ fn table_of(root: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
+fn a_missing_sled_database_is_rebuilt_with_a_notice_by_the_next_writer() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -156,7 +156,7 @@ fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
 }
 
 #[test]
-fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer() {
+fn an_incomplete_sled_database_is_not_damage_and_is_completed_by_the_next_writer() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -178,7 +178,7 @@ fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer
 }
 
 #[test]
-fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
+fn a_backup_can_be_restored_and_a_damaged_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -207,7 +207,7 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_readers_are_not() {
+fn a_second_writer_is_refused_but_readers_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);

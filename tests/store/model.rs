@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn the_store_is_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+    fn the_store_behaves_like_a_map(steps in proptest::collection::vec(step(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("index");
         let mut store = Store::open_or_create(&root, "test").unwrap();
@@ -122,7 +122,7 @@ fn ids(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn the_same_again_changes_nothing() {
+fn repeating_a_put_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open_or_create(dir.path(), "test").unwrap();
     put(&mut store, &dialogue("a", "x"));
@@ -139,7 +139,7 @@ fn the_same_again_changes_nothing() {
 }
 
 #[test]
-fn a_folder_with_something_else_in_it_is_not_taken() {
+fn a_folder_with_other_files_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("thesis.tex"), "x").unwrap();
     let e = Store::open_or_create(dir.path(), "test").err().unwrap();
