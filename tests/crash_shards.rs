@@ -1,5 +1,5 @@
-//! Kills `encode --shard` at random points, and between a shard's data and its record: no shard is half there, and the
-//! same command makes what the killed one did not.
+//! Kills `encode --shard` at random points, and between a shard's data file and its manifest. No shard may be partial, and
+//! the same command must create the missing shards.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -48,7 +48,7 @@ fn start(folder: &Path, shard: usize) -> Child {
     program(folder).args(args).spawn().unwrap()
 }
 
-/// The visible files of a shard with this ending.
+/// Files of a shard with this suffix, without hidden files.
 fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
     let beginning = format!("shard-{shard:05}-");
     let Ok(entries) = fs::read_dir(folder.join("shards")) else { return Vec::new() };
@@ -60,7 +60,7 @@ fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
     names.filter(fits).collect()
 }
 
-/// A shard that has a record has all of its data.
+/// Checks that the data file of every shard with a manifest is complete.
 fn assert_no_partial_shard(folder: &Path) {
     for shard in 0..SHARDS {
         for record in visible(folder, shard, ".json") {
@@ -104,7 +104,7 @@ fn kills_leave_complete_shards_or_none() {
         assert_no_partial_shard(folder);
     }
     if (0..SHARDS).any(|shard| visible(folder, shard, ".json").is_empty()) {
-        assert!(!assembles(folder), "what is not complete was put together");
+        assert!(!assembles(folder), "an incomplete set was assembled");
     }
     for shard in 0..SHARDS {
         assert!(start(folder, shard).wait().unwrap().success());
@@ -131,7 +131,7 @@ fn data_without_a_manifest_is_ignored() {
         child.wait().unwrap();
         if visible(folder, 0, ".json").is_empty() {
             assert_eq!(visible(folder, 0, ".arrow").len(), 1);
-            assert!(!assembles(folder), "data without a record was taken for a shard");
+            assert!(!assembles(folder), "data without a manifest was assembled");
             between += 1;
             if between == 3 {
                 break;
@@ -141,13 +141,13 @@ fn data_without_a_manifest_is_ignored() {
             fs::remove_file(path).unwrap();
         }
     }
-    eprintln!("killed {between} times between data and record");
-    assert!(between > 0, "no kill came between data and record");
+    eprintln!("killed {between} times between data file and manifest");
+    assert!(between > 0, "no kill happened between data file and manifest");
     assert!(start(folder, 0).wait().unwrap().success());
     assert_eq!(
         visible(folder, 0, "").len(),
         2,
-        "what the killed one left has the same name, and is written over"
+        "the data file of the killed run has the same name and is overwritten"
     );
     assert_complete(folder);
 }

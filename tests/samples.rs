@@ -1,4 +1,4 @@
-//! What the sample corpus promises.
+//! The sample corpus has the properties that its README states.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ fn all() -> Vec<Dialogue> {
         .flat_map(|(_, text)| text.lines())
         .map(|line| {
             let mut dialogue: Dialogue = serde_json::from_str(line).unwrap();
-            // Canonical already: reading and writing changes nothing.
+            // The line is in canonical form: reading and writing it changes nothing.
             dialogue.check().unwrap();
             assert_eq!(serde_json::to_string(&dialogue).unwrap(), line);
             dialogue
@@ -52,7 +52,7 @@ fn the_sample_corpus_matches_its_description() {
     }
 }
 
-/// No templates: hardly a longer utterance stands twice, and no five dialogues begin alike.
+/// No utterance of more than 25 characters occurs twice, and at most four dialogues begin with the same three words.
 #[test]
 fn the_dialogues_do_not_repeat_each_other() {
     let all = all();
@@ -71,7 +71,7 @@ fn the_dialogues_do_not_repeat_each_other() {
     assert!(common.is_empty(), "{common:?}");
 }
 
-/// Everything personal in it is invented in ranges that are kept free for that.
+/// All email addresses use domains that are reserved for examples.
 #[test]
 fn all_addresses_are_reserved_for_examples() {
     let at = regex::Regex::new(r"[\w.+-]+@([\w.-]+\.\w+)").unwrap();

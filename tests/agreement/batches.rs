@@ -1,11 +1,11 @@
-//! The vector of a text does not depend on what is encoded with it, in whichever order, on however many threads.
+//! The vector of a text does not depend on the other texts of the batch, their order or the number of threads.
 
 use crate::{
     support::{CLOSE, Work, default_model},
     texts,
 };
 
-/// Enough for several batches, with the odd ones among them.
+/// Number of texts: enough for several batches, including the unusual texts.
 const COUNT: usize = 400;
 
 fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
@@ -24,7 +24,7 @@ fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
     let rows = work.embed(model, &file, &["--precision", precision]);
     rows.agree(&first.taken((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
 
-    // Alone: nothing, a word, a long one, and some of the others.
+    // Texts that are encoded alone: an empty one, a word, a long one, and some others.
     let long = texts.iter().position(|text| text.split_whitespace().count() > 400).unwrap();
     for place in [0, 21, long, COUNT - 2, COUNT - 1] {
         let alone = &texts[place..=place];

@@ -1,6 +1,6 @@
-//! The default model against vectors of sentence-transformers that are stored here, for machines without Python.
+//! Compares the default model with stored vectors of sentence-transformers, for machines without Python.
 //!
-//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes them anew, where the packages are.
+//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes the vectors again, if the packages are installed.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/agreement")).join(name)
 }
 
-/// A line that tells for which texts the vectors are.
+/// Line that identifies the texts of the vectors.
 fn of_texts(texts: &[String]) -> String {
     format!("texts blake3 {}", blake3::hash(jsonl(texts).as_bytes()))
 }
@@ -67,8 +67,7 @@ fn the_default_model_gives_the_stored_vectors() {
     ours.agree(&Rows::read(&fixture("minilm.npy")), CLOSE, &texts, "turnwise and the stored vectors");
 }
 
-/// Where nothing is said, a model runs in the fastest precision that was measured to find as well: the default model in
-/// int8, and one that is not the default model to the last setting, in 16 bits.
+/// By default, the default model runs in int8. A model that differs from it in any setting runs in 16 bits.
 #[test]
 fn int8_is_the_default_only_for_measured_models() {
     let Some(model) = default_model("only_a_measured_model_runs_in_int8_unasked") else { return };
@@ -90,7 +89,7 @@ fn int8_is_the_default_only_for_measured_models() {
     assert!(mean_cosine(&int8, &exact) < 0.9995);
 }
 
-/// Copies a folder, and what its links stand for.
+/// Copies a folder. Links are replaced by the files that they point to.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -103,14 +102,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Of vectors of length 1.
+/// Mean cosine of corresponding vectors, which have length 1.
 fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
     assert_eq!((ours.count, ours.width), (theirs.count, theirs.width));
     let dot = |n: usize| ours.row(n).iter().zip(theirs.row(n)).map(|(a, b)| f64::from(a * b)).sum::<f64>();
     (0..ours.count).map(dot).sum::<f64>() / ours.count as f64
 }
 
-/// The promise of each precision, on the same texts: the mean cosine.
+/// Minimum mean cosine of each precision.
 #[test]
 fn lower_precisions_are_close_to_the_stored_vectors() {
     let Some(model) = default_model("less_precision_stays_near_the_stored_vectors") else { return };

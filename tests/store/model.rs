@@ -1,4 +1,4 @@
-//! Random ingests, updates, deletes, commits, checkpoints, compactions and reopenings against a `BTreeMap`.
+//! Compares the store with a `BTreeMap` after random puts, deletes, commits, checkpoints, compactions and reopenings.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ enum Step {
     Delete(u8),
     Commit,
     Checkpoint,
-    /// Ends in good order, or as if killed with a batch half gathered.
+    /// Closes the store, or drops it with an uncommitted batch, as if the process were killed.
     Reopen {
         closed: bool,
     },
-    /// sled is lost altogether and must come back from the log.
+    /// Removes the sled database, which must be rebuilt from the log.
     LoseSled,
-    /// What is gone goes from the bytes, while a reader looks.
+    /// Compacts while a reader is open.
     Compact,
 }
 
@@ -107,7 +107,7 @@ proptest! {
                 }
             }
             store.set_segment_bytes(2_000);
-            // A reader sees the last commit, whatever is being gathered.
+            // A reader sees the last commit, but no uncommitted changes.
             prop_assert_eq!(&content(&root), &committed);
         }
         drop(store);
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// In the order of their coming.
+/// Ids in insertion order.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
 }
