@@ -1,5 +1,5 @@
-//! Kills the program at random points, 200 times, and looks what is left: everything that was acknowledged is there,
-//! nothing is half there, and the same command goes on without any manual step.
+//! Kills the program 200 times at random points. All acknowledged records must exist, no batch may be partial, and the
+//! same command must continue without any manual step.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -26,7 +26,7 @@ use turnwise_store::{Prepared, Snapshot, Store, verify};
 const KILLS: usize = 200;
 const DIALOGUES: usize = 4000;
 
-/// A small generator of numbers, seeded so that a failure can be looked at again (its timing cannot).
+/// Seeded pseudo-random number generator. The random choices of a failed run can be repeated, but not its timing.
 struct Random(u64);
 
 impl Random {
@@ -53,23 +53,23 @@ fn write_corpus(path: &Path, version: u32) {
 fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
     command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME");
-    // Small batches and segments: many moments at which a kill can hurt.
+    // With small batches and segments, more kills happen at critical points.
     command.env("TURNWISE_INGEST_BATCH", "100").env("TURNWISE_STORE_SEGMENT_MB", "1");
     command
 }
 
-/// What came of an ingest that was to be killed.
-struct Ran {
-    /// Records that it had acknowledged.
+/// Outcome of an ingest that was killed or finished earlier.
+struct KilledIngest {
+    /// Number of acknowledged records.
     acknowledged: usize,
-    /// Whether it ended by itself.
+    /// Whether the ingest finished before the kill.
     ended: bool,
-    /// Whether it found the records' second copy damaged, and made it anew.
-    anew: bool,
+    /// Whether the ingest rebuilt a damaged sled database.
+    rebuilt: bool,
 }
 
 /// Starts an ingest and kills it after `after`.
-fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -> Ran {
+fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -> KilledIngest {
     let mut command = program(folder);
     command.args(["ingest", "-v", "-i", "x"]).arg(corpus);
     if !indexed {
@@ -104,18 +104,18 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     reader.join().unwrap();
     let (acknowledged, said) = acknowledged.lock().unwrap().clone();
     if let Some(status) = ended {
-        assert!(status.success(), "the ingest failed by itself: {said}");
+        assert!(status.success(), "the ingest failed without a kill: {said}");
     }
-    // After a kill sled now and then finds its own files torn. They derive from the log, and are rebuilt from it, which
-    // is told (a kill in the middle of that leaves them at an early batch, and they are made anew again); anything else that
-    // is told is a failure.
-    let anew = |line: &&str| line.contains("/records: ") && line.ends_with("; rebuilt from the log");
-    let told = said.lines().find(|line| (line.contains("warning") || line.contains("error")) && !anew(line));
-    assert_eq!(told, None, "{said}");
-    Ran { acknowledged, ended: ended.is_some(), anew: said.lines().any(|line| anew(&line)) }
+    // A kill sometimes damages the files of sled. The next ingest rebuilds them from the log and prints a notice. Any other
+    // warning or error is a failure.
+    let is_rebuild = |line: &&str| line.contains("/records: ") && line.ends_with("; rebuilt from the log");
+    let unexpected =
+        said.lines().find(|line| (line.contains("warning") || line.contains("error")) && !is_rebuild(line));
+    assert_eq!(unexpected, None, "{said}");
+    KilledIngest { acknowledged, ended: ended.is_some(), rebuilt: said.lines().any(|line| is_rebuild(&line)) }
 }
 
-/// The version of every dialogue, by number; a reader looks at what the kill left.
+/// Version of each dialogue after the kill, by number, as a reader sees it.
 fn versions(index: &Path) -> BTreeMap<usize, u32> {
     let Ok(snapshot) = Snapshot::open(index) else { return BTreeMap::new() };
     let mut versions = BTreeMap::new();
@@ -129,8 +129,8 @@ fn versions(index: &Path) -> BTreeMap<usize, u32> {
     versions
 }
 
-/// Everything is sound, except perhaps sled's files: what a kill may tear, and the next writer makes anew from the log.
-fn assert_whole_but_for_sled(index: &Path) {
+/// Checks that nothing is damaged except the files of sled, which a kill can damage and the next writer rebuilds.
+fn assert_undamaged_except_sled(index: &Path) {
     let report = verify::verify(index, "test", &mut |_| {}).unwrap();
     let of_sled = |damage: &verify::Damage| {
         damage.path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("records"))
@@ -139,37 +139,37 @@ fn assert_whole_but_for_sled(index: &Path) {
 }
 
 #[test]
-fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
+fn two_hundred_kills_lose_no_acknowledged_record() {
     let folder = tempfile::tempdir().unwrap();
     let index: PathBuf = folder.path().join("indexes/x");
     let corpus = folder.path().join("corpus.jsonl");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut version = 1;
     write_corpus(&corpus, version);
-    // How far the running version is known to have come, over all kills.
+    // Number of acknowledged records of the current version, over all kills.
     let mut acknowledged = 0;
     let mut versions_completed = 0;
-    let (mut kills, mut made_anew) = (0, 0);
-    // Adapts to the machine, so that kills fall everywhere between the first and the last moment of a run.
+    let (mut kills, mut rebuilds) = (0, 0);
+    // Estimated time of a whole run on this machine, so that kills are spread over the whole run.
     let mut whole_run = Duration::from_millis(400);
     while kills < KILLS {
         let after = whole_run.mul_f64(random.below(1200) as f64 / 1000.0);
         let started = Instant::now();
-        // Every fourth run brings the search index up to date as well, and dies somewhere in both.
+        // Every fourth run also updates the search index.
         let indexed = random.below(4) == 0;
         let after = if indexed { after * 3 } else { after };
-        let Ran { acknowledged: records, ended, anew } =
+        let KilledIngest { acknowledged: records, ended, rebuilt } =
             killed_ingest(folder.path(), &corpus, indexed, after);
-        made_anew += usize::from(anew);
+        rebuilds += usize::from(rebuilt);
         kills += usize::from(!ended);
         acknowledged = acknowledged.max(records);
         let now = versions(&index);
-        // The new version has come so far, as a whole: an unbroken run of dialogues from the first on.
+        // The first dialogues have the new version, and all others the old one.
         let done = (0..DIALOGUES).take_while(|n| now.get(n) == Some(&version)).count();
-        assert!(done >= acknowledged, "{acknowledged} were acknowledged, {done} are there");
+        assert!(done >= acknowledged, "{acknowledged} were acknowledged, {done} exist");
         assert!(
             (done..DIALOGUES).all(|n| now.get(&n).copied().unwrap_or(0) == version - 1),
-            "a batch is half there"
+            "a batch is partial"
         );
         if ended {
             if !indexed {
@@ -182,13 +182,13 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
             write_corpus(&corpus, version);
         }
         if kills.is_multiple_of(25) {
-            // That sled may be torn here is counted with the next ingest, which then tells of it.
-            assert_whole_but_for_sled(&index);
+            // Damaged files of sled are counted when the next ingest reports them.
+            assert_undamaged_except_sled(&index);
         }
     }
-    assert!(made_anew <= KILLS / 20, "the records were made anew {made_anew} times");
+    assert!(rebuilds <= KILLS / 20, "sled was rebuilt {rebuilds} times");
     eprintln!("{kills} kills, {versions_completed} versions of {DIALOGUES} dialogues completed in between");
-    // And the last version is completed by the same command.
+    // The same command completes the last version.
     assert!(
         program(folder.path()).args(["ingest", "-q", "-i", "x"]).arg(&corpus).status().unwrap().success()
     );
@@ -207,7 +207,7 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_killed_delete_has_happened_or_not() {
+fn a_killed_delete_deletes_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("indexes/x");
     let corpus = folder.path().join("corpus.jsonl");
@@ -234,15 +234,15 @@ fn a_killed_delete_has_happened_or_not() {
         match versions(&index).len() {
             DIALOGUES => before += 1,
             2000 => after += 1,
-            other => panic!("{other} dialogues are there"),
+            other => panic!("{other} dialogues exist"),
         }
     }
-    eprintln!("killed before the delete counted: {before}, after: {after}");
+    eprintln!("killed before the delete took effect: {before}, after: {after}");
     drop(turnwise_store::Store::open(&index, "test").unwrap());
     assert!(verify::verify(&index, "test", &mut |_| {}).unwrap().damage.is_empty());
 }
 
-/// Dialogues of which two of three stay as they are for ever, with their vectors.
+/// Number of dialogues in the compaction test. Two of three dialogues never change, and keep their vectors.
 const COMPACTED: usize = 900;
 
 fn changes(index: &Path, version: u32) -> BTreeMap<String, String> {
@@ -269,11 +269,11 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
     snapshot.dialogues().map(|d| pair(d.unwrap())).collect()
 }
 
-/// Everything that an index is, looked at as a reader does, with nobody having tidied up.
-fn assert_whole(index: &Path, expected: &BTreeMap<String, String>) {
+/// Checks all parts of an index as a reader, before any writer has opened it.
+fn assert_undamaged(index: &Path, expected: &BTreeMap<String, String>) {
     let snapshot = Snapshot::open(index).unwrap();
     assert_eq!(&content(&snapshot), expected);
-    assert_whole_but_for_sled(index);
+    assert_undamaged_except_sled(index);
     assert_eq!(vectors::check(index).unwrap().unwrap().damage, []);
     let reader = VectorReader::open(index).unwrap().unwrap();
     for n in (0..COMPACTED).filter(|n| n % 3 != 0) {
@@ -316,12 +316,12 @@ fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
     run(&["encode", "-q", "-i", "x", "--model", "./fitted"]);
     run(&["index", "build", "-q", "-i", "x"]);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    // The first run is not killed; kills then fall everywhere between the first and the last moment of a run.
+    // The first run is not killed. Its time spreads the later kills over the whole run.
     let mut whole_run = Duration::MAX;
     let (mut kills, mut switched, mut completed, mut version) = (0, 0, 0, 1);
     let mut expected = content(&Snapshot::open(&index).unwrap());
     while kills < KILLS {
-        // Not every time: what the last kill left is then gone on with.
+        // Without changes, the compaction continues from the state after the last kill.
         let changed = completed == 0 || random.below(3) > 0;
         if changed {
             version += 1;
@@ -340,7 +340,7 @@ fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
             .unwrap();
         let ended = loop {
             if let Some(status) = child.try_wait().unwrap() {
-                assert!(status.success(), "the compaction failed by itself");
+                assert!(status.success(), "the compaction failed without a kill");
                 break true;
             }
             if started.elapsed() >= after {
@@ -352,20 +352,20 @@ fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
         };
         if ended {
             completed += 1;
-            // One that finds nothing to do is no measure.
+            // A compaction without changes is too short to estimate the time.
             whole_run = if changed { whole_run.min(started.elapsed()) } else { whole_run };
         } else {
             kills += 1;
             switched += usize::from(Snapshot::open(&index).unwrap().log_id() != before.log_id());
         }
-        assert_eq!(content(&before), expected, "who had it open reads on");
-        assert_whole(&index, &expected);
+        assert_eq!(content(&before), expected, "an open reader must not see the compaction");
+        assert_undamaged(&index, &expected);
     }
     eprintln!("{kills} kills, {switched} of them after the switch; {completed} completed in between");
     run(&["index", "compact", "-q", "-i", "x"]);
-    assert_whole(&index, &expected);
+    assert_undamaged(&index, &expected);
     run(&["verify", "-q", "-i", "x"]);
-    // Nothing is left of any of them, and nothing of what was replaced.
+    // No files of killed compactions and no replaced texts are left.
     let mut folders: Vec<String> = fs::read_dir(&index)
         .unwrap()
         .flatten()

@@ -1,5 +1,5 @@
-//! Kills `index build` at random points, while others search: the old graphs serve or the new ones, whole, and a search finds
-//! what looking at everything finds, and nothing that is gone.
+//! Kills `index build` at random points during searches. Searches use the complete old graphs or the complete new ones. They
+//! find the same as an exact search, and no deleted dialogues.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -32,7 +32,7 @@ fn run(folder: &Path, args: &[&str]) {
     assert!(program(folder).args(args).status().unwrap().success(), "{args:?}");
 }
 
-/// Dialogues about other things with every version.
+/// Replaces dialogues with texts that depend on the version.
 fn change(folder: &Path, version: usize) {
     let line = |n: usize| {
         let words = ["parcel", "refund", "card", "room", "flight", "invoice", "doctor"];
@@ -42,14 +42,14 @@ fn change(folder: &Path, version: usize) {
         let turns: Vec<_> = texts.iter().map(|t| serde_json::json!({"role": "user", "text": t})).collect();
         format!("{}\n", serde_json::json!({"id": format!("d{n:04}"), "turns": turns}))
     };
-    // Every version changes every third dialogue; the first makes all.
+    // The first version creates all dialogues; each later version changes every third one.
     let some = (0..DIALOGUES).filter(|n| version == 0 || (n + version).is_multiple_of(3));
     fs::write(folder.join("in.jsonl"), some.map(line).collect::<String>()).unwrap();
     run(folder, &["ingest", "-q", "-i", "x", "--no-encode", "in.jsonl"]);
     run(folder, &["encode", "-q", "-i", "x", "--model", "./fitted"]);
 }
 
-/// Searches as anybody does and by looking at everything, and compares.
+/// Compares a graph search with an exact search.
 fn searches_agree(index: &Path) {
     let snapshot = Snapshot::open(index).unwrap();
     let reader = DenseReader::open(index, &snapshot).unwrap().unwrap();
@@ -61,7 +61,7 @@ fn searches_agree(index: &Path) {
             .search(&snapshot, Kind::Utterances, &query, &SearchSettings { exact: true, ..look })
             .unwrap();
         assert_eq!(found.len(), 5);
-        // Which of equally near ones are given may hang on where they were looked for.
+        // Of hits with equal scores, either can be returned.
         let scores = |hits: &[Candidate]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
         assert_eq!(scores(&found), scores(&exact));
         assert!(
@@ -92,7 +92,7 @@ fn a_killed_build_leaves_the_old_graphs_or_the_new_ones() {
     let (mut kills, mut switched, mut completed, mut version) = (0, 0, 0, 0);
     let (stop, searched) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        // Readers of other threads, who open anew for every search.
+        // Readers in other threads, which open the index for every search.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ fn a_killed_build_leaves_the_old_graphs_or_the_new_ones() {
             let mut child = program(folder).args(["index", "build", "-q", "-i", "x"]).spawn().unwrap();
             let ended = loop {
                 if let Some(status) = child.try_wait().unwrap() {
-                    assert!(status.success(), "the build failed by itself");
+                    assert!(status.success(), "the build failed without a kill");
                     break true;
                 }
                 if started.elapsed() >= after {
@@ -135,7 +135,7 @@ fn a_killed_build_leaves_the_old_graphs_or_the_new_ones() {
         stop.store(true, Ordering::Relaxed);
     });
     run(folder, &["index", "build", "-q", "-i", "x"]);
-    // What killed builds left behind is gone with the next whole one.
+    // The next complete build removes the files of killed builds.
     let left: Vec<_> = fs::read_dir(index.join("graphs")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
     run(folder, &["verify", "-q", "-i", "x"]);

@@ -1,5 +1,5 @@
-//! Kills `encode` at random points: what was committed stays, nothing is half there, an old set stays in use until a
-//! new one is complete, and the same command goes on.
+//! Kills `encode` at random points. Committed vectors stay, none is partial, an old set stays in use until a new one is
+//! complete, and the same command continues.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -17,19 +17,19 @@ use turnwise_index::vectors::{Kind, VectorReader, check};
 
 const KILLS: usize = 20;
 const DIALOGUES: usize = 3000;
-/// Three utterances of its own and one answer for all, and a vector for the whole. Three, so that chunks of ten end
-/// within dialogues.
+/// Number of vectors: each dialogue has three distinct utterances and a vector of its own, and all share one answer. With
+/// three utterances, chunks of ten texts end within dialogues.
 const VECTORS: usize = 3 * DIALOGUES + 1 + DIALOGUES;
 
 fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
     command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME");
-    // Small chunks: many moments at which a kill can hurt.
+    // With small chunks, more kills happen at critical points.
     command.env("TURNWISE_ENCODE_BATCH", "10").stdout(Stdio::null());
     command
 }
 
-/// Every vector that counts, by kind and key.
+/// All vectors in use, by kind and key.
 fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     let Some(reader) = VectorReader::open(index).unwrap() else { return BTreeMap::new() };
     let mut all = BTreeMap::new();
@@ -44,7 +44,7 @@ fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
 }
 
 #[test]
-fn kills_lose_nothing_that_was_committed() {
+fn kills_lose_no_committed_vector() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = folder.join("fitted");
@@ -80,7 +80,7 @@ fn kills_lose_nothing_that_was_committed() {
     while kills < KILLS || completed < 2 {
         let mut command = program(folder);
         command.args(["encode", "-q", "-i", "x", "--model"]).arg(&model);
-        // After the first set is complete, the next ones take its place.
+        // After the first set is complete, further runs replace it.
         if completed > 0 {
             command.arg("--replace");
         }
@@ -89,7 +89,7 @@ fn kills_lose_nothing_that_was_committed() {
         let after = whole_run.mul_f64(random(1100) as f64 / 1000.0);
         let ended = loop {
             if let Some(status) = child.try_wait().unwrap() {
-                assert!(status.success(), "encode failed by itself");
+                assert!(status.success(), "encode failed without a kill");
                 break true;
             }
             if started.elapsed() >= after && kills < KILLS {
@@ -105,7 +105,7 @@ fn kills_lose_nothing_that_was_committed() {
         if completed == 0 {
             assert!(known.iter().all(|(key, row)| now.get(key) == Some(row)), "a committed vector is gone");
         } else {
-            assert_eq!(now, known, "a replacement shows before it is complete, or differs");
+            assert_eq!(now, known, "a replacement is visible before it is complete, or differs");
         }
         if ended {
             assert_eq!(now.len(), VECTORS);

@@ -1,5 +1,5 @@
-//! Kills `encode --shard` at random points, and between a shard's data and its record: no shard is half there, and the
-//! same command makes what the killed one did not.
+//! Kills `encode --shard` at random points, and between a shard's data file and its manifest. No shard may be partial, and
+//! the same command must create the missing shards.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -48,7 +48,7 @@ fn start(folder: &Path, shard: usize) -> Child {
     program(folder).args(args).spawn().unwrap()
 }
 
-/// The visible files of a shard with this ending.
+/// Files of a shard with this suffix, without hidden files.
 fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
     let beginning = format!("shard-{shard:05}-");
     let Ok(entries) = fs::read_dir(folder.join("shards")) else { return Vec::new() };
@@ -60,8 +60,8 @@ fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
     names.filter(fits).collect()
 }
 
-/// A shard that has a record has all of its data.
-fn nothing_is_half_there(folder: &Path) {
+/// Checks that the data file of every shard with a manifest is complete.
+fn assert_no_partial_shard(folder: &Path) {
     for shard in 0..SHARDS {
         for record in visible(folder, shard, ".json") {
             let record: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn assembles(folder: &Path) -> bool {
     command.status().unwrap().success()
 }
 
-fn is_complete(folder: &Path) {
+fn assert_complete(folder: &Path) {
     assert!(assembles(folder));
     let reader = VectorReader::open(&folder.join("indexes/x")).unwrap().unwrap();
     assert_eq!(Kind::ALL.map(|kind| reader.rows(kind)), [DIALOGUES + 1, DIALOGUES]);
@@ -86,7 +86,7 @@ fn is_complete(folder: &Path) {
 }
 
 #[test]
-fn kills_leave_whole_shards_or_none() {
+fn kills_leave_complete_shards_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder);
@@ -101,19 +101,19 @@ fn kills_leave_whole_shards_or_none() {
         std::thread::sleep(one_run.mul_f64((seed >> 40) as f64 / (1 << 24) as f64));
         child.kill().unwrap();
         child.wait().unwrap();
-        nothing_is_half_there(folder);
+        assert_no_partial_shard(folder);
     }
     if (0..SHARDS).any(|shard| visible(folder, shard, ".json").is_empty()) {
-        assert!(!assembles(folder), "what is not complete was put together");
+        assert!(!assembles(folder), "an incomplete set was assembled");
     }
     for shard in 0..SHARDS {
         assert!(start(folder, shard).wait().unwrap().success());
     }
-    is_complete(folder);
+    assert_complete(folder);
 }
 
 #[test]
-fn data_without_a_record_is_not_there() {
+fn data_without_a_manifest_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder);
@@ -131,7 +131,7 @@ fn data_without_a_record_is_not_there() {
         child.wait().unwrap();
         if visible(folder, 0, ".json").is_empty() {
             assert_eq!(visible(folder, 0, ".arrow").len(), 1);
-            assert!(!assembles(folder), "data without a record was taken for a shard");
+            assert!(!assembles(folder), "data without a manifest was assembled");
             between += 1;
             if between == 3 {
                 break;
@@ -141,13 +141,13 @@ fn data_without_a_record_is_not_there() {
             fs::remove_file(path).unwrap();
         }
     }
-    eprintln!("killed {between} times between data and record");
-    assert!(between > 0, "no kill came between data and record");
+    eprintln!("killed {between} times between data file and manifest");
+    assert!(between > 0, "no kill happened between data file and manifest");
     assert!(start(folder, 0).wait().unwrap().success());
     assert_eq!(
         visible(folder, 0, "").len(),
         2,
-        "what the killed one left has the same name, and is written over"
+        "the data file of the killed run has the same name and is overwritten"
     );
-    is_complete(folder);
+    assert_complete(folder);
 }

@@ -8,7 +8,8 @@ use std::{
     process::{Command, Output},
 };
 
-/// Runs an example with a temporary folder of its own. `None` if it was not built, as with `cargo test --test examples`.
+/// Runs an example with its own temporary folder. Returns `None` if the example was not built, as with
+/// `cargo test --test examples`.
 fn run(name: &str) -> Option<Output> {
     let program = Path::new(env!("CARGO_BIN_EXE_turnwise")).parent().unwrap().join("examples").join(name);
     if !program.exists() {

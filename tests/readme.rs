@@ -1,4 +1,4 @@
-//! The README's commands, typed as they stand, in an empty folder; and its library example, compiled by rustdoc.
+//! Runs the commands of the README in an empty folder. (rustdoc compiles its library example.)
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// The lines of all `sh` blocks.
+/// Returns the lines of all `sh` blocks.
 fn commands(readme: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut inside = false;
@@ -24,7 +24,7 @@ fn commands(readme: &str) -> Vec<String> {
     commands
 }
 
-/// The commands that need the default model.
+/// Commands that need the default model.
 const NEED_THE_MODEL: [&str; 7] = [
     "turnwise model pull",
     "turnwise embed chats.jsonl.zst -o utterances.npy",
@@ -35,8 +35,8 @@ const NEED_THE_MODEL: [&str; 7] = [
     "turnwise encode -i chats --model runs/turns/model --replace",
 ];
 
-/// The user's own cache, so that the model is fetched once and not with every test.
-fn cache_of_models() -> PathBuf {
+/// The user's model cache, so that the model is not downloaded in every test.
+fn model_cache() -> PathBuf {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = || path("HF_HOME").or_else(|| Some(path("HOME")?.join(".cache/huggingface")));
     path("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub"))).unwrap_or_default()
@@ -56,7 +56,7 @@ fn every_command_of_the_readme_works_in_order() {
     let (mut ran, mut skipped) = (0, Vec::new());
     let mut has_model = true;
     for command in commands {
-        // This very run is what `cargo test` means.
+        // `cargo test` runs this test.
         if command == "cargo test" {
             continue;
         }
@@ -69,11 +69,11 @@ fn every_command_of_the_readme_works_in_order() {
             .args(["-c", &script])
             .current_dir(folder.path())
             .env("HOME", folder.path())
-            .env("HF_HUB_CACHE", cache_of_models())
+            .env("HF_HUB_CACHE", model_cache())
             .env_remove("XDG_CONFIG_HOME")
             .output()
             .unwrap();
-        // Whether a model can be fetched is a matter of the network, and no other command needs one.
+        // Without a network, the model cannot be downloaded. Commands that need the model are then skipped.
         if !output.status.success() && command == "turnwise model pull" {
             has_model = false;
         }
@@ -87,7 +87,7 @@ fn every_command_of_the_readme_works_in_order() {
         ran += 1;
     }
     eprintln!("{ran} commands of the README ran; skipped, because no model can be fetched: {skipped:?}");
-    // What it says the demo prints is what the demo prints.
+    // The README shows this line of the demo's output.
     let demo = Command::new(binary)
         .arg("demo")
         .current_dir(folder.path())

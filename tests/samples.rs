@@ -1,4 +1,4 @@
-//! What the sample corpus promises.
+//! The sample corpus has the properties that its README states.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ fn all() -> Vec<Dialogue> {
         .flat_map(|(_, text)| text.lines())
         .map(|line| {
             let mut dialogue: Dialogue = serde_json::from_str(line).unwrap();
-            // Canonical already: reading and writing changes nothing.
+            // The line is in canonical form: reading and writing it changes nothing.
             dialogue.check().unwrap();
             assert_eq!(serde_json::to_string(&dialogue).unwrap(), line);
             dialogue
@@ -21,7 +21,7 @@ fn all() -> Vec<Dialogue> {
 }
 
 #[test]
-fn the_sample_corpus_is_what_its_page_says() {
+fn the_sample_corpus_matches_its_description() {
     let all = all();
     let of =
         |language: &str| all.iter().filter(|d| d.language.as_deref() == Some(language)).collect::<Vec<_>>();
@@ -52,9 +52,9 @@ fn the_sample_corpus_is_what_its_page_says() {
     }
 }
 
-/// No templates: hardly a longer utterance stands twice, and no five dialogues begin alike.
+/// No utterance of more than 25 characters occurs twice, and at most four dialogues begin with the same three words.
 #[test]
-fn nobody_can_see_a_template() {
+fn the_dialogues_do_not_repeat_each_other() {
     let all = all();
     let mut texts = BTreeMap::new();
     let mut openings = BTreeMap::new();
@@ -71,9 +71,9 @@ fn nobody_can_see_a_template() {
     assert!(common.is_empty(), "{common:?}");
 }
 
-/// Everything personal in it is invented in ranges that are kept free for that.
+/// All email addresses use domains that are reserved for examples.
 #[test]
-fn nobody_real_can_be_reached() {
+fn all_addresses_are_reserved_for_examples() {
     let at = regex::Regex::new(r"[\w.+-]+@([\w.-]+\.\w+)").unwrap();
     for d in all() {
         for turn in &d.turns {

@@ -1,14 +1,14 @@
-//! The vector of a text does not depend on what is encoded with it, in whichever order, on however many threads.
+//! The vector of a text does not depend on the other texts of the batch, their order or the number of threads.
 
 use crate::{
     support::{CLOSE, Work, default_model},
     texts,
 };
 
-/// Enough for several batches, with the odd ones among them.
+/// Number of texts: enough for several batches, including the unusual texts.
 const COUNT: usize = 400;
 
-fn stays_the_same(test: &str, precision: &str) {
+fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
     let Some(model) = default_model(test) else { return };
     let work = Work::new();
     let texts = &texts::all()[..COUNT];
@@ -24,7 +24,7 @@ fn stays_the_same(test: &str, precision: &str) {
     let rows = work.embed(model, &file, &["--precision", precision]);
     rows.agree(&first.taken((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
 
-    // Alone: nothing, a word, a long one, and some of the others.
+    // Texts that are encoded alone: an empty one, a word, a long one, and some others.
     let long = texts.iter().position(|text| text.split_whitespace().count() > 400).unwrap();
     for place in [0, 21, long, COUNT - 2, COUNT - 1] {
         let alone = &texts[place..=place];
@@ -36,20 +36,20 @@ fn stays_the_same(test: &str, precision: &str) {
 
 #[test]
 fn in_f32() {
-    stays_the_same("batches::in_f32", "f32");
+    vectors_do_not_depend_on_the_batch("batches::in_f32", "f32");
 }
 
 #[test]
 fn in_int16() {
-    stays_the_same("batches::in_int16", "int16");
+    vectors_do_not_depend_on_the_batch("batches::in_int16", "int16");
 }
 
 #[test]
 fn in_int8() {
-    stays_the_same("batches::in_int8", "int8");
+    vectors_do_not_depend_on_the_batch("batches::in_int8", "int8");
 }
 
 #[test]
 fn in_bf16() {
-    stays_the_same("batches::in_bf16", "bf16");
+    vectors_do_not_depend_on_the_batch("batches::in_bf16", "bf16");
 }

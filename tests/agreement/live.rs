@@ -1,4 +1,4 @@
-//! The default model, in turnwise and in sentence-transformers, over all texts.
+//! Compares the default model in turnwise and in sentence-transformers on all texts.
 
 use crate::{
     support::{CLOSE, Peers, Work, default_model},

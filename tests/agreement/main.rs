@@ -1,9 +1,9 @@
-//! The same vectors as sentence-transformers: the program against the real Python packages, and against vectors of
-//! theirs that are stored here.
+//! Compares the vectors of the program with those of sentence-transformers: computed by the Python packages, and stored
+//! in a fixture.
 //!
-//! `benchmarks/encode/peers.sh` installs the packages; without them the live tests skip, saying so. With
-//! TURNWISE_PEERS set they must be there. The stored vectors need the default model alone, which is fetched once if
-//! it is not at hand; TURNWISE_TEST_MODEL may name its folder.
+//! `benchmarks/encode/peers.sh` installs the packages. Without them, the tests that need them are skipped; if
+//! TURNWISE_PEERS is set, a missing package is an error. The tests with stored vectors need only the default model, which
+//! is downloaded if it is missing; TURNWISE_TEST_MODEL can name its folder.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

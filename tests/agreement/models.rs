@@ -1,4 +1,4 @@
-//! Small models of every kind that Python makes on the spot: architectures, poolings, dense layers, prompts, lengths.
+//! Small models that a Python script creates: all architectures, poolings, dense layers, prompts and lengths.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, sync::OnceLock};
 
@@ -7,7 +7,7 @@ use crate::{
     texts,
 };
 
-/// Models with their vectors beside them, made once for all tests.
+/// Models and their vectors, created once for all tests.
 pub struct Models {
     work: Work,
     pub names: Vec<String>,
@@ -21,7 +21,7 @@ impl Models {
         let made = MADE.get_or_init(|| {
             let peers = Peers::find(test)?;
             let work = Work::new();
-            // All of the odd ones, and enough to learn a vocabulary from.
+            // All unusual texts, and enough others to train a vocabulary.
             let texts = texts::stored();
             let file = work.texts("texts.jsonl", &texts);
             fs::create_dir(work.path("models")).unwrap();
@@ -39,14 +39,14 @@ impl Models {
         self.work.path("models").join(name)
     }
 
-    /// What sentence-transformers gives for the texts, with a prompt or without.
+    /// Vectors of sentence-transformers for the texts, with a prompt or without one.
     pub fn vectors(&self, name: &str, prompt: Option<&str>) -> Rows {
         let prompt = prompt.map(|prompt| format!(".{prompt}")).unwrap_or_default();
         Rows::read(&self.folder(&format!("{name}{prompt}.npy")))
     }
 
-    /// The prompts with which there are vectors.
-    fn prompts(&self, name: &str) -> Vec<String> {
+    /// Prompts for which vectors exist.
+    fn prompts_of(&self, name: &str) -> Vec<String> {
         let files = fs::read_dir(self.work.path("models")).unwrap();
         let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let prompt =
@@ -55,9 +55,8 @@ impl Models {
     }
 }
 
-/// Compares the texts that have tokens. The tokenizers of these small models put no special tokens around a text, so
-/// that some texts have none at all: what sentence-transformers gives for those depends on the batch they are in, and
-/// here it is the vector of nothing. (The default model, which has special tokens, is compared on all texts.)
+/// Compares the vectors of the texts that have tokens. The tokenizers of these models add no special tokens, so some
+/// texts have no tokens. For such texts, the vectors of sentence-transformers depend on the batch; ours are zero.
 #[track_caller]
 pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String], what: &str) {
     let nothing = texts.iter().position(String::is_empty).expect("the empty text");
@@ -72,14 +71,14 @@ pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String]
     ours.taken(kept.iter().copied()).agree(&theirs, CLOSE, &texts, what);
 }
 
-/// Compares every model of which the name begins so.
+/// Compares every model whose name has this prefix.
 #[track_caller]
 fn agree(test: &str, begins: &str, at_least: usize) {
     let Some(models) = Models::find(test) else { return };
     let chosen: Vec<&String> = models.names.iter().filter(|name| name.starts_with(begins)).collect();
     assert!(chosen.len() >= at_least, "{begins}: only {chosen:?}");
     for name in chosen {
-        let prompts = models.prompts(name);
+        let prompts = models.prompts_of(name);
         for prompt in std::iter::once(None).chain(prompts.iter().map(|prompt| Some(prompt.as_str()))) {
             let work = Work::new();
             let mut more = vec!["--precision", "f32"];
@@ -112,16 +111,16 @@ fn distilbert() {
 }
 
 #[test]
-fn the_models_differ_and_their_prompts_count() {
+fn different_models_and_prompts_give_different_vectors() {
     let test = "the_models_differ_and_their_prompts_count";
     let Some(models) = Models::find(test) else { return };
-    // Else an agreement would say nothing.
+    // If all vectors were equal, an agreement would prove nothing.
     let prints = |rows: Rows| format!("{:?}", rows.row(rows.count - 1));
     let different: BTreeSet<String> =
         models.names.iter().map(|name| prints(models.vectors(name, None))).collect();
     assert_eq!(different.len(), models.names.len());
     for name in ["bert-prompts", "bert-prompts-left-out", "bert-default-prompt"] {
-        assert_eq!(models.prompts(name).len(), 2, "{name}");
+        assert_eq!(models.prompts_of(name).len(), 2, "{name}");
         assert_ne!(prints(models.vectors(name, Some("query"))), prints(models.vectors(name, None)), "{name}");
     }
     let mut rows: Vec<String> =

@@ -1,4 +1,4 @@
-//! What is found by meaning among real texts, by the default model: looking at all as NumPy does, and graphs.
+//! Dense search among real texts with the default model: an exact search compared with NumPy, and graph searches.
 
 use std::{fs, path::Path};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::support::{CLOSE, Peers, Work, default_model, skip, text, turnwise};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/intents_banking77.tar.zst");
-/// More than are looked at one by one.
+/// Number of texts: more than a search scores without a graph.
 const TEXTS: usize = 3_000;
 const QUERIES: usize = 200;
 const K: usize = 10;
 
-/// Questions of bank customers with their ids, each once, in the order of the ids; the last ones are not in the index.
+/// Distinct questions of bank customers with their ids, sorted by id. The last ones are queries and not in the index.
 struct Questions {
     work: Work,
     all: Vec<(String, String)>,
@@ -38,14 +38,14 @@ impl Questions {
         }
         let mut all: Vec<(String, String)> = seen.into_iter().map(|(text, id)| (id, text)).collect();
         all.sort();
-        // Spread over all intents, which lie next to each other.
+        // Evenly spaced, because questions of one intent are adjacent.
         let step = all.len() / (TEXTS + QUERIES);
         let all: Vec<_> = all.into_iter().step_by(step).take(TEXTS + QUERIES).collect();
         assert_eq!(all.len(), TEXTS + QUERIES);
         Some(Questions { work, all })
     }
 
-    /// An index of all but the queries, without graphs.
+    /// Creates an index of all texts except the queries, without graphs.
     fn index(&self, model: &Path, precision: &str) {
         let line = |(id, text): &(String, String)| {
             format!("{}\n", json!({"id": id, "turns": [{"role": "user", "text": text}]}))
@@ -60,7 +60,7 @@ impl Questions {
             .unwrap();
     }
 
-    /// For each query, the ids and scores of what is found.
+    /// Returns the ids and scores of the hits of each query.
     fn search(&self, more: &[&str]) -> Vec<Vec<(String, f64)>> {
         let (index, queries) = (self.work.path("x"), self.work.path("q.jsonl"));
         let k = K.to_string();
@@ -80,7 +80,7 @@ impl Questions {
 }
 
 #[test]
-fn looking_at_all_is_what_numpy_does() {
+fn exact_search_agrees_with_numpy() {
     let test = "looking_at_all_is_what_numpy_does";
     let (Some(model), Some(peers), Some(questions)) =
         (default_model(test), Peers::find(test), Questions::find(test))
@@ -100,7 +100,7 @@ fn looking_at_all_is_what_numpy_does() {
         assert_eq!((found.len(), theirs.len()), (K, K));
         for (place, (hit, other)) in found.iter().zip(theirs).enumerate() {
             assert!((hit.1 - other.1).abs() < f64::from(CLOSE), "{hit:?} {other:?}");
-            // Another may only stand here if it is as near.
+            // A different text is allowed only if it has the same score.
             let id = &questions.all[other.0].0;
             let as_near = theirs.iter().filter(|o| (o.1 - other.1).abs() < f64::from(CLOSE)).count() > 1;
             assert!(hit.0 == *id || as_near || place + 1 == K, "{hit:?} {id} {other:?}");
@@ -109,7 +109,7 @@ fn looking_at_all_is_what_numpy_does() {
 }
 
 #[test]
-fn graphs_find_what_is_nearest_among_real_texts() {
+fn graph_search_has_high_recall_on_real_texts() {
     let test = "graphs_find_what_is_nearest_among_real_texts";
     let (Some(model), Some(questions)) = (default_model(test), Questions::find(test)) else { return };
     questions.index(model, "int8");
@@ -126,7 +126,7 @@ fn graphs_find_what_is_nearest_among_real_texts() {
         for (walked, exact) in questions.search(&[]).iter().zip(&exact) {
             let least = exact[K - 1].1;
             there += walked.iter().filter(|hit| hit.1 >= least).count();
-            // Scores are those of the vectors, whatever way they were found.
+            // The scores are computed from the vectors, also in a graph search.
             let known = |id: &str| exact.iter().find(|hit| hit.0 == id);
             assert!(walked.iter().all(|hit| known(&hit.0).is_none_or(|other| other.1 == hit.1)));
         }

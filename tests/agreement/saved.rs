@@ -1,4 +1,4 @@
-//! What turnwise saves opens in sentence-transformers and gives the same vectors.
+//! A model saved by turnwise opens in sentence-transformers and gives the same vectors.
 
 use turnwise_encoder::folder::{ModelFolder, SavedModel, save};
 
@@ -11,7 +11,7 @@ use crate::{
 fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
     let test = "a_saved_model_opens_in_sentence_transformers_with_the_same_vectors";
     let (Some(peers), Some(models)) = (Peers::find(test), Models::find(test)) else { return };
-    // One of each architecture, and what stands in files of its own: dense layers, poolings, prompts, length.
+    // One model of each architecture, and models with dense layers, poolings, prompts and a maximum length.
     let chosen = [
         "bert-dense",
         "bert-two-dense",
@@ -38,7 +38,7 @@ fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
         };
         save(&target, &saved).unwrap();
         let theirs = peers.vectors(&work, &target, &models.file);
-        // Python against Python: the same weights give the same numbers.
+        // Both vectors are computed by Python, so the same weights give the same numbers.
         theirs.agree(&models.vectors(name, None), 1e-6, &models.texts, &format!("{name}, saved, in Python"));
         let ours = work.embed(&target, &models.file, &["--precision", "f32"]);
         agree_where_there_are_tokens(&ours, &theirs, &models.texts, &format!("{name}, saved, here"));

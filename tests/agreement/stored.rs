@@ -1,6 +1,6 @@
-//! The default model against vectors of sentence-transformers that are stored here, for machines without Python.
+//! Compares the default model with stored vectors of sentence-transformers, for machines without Python.
 //!
-//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes them anew, where the packages are.
+//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes the vectors again, if the packages are installed.
 
 use std::{
     fs,
@@ -16,13 +16,13 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/agreement")).join(name)
 }
 
-/// A line that tells for which texts the vectors are.
+/// Line that identifies the texts of the vectors.
 fn of_texts(texts: &[String]) -> String {
     format!("texts blake3 {}", blake3::hash(jsonl(texts).as_bytes()))
 }
 
 #[test]
-fn the_stored_vectors_are_those_of_the_texts() {
+fn the_fixture_has_a_vector_for_each_text() {
     let texts = texts::stored();
     if std::env::var_os("TURNWISE_WRITE_FIXTURE").is_some() {
         let test = "the_stored_vectors_are_those_of_the_texts";
@@ -67,10 +67,9 @@ fn the_default_model_gives_the_stored_vectors() {
     ours.agree(&Rows::read(&fixture("minilm.npy")), CLOSE, &texts, "turnwise and the stored vectors");
 }
 
-/// Where nothing is said, a model runs in the fastest precision that was measured to find as well: the default model in
-/// int8, and one that is not the default model to the last setting, in 16 bits.
+/// By default, the default model runs in int8. A model that differs from it in any setting runs in 16 bits.
 #[test]
-fn only_a_measured_model_runs_in_int8_unasked() {
+fn int8_is_the_default_only_for_measured_models() {
     let Some(model) = default_model("only_a_measured_model_runs_in_int8_unasked") else { return };
     let texts = &texts::stored()[..20];
     let work = Work::new();
@@ -90,7 +89,7 @@ fn only_a_measured_model_runs_in_int8_unasked() {
     assert!(mean_cosine(&int8, &exact) < 0.9995);
 }
 
-/// Copies a folder, and what its links stand for.
+/// Copies a folder. Links are replaced by the files that they point to.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -103,16 +102,16 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Of vectors of length 1.
+/// Mean cosine of corresponding vectors, which have length 1.
 fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
     assert_eq!((ours.count, ours.width), (theirs.count, theirs.width));
     let dot = |n: usize| ours.row(n).iter().zip(theirs.row(n)).map(|(a, b)| f64::from(a * b)).sum::<f64>();
     (0..ours.count).map(dot).sum::<f64>() / ours.count as f64
 }
 
-/// The promise of each precision, on the same texts: the mean cosine.
+/// Minimum mean cosine of each precision.
 #[test]
-fn less_precision_stays_near_the_stored_vectors() {
+fn lower_precisions_are_close_to_the_stored_vectors() {
     let Some(model) = default_model("less_precision_stays_near_the_stored_vectors") else { return };
     let texts = texts::stored();
     let work = Work::new();

@@ -10,20 +10,20 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The name of the default model.
+/// Name of the default model.
 const MODEL: &str = "all-MiniLM-L6-v2";
 
-/// The script that asks sentence-transformers.
+/// Python script that computes vectors with sentence-transformers.
 const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agreement/reference.py");
 
-/// How far two programs that compute the same in f32 may lie apart.
+/// Maximum difference between two programs that compute the same in f32.
 pub const CLOSE: f32 = 1e-5;
 
 pub fn skip(test: &str, why: &str) {
     eprintln!("{test} skipped: {why}");
 }
 
-/// The folder of the default model; `None`, with the reason told, where it cannot be had.
+/// Folder of the default model. Returns `None`, and prints the reason, if the model is not available.
 pub fn default_model(test: &str) -> Option<&'static Path> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -52,7 +52,7 @@ pub fn default_model(test: &str) -> Option<&'static Path> {
     }
 }
 
-/// Runs the program as in an empty house, but for the cache of models; gives its standard output.
+/// Runs the program without settings, with the user's cache of models. Returns its standard output.
 pub fn turnwise(args: &[&str]) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
     for (name, _) in std::env::vars_os() {
@@ -76,11 +76,11 @@ fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// A Python that has the packages.
+/// A Python with the packages.
 pub struct Peers(PathBuf);
 
 impl Peers {
-    /// Looks for it; `None`, with the reason told, where nobody installed it.
+    /// Finds the Python. Returns `None`, and prints the reason, if it is not installed.
     pub fn find(test: &str) -> Option<Self> {
         static LOADS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let found = LOADS.get_or_init(|| {
@@ -93,7 +93,7 @@ impl Peers {
                     Err(format!("there is no {}; benchmarks/encode/peers.sh makes it", python.display()))
                 }
             };
-            // Who names a folder counts on it: a skip would look like an agreement.
+            // If TURNWISE_PEERS is set, a skipped test would look like an agreement.
             if let (Some(_), Err(why)) = (asked_for, &loads) {
                 panic!("TURNWISE_PEERS is set, but {why}");
             }
@@ -112,7 +112,7 @@ impl Peers {
     #[track_caller]
     pub fn reference(&self, args: &[&str]) -> String {
         let mut command = Command::new(&self.0);
-        // The models are in folders: nothing is to be asked of any host.
+        // The models are in local folders, so no network is needed.
         command
             .arg(REFERENCE)
             .args(args)
@@ -120,7 +120,7 @@ impl Peers {
         run(&mut command).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// The vectors that sentence-transformers gives.
+    /// Vectors computed by sentence-transformers.
     #[track_caller]
     pub fn vectors(&self, folder: &Work, model: &Path, texts: &Path) -> Rows {
         let target = folder.path("peers.npy");
@@ -129,7 +129,7 @@ impl Peers {
     }
 }
 
-/// A folder for one test.
+/// Temporary folder of a test.
 pub struct Work(TempDir);
 
 impl Work {
@@ -141,18 +141,18 @@ impl Work {
         self.0.path().join(name)
     }
 
-    /// Writes texts as `{id, text}`, one a line.
+    /// Writes texts as JSON lines with `id` and `text`.
     pub fn texts<T: AsRef<str>>(&self, name: &str, texts: &[T]) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, jsonl(texts)).unwrap();
         path
     }
 
-    /// The vectors that the program gives for a file of texts.
+    /// Vectors that the program computes for a file of texts.
     #[track_caller]
     pub fn embed(&self, model: &Path, texts: &Path, more: &[&str]) -> Rows {
         let target = self.path("ours.npy");
-        // A file that is there is not to be taken for a new one.
+        // An earlier output file must not be mistaken for the new one.
         let _ = fs::remove_file(&target);
         let mut args =
             vec!["embed", "--model", text(model), "--from", "texts-jsonl", text(texts), "-o", text(&target)];
@@ -172,7 +172,7 @@ pub fn jsonl<T: AsRef<str>>(texts: &[T]) -> String {
     texts.iter().enumerate().map(line).collect()
 }
 
-/// Rows of numbers out of a `.npy` file.
+/// Rows of a `.npy` file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
     pub count: usize,
@@ -204,22 +204,22 @@ impl Rows {
         &self.numbers[n * self.width..(n + 1) * self.width]
     }
 
-    /// The rows in another order, or some of them.
+    /// Selects rows, in the given order.
     pub fn taken(&self, places: impl IntoIterator<Item = usize>) -> Self {
         let places: Vec<usize> = places.into_iter().collect();
         let numbers = places.iter().flat_map(|&n| self.row(n).iter().copied()).collect();
         Rows { count: places.len(), width: self.width, numbers }
     }
 
-    /// No number lies further apart than that, or, in a vector of larger numbers, than that share of its largest;
-    /// names the text where they do.
+    /// Checks that all numbers agree. The maximum difference is `most`, or `most` times the largest number of the vector
+    /// if that is larger than 1. The message names the text with a larger difference.
     #[track_caller]
     pub fn agree<T: AsRef<str>>(&self, other: &Rows, close: f32, texts: &[T], what: &str) {
         assert_eq!((self.count, self.width), (other.count, other.width), "{what}");
         assert_eq!(self.count, texts.len(), "{what}");
         let apart = |n: usize| {
             let pairs = self.row(n).iter().zip(other.row(n));
-            // NaN must not pass for agreement, and `max` would drop it.
+            // `max` ignores NaN, so NaN is checked separately.
             pairs
                 .map(|(a, b)| (a - b).abs())
                 .fold(0.0, |most: f32, d| if d > most || d.is_nan() { d } else { most })
@@ -244,7 +244,7 @@ impl Rows {
 }
 
 #[test]
-fn a_difference_is_seen() {
+fn agree_detects_a_difference() {
     let rows = Rows { count: 2, width: 2, numbers: vec![0.0, 1.0, 2.0, 3.0] };
     rows.agree(&rows.clone(), 0.0, &["a", "b"], "the same");
     assert_eq!(rows.taken([1]).row(0), [2.0, 3.0]);

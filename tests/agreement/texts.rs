@@ -1,16 +1,17 @@
-//! Two thousand texts: everything odd that a text can be, and our own samples, whole, cut, joined and disturbed.
+//! Two thousand texts: unusual texts of every kind, and turns of the sample corpus: whole, cut, joined and with
+//! inserted characters.
 
 use std::{collections::HashSet, fs, path::Path};
 
 use serde_json::Value;
 
-/// How many there are.
+/// Number of texts.
 pub const COUNT: usize = 2000;
 
-/// How many of them have stored vectors.
+/// Number of texts with stored vectors.
 pub const STORED: usize = 300;
 
-/// All of them, always the same; the odd ones first.
+/// All texts, always the same. The unusual texts come first.
 pub fn all() -> Vec<String> {
     let mut texts = odd();
     let turns = samples();
@@ -25,7 +26,7 @@ pub fn all() -> Vec<String> {
     texts
 }
 
-/// Those with stored vectors: all of the odd ones, and some of the others.
+/// Texts with stored vectors: all unusual texts and some of the others.
 pub fn stored() -> Vec<String> {
     let all = all();
     let odd = odd().len();
@@ -35,7 +36,7 @@ pub fn stored() -> Vec<String> {
     chosen.map(|n| all[n].clone()).collect()
 }
 
-/// The turns of the sample corpus.
+/// Turns of the sample corpus.
 fn samples() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/support");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -52,13 +53,13 @@ fn samples() -> Vec<String> {
     turns
 }
 
-/// A turn, or a piece of it, or several, sometimes with something in it that does not belong there.
+/// Generates a text: a turn, a piece of a turn, or several turns, sometimes with inserted characters.
 fn made(turns: &[String], draw: &mut Draw) -> String {
     let turn = &turns[draw.below(turns.len())];
     let chars: Vec<char> = turn.chars().collect();
     let text: String = match draw.below(20) {
         0..=6 => turn.clone(),
-        // Cut anywhere, also within a word and before a combining mark.
+        // Cut at any position, also within a word or before a combining mark.
         7..=12 => {
             let from = draw.below(chars.len());
             let length = 1 + draw.below((chars.len() - from).min(60));
@@ -69,7 +70,7 @@ fn made(turns: &[String], draw: &mut Draw) -> String {
             .map(|_| turns[draw.below(turns.len())].as_str())
             .collect::<Vec<_>>()
             .join(" "),
-        // Longer than any model takes; few, since they are what takes long.
+        // Longer than the maximum of every model. Only a few, because they are slow.
         _ => match draw.below(4) {
             0 => (0..25).map(|_| turns[draw.below(turns.len())].as_str()).collect::<Vec<_>>().join("\n"),
             _ => chars.iter().rev().collect(),
@@ -82,7 +83,7 @@ fn made(turns: &[String], draw: &mut Draw) -> String {
     }
 }
 
-/// With a few strangers between its letters.
+/// Inserts a few unusual characters.
 fn disturbed(text: &str, draw: &mut Draw) -> String {
     const STRANGERS: [&str; 16] = [
         "😀",
@@ -110,7 +111,7 @@ fn disturbed(text: &str, draw: &mut Draw) -> String {
     chars.concat()
 }
 
-/// SplitMix64.
+/// Next pseudo-random number (SplitMix64), below `n`.
 struct Draw(u64);
 
 impl Draw {
@@ -122,10 +123,10 @@ impl Draw {
     }
 }
 
-/// Everything odd, in our own words.
+/// Unusual texts.
 fn odd() -> Vec<String> {
     const PLAIN: &[&str] = &[
-        // Nothing, or as good as nothing.
+        // Empty or nearly empty texts.
         "",
         " ",
         "    ",
@@ -146,7 +147,7 @@ fn odd() -> Vec<String> {
         "\u{e000}",
         "\u{10ffff}",
         "\u{301}",
-        // One sign or one word.
+        // A single character or word.
         "a",
         "I",
         "7",
@@ -187,7 +188,7 @@ fn odd() -> Vec<String> {
         "𝔘",
         "𠀀",
         "😀",
-        // Emoji, with what holds them together.
+        // Emoji, also with joiners.
         "👍🏽",
         "👩‍👩‍👧‍👦",
         "🏳️‍🌈",
@@ -198,7 +199,7 @@ fn odd() -> Vec<String> {
         "❤️",
         "❤",
         "☎ 030 1234",
-        // Other scripts.
+        // Non-Latin scripts.
         "我的包裹还没有到",
         "请问 order 4417 什么时候到？",
         "注文をキャンセルしたいです。",
@@ -217,7 +218,7 @@ fn odd() -> Vec<String> {
         "où est-ce que ça coûte 5 € ?",
         "Žluťoučký kůň",
         "mixed 中文 и русский and العربية in one",
-        // The same letters written otherwise.
+        // Different encodings of the same letters.
         "cafe\u{301}",
         "café",
         "Å Å Å",
@@ -232,7 +233,7 @@ fn odd() -> Vec<String> {
         "Ǆungla ǅ ǆ",
         "ΟΔΥΣΣΕΥΣ",
         "STRASSE straße",
-        // Invisible things between letters.
+        // Invisible characters between letters.
         "zero\u{200b}width",
         "joined\u{200d}letters",
         "soft\u{ad}hyphen",
@@ -252,7 +253,7 @@ fn odd() -> Vec<String> {
         "del\u{7f}ete",
         "var\u{fe0f}iation",
         "tag\u{e0041}ged",
-        // Words that mean something to a tokenizer.
+        // Special tokens of tokenizers.
         "[CLS]",
         "[SEP]",
         "[PAD]",
@@ -275,7 +276,7 @@ fn odd() -> Vec<String> {
         "@@",
         "[unused7]",
         "[cls]",
-        // Numbers, addresses, code, marks.
+        // Numbers, addresses, code and punctuation.
         "1234567890",
         "3.14159",
         "1,000,000.00",
@@ -315,14 +316,15 @@ fn odd() -> Vec<String> {
         "no no no no no no no no no no no no",
     ];
     let mut texts: Vec<String> = PLAIN.iter().map(|text| (*text).to_owned()).collect();
-    // Words around the length beyond which WordPiece gives up, and far beyond.
+    // Words around the maximum length of WordPiece, and much longer words.
     texts.extend([99, 100, 101, 200, 5000].map(|n| "a".repeat(n)));
     texts.extend([100, 101].map(|n| format!("before {} after", "é".repeat(n))));
     texts.push("Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen".repeat(3));
     texts.push("中".repeat(600));
     texts.push("😀".repeat(300));
     texts.push("7".repeat(90));
-    // Around the maximum length of the model, 256 with the two special tokens, and of its positions, 512.
+    // Texts around the maximum length of the model (256 with the two special tokens) and around 512, its number of
+    // positions.
     texts.extend([252, 253, 254, 255, 256, 509, 510, 511, 2000].map(|n| vec!["word"; n].join(" ")));
     texts.extend([1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144].map(|n| vec!["again and"; n].join(" ")));
     texts.push(vec!["[SEP]"; 300].join(" "));
@@ -331,12 +333,12 @@ fn odd() -> Vec<String> {
 }
 
 #[test]
-fn they_are_what_they_claim_to_be() {
+fn the_texts_have_their_declared_properties() {
     let texts = all();
     assert_eq!(texts.len(), COUNT);
     assert_eq!(texts, all());
     let different: HashSet<&String> = texts.iter().collect();
-    assert_eq!(different.len(), COUNT, "some are there twice");
+    assert_eq!(different.len(), COUNT, "some texts are duplicates");
     let stored = stored();
     assert_eq!(stored.len(), STORED);
     assert!(odd().len() < STORED - 50, "{} odd texts leave too little room for others", odd().len());

@@ -29,7 +29,7 @@ fn hits(found: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_assembled_into_milvus_is_what_an_ingest_brings_there() {
+fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     let Some(server) = Server::start() else { return };
     let t = sharded(1);
     let [one, other] = ["ingested", "assembled"].map(|name| server.target(name).to_string());
@@ -66,7 +66,7 @@ fn what_is_assembled_into_milvus_is_what_an_ingest_brings_there() {
 }
 
 #[test]
-fn what_lacks_a_shard_or_a_vector_is_refused_and_nothing_is_written() {
+fn missing_shards_and_vectors_are_refused_before_anything_is_written() {
     let Some(server) = Server::start() else { return };
     let t = sharded(1);
     let address = server.target("chats").to_string();
@@ -114,13 +114,13 @@ fn what_lacks_a_shard_or_a_vector_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn whoever_kills_it_starts_it_again_and_nothing_is_there_twice() {
+fn a_killed_assembly_continues_without_duplicates() {
     let Some(server) = Server::start() else { return };
     let t = sharded(5);
     let address = server.target("chats").to_string();
     let assemble = format!("encode --assemble shards in.jsonl --engine {address}");
     let mut began = false;
-    t.kill_later_and_later(&assemble, || {
+    t.kill_at_increasing_times(&assemble, || {
         began |= t.run(&format!("search parcel --mode bm25 --engine {address}")).code == 0;
         false
     });

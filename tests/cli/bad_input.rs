@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::support::{Outcome, Turnwise, gz, lines, record, records, zst};
 
 #[test]
-fn a_line_that_is_not_utf8_is_rejected_by_its_place_and_the_rest_is_in() {
+fn a_line_with_invalid_utf8_is_rejected_and_the_rest_is_ingested() {
     let t = Turnwise::new();
     let mut bytes = record("a", "hello").into_bytes();
     bytes.extend(b"{\"id\":\"x\",\"turns\":[{\"text\":\"\xff\"}]}\n");
@@ -25,7 +25,7 @@ fn hard_to_compress(count: u64) -> String {
 }
 
 #[track_caller]
-fn a_truncated_file_gives_what_came_before(name: &str, bytes: &[u8]) {
+fn a_truncated_file_gives_the_records_before_the_end(name: &str, bytes: &[u8]) {
     let t = Turnwise::new();
     t.write(name, &bytes[..bytes.len() / 2]);
     let truncated = format!("warning: rejected: {name}:");
@@ -48,18 +48,18 @@ fn a_truncated_file_gives_what_came_before(name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_truncated_gz_gives_what_came_before() {
-    a_truncated_file_gives_what_came_before("in.jsonl.gz", &gz(hard_to_compress(20_000)));
+fn a_truncated_gz_file_gives_the_records_before_the_end() {
+    a_truncated_file_gives_the_records_before_the_end("in.jsonl.gz", &gz(hard_to_compress(20_000)));
 }
 
 #[test]
-fn a_truncated_zst_gives_what_came_before() {
-    a_truncated_file_gives_what_came_before("in.jsonl.zst", &zst(hard_to_compress(20_000)));
+fn a_truncated_zst_file_gives_the_records_before_the_end() {
+    a_truncated_file_gives_the_records_before_the_end("in.jsonl.zst", &zst(hard_to_compress(20_000)));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_line_of_200_mb_is_rejected_without_being_held() {
+fn a_line_of_200_mb_is_rejected_without_buffering_it() {
     let t = Turnwise::new();
     let mut run = t.start("ingest -i x -");
     let mut stdin = run.stdin.take().unwrap();
@@ -92,7 +92,7 @@ fn peak_kb(pid: u32) -> u64 {
 }
 
 #[test]
-fn json_nested_without_end_is_rejected() {
+fn deeply_nested_json_is_rejected() {
     let t = Turnwise::new();
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let text = record("a", "x")
@@ -122,7 +122,7 @@ fn an_id_with_two_contents_in_one_run_names_both_files() {
 }
 
 #[test]
-fn the_same_record_twice_is_counted_and_kept_once() {
+fn a_repeated_record_is_counted_and_stored_once() {
     let t = Turnwise::new();
     t.write("one.jsonl", record("a", "first"));
     t.write("two.jsonl", record("a", "first"));
@@ -139,7 +139,7 @@ fn refused(t: &Turnwise, line: &str, code: i32, texts: &[&str]) {
 }
 
 #[test]
-fn what_is_no_corpus_is_refused_with_a_way_out() {
+fn unsupported_inputs_are_refused_with_a_hint() {
     let t = Turnwise::new();
     t.write("empty.jsonl", "");
     t.write("blob", [1, 2, 3, 0, 7]);
@@ -203,7 +203,7 @@ fn what_is_no_corpus_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
+fn too_many_rejects_stop_the_ingest_and_a_higher_limit_continues_it() {
     let t = Turnwise::new();
     let mut text = records(2500);
     for n in 0..6 {
@@ -240,7 +240,7 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
 }
 
 #[test]
-fn the_file_of_rejects_is_none_that_is_read() {
+fn the_rejects_file_must_not_be_an_input() {
     let t = Turnwise::new();
     let input = format!("{}{{oops\n", record("a", "x"));
     t.write("in.jsonl", &input);
@@ -251,7 +251,7 @@ fn the_file_of_rejects_is_none_that_is_read() {
 }
 
 #[test]
-fn the_rejects_file_gives_path_line_and_reason_of_each() {
+fn the_rejects_file_has_path_line_and_reason_of_each_record() {
     let t = Turnwise::new();
     t.write(
         "in.jsonl",

@@ -30,7 +30,7 @@ pub(crate) fn value(results: &Value, ranker: usize, measure: &str) -> f64 {
 }
 
 #[test]
-fn semantic_retrieval_by_several_rankers_with_the_floor_of_the_list() {
+fn semantic_retrieval_compares_several_rankers_with_the_random_baseline() {
     let t = Turnwise::new();
     t.write("select.txt", select());
     let model = t.model();
@@ -52,7 +52,7 @@ fn semantic_retrieval_by_several_rankers_with_the_floor_of_the_list() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again_unless_asked() {
+fn saved_results_are_reused_unless_rerun_is_set() {
     let t = Turnwise::new();
     t.write("select.txt", select());
     let first = t.json("bench sr select.txt -r bm25");
@@ -106,7 +106,7 @@ fn two_results_are_compared_query_by_query() {
 }
 
 #[test]
-fn the_dialogue_tasks_tell_what_each_ranker_can_be_asked() {
+fn the_dialogue_tasks_omit_measures_that_a_ranker_does_not_support() {
     let t = Turnwise::new();
     let results = t.json(&format!("bench dialogues {SAMPLES} -r bm25 -r tfidf-svd:16 -r lda --seed 3"));
     let measures = |n: usize| -> Vec<String> {
@@ -156,7 +156,7 @@ fn responses_are_selected_in_both_layouts() {
 }
 
 #[test]
-fn a_folder_of_beir_is_searched_whole() {
+fn the_whole_corpus_of_a_beir_folder_is_searched() {
     let t = Turnwise::new();
     t.write("beir/corpus.jsonl", "{\"_id\": \"d1\", \"title\": \"Parcels\", \"text\": \"late\"}\n{\"_id\": \"d2\", \"text\": \"cards\"}\n{\"_id\": \"d3\", \"text\": \"nothing\"}\n");
     t.write(
@@ -178,7 +178,7 @@ fn a_folder_of_beir_is_searched_whole() {
 }
 
 #[test]
-fn bad_input_is_told_or_counted() {
+fn invalid_input_is_reported_or_counted() {
     let t = Turnwise::new();
     t.write("columns.txt", "0\tlost card\tx\t1\n");
     t.run("bench sr columns.txt")
@@ -218,7 +218,7 @@ fn bad_input_is_told_or_counted() {
 }
 
 #[test]
-fn vectors_of_others_are_ranked_by() {
+fn given_vectors_can_be_ranked() {
     let t = Turnwise::new();
     t.write("select.txt", select());
     let model = t.model();
@@ -234,7 +234,7 @@ fn vectors_of_others_are_ranked_by() {
 }
 
 #[test]
-fn only_models_with_tokens_rank_again() {
+fn only_models_with_token_vectors_can_rerank() {
     let t = Turnwise::new();
     t.write("select.txt", select());
     let model = t.model();
@@ -245,7 +245,7 @@ fn only_models_with_tokens_rank_again() {
 }
 
 #[test]
-fn several_seeds_are_told_with_mean_and_deviation() {
+fn several_seeds_give_mean_and_deviation() {
     let t = Turnwise::new();
     t.write("select.txt", select());
     let line = "bench sr select.txt -r random -r bm25 --seeds 3 --seed 5";
@@ -264,7 +264,7 @@ fn several_seeds_are_told_with_mean_and_deviation() {
 }
 
 #[test]
-fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
+fn modifiers_change_how_a_model_ranks() {
     let t = Turnwise::new();
     let model = t.model();
     let turns =
@@ -296,7 +296,7 @@ fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
 }
 
 #[test]
-fn dialogues_of_others_with_a_domain_as_a_word_are_taken() {
+fn dialogues_with_a_string_domain_are_accepted() {
     let t = Turnwise::new();
     let line = |n: usize| {
         let (domain, word) = if n.is_multiple_of(2) { ("bank", "card") } else { ("post", "parcel") };

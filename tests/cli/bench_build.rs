@@ -6,7 +6,7 @@ use crate::{
 };
 
 #[test]
-fn sets_are_built_and_used() {
+fn a_retrieval_set_is_built_and_used() {
     let t = Turnwise::new();
     t.write("labelled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
     t.ok("bench build sr labelled.csv -o select.txt");
@@ -31,7 +31,7 @@ fn sets_are_built_and_used() {
 }
 
 #[test]
-fn what_is_said_in_dialogues_has_intents_too() {
+fn a_retrieval_set_is_built_from_dialogues_with_intents() {
     let t = Turnwise::new();
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
     assert_eq!(t.read("select.txt").lines().count(), 200);
@@ -42,7 +42,7 @@ fn what_is_said_in_dialogues_has_intents_too() {
 }
 
 #[test]
-fn what_turns_do_labels_them_too() {
+fn a_retrieval_set_is_built_from_dialogue_acts() {
     let t = Turnwise::new();
     let head = "session.ID\tMessage.ID\tMessage.Timestamp\tMessage.From\tMessage.Text\tDialog-Acts\n";
     let rows = "1\t1\t\tuser\ta film\tinform(kind=film)\n1\t2\t\tagent\twhich film\trequest(name)\n\
@@ -64,7 +64,7 @@ fn what_turns_do_labels_them_too() {
 }
 
 #[test]
-fn pairs_are_drawn_for_people_to_score_and_then_judged_by() {
+fn pairs_are_sampled_for_scoring_and_then_evaluated() {
     let t = Turnwise::new();
     let line =
         format!("bench build dsts {SAMPLES} -o pairs.tsv --pair-sources key.tsv --pairs 60 -r bm25 -r tfidf");
@@ -90,7 +90,7 @@ fn pairs_are_drawn_for_people_to_score_and_then_judged_by() {
 }
 
 #[test]
-fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
+fn a_different_number_of_dialogues_than_in_the_paper_is_reported() {
     let t = Turnwise::new();
     let line = |n: usize, domains: &str| {
         format!("{{\"id\": \"d{n}\", \"domains\": [{domains}], \"turns\": [{{\"text\": \"hello {n}\"}}]}}\n")
@@ -116,7 +116,7 @@ fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
 }
 
 #[test]
-fn the_files_of_dial2vec_are_judged_as_they_are() {
+fn the_files_of_dial2vec_are_evaluated_directly() {
     let t = Turnwise::new();
     let line = |n: usize| {
         let (word, topic) = if n.is_multiple_of(2) { ("card", 1) } else { ("parcel", 2) };

@@ -9,7 +9,7 @@ fn recipe(map: f64) -> String {
 }
 
 #[test]
-fn recipes_tell_what_holds_and_what_does_not() {
+fn recipes_report_expected_and_missed_values() {
     let t = Turnwise::new();
     t.write("data/select.txt", select());
     t.write("recipes/good.toml", recipe(80.6));
@@ -43,7 +43,7 @@ fn recipes_tell_what_holds_and_what_does_not() {
 }
 
 #[test]
-fn a_report_tells_at_a_glance_what_is_reproduced() {
+fn a_report_shows_which_values_are_reproduced() {
     let t = Turnwise::new();
     t.write("data/select.txt", select());
     t.write("recipes/good.toml", recipe(80.6));
@@ -83,7 +83,7 @@ fn a_report_tells_at_a_glance_what_is_reproduced() {
 }
 
 #[test]
-fn a_wrong_recipe_is_told_with_its_line() {
+fn an_invalid_recipe_is_reported_with_its_line() {
     let t = Turnwise::new();
     t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
     t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "on line 10"]);
@@ -121,7 +121,7 @@ fn a_recipe_is_run_by_name_or_file() {
 }
 
 #[test]
-fn a_model_that_is_not_here_makes_a_row_missing_and_no_error() {
+fn a_row_whose_model_is_missing_is_not_an_error() {
     let t = Turnwise::new();
     t.write("data/select.txt", select());
     t.write(
@@ -172,7 +172,7 @@ fn all_results_of_a_folder_are_reported() {
 }
 
 #[test]
-fn what_was_reached_is_not_lost_where_the_data_are_not() {
+fn a_report_includes_earlier_results_if_the_data_is_missing() {
     let t = Turnwise::new();
     t.write("data/select.txt", select());
     t.write("recipes/good.toml", recipe(80.6));
@@ -189,7 +189,7 @@ fn what_was_reached_is_not_lost_where_the_data_are_not() {
 }
 
 #[test]
-fn a_number_that_chance_has_too_is_marked() {
+fn a_value_at_the_random_baseline_is_marked() {
     let t = Turnwise::new();
     // What shares a word is of another intent.
     let line = |n: usize| {

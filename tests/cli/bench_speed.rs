@@ -3,7 +3,7 @@
 use crate::support::{SAMPLES, Turnwise, record, records};
 
 #[test]
-fn a_graph_over_an_index_is_swept() {
+fn graph_settings_are_measured_on_an_index() {
     let t = Turnwise::new();
     let model = t.model();
     t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
@@ -31,7 +31,7 @@ fn a_graph_over_an_index_is_swept() {
 }
 
 #[test]
-fn vectors_of_files_are_swept() {
+fn graph_settings_are_measured_on_files() {
     let t = Turnwise::new();
     let model = t.model();
     let texts =
@@ -52,7 +52,7 @@ fn vectors_of_files_are_swept() {
 }
 
 #[test]
-fn what_an_index_takes_in_and_answers_is_timed_step_by_step() {
+fn throughput_measures_each_step() {
     let t = Turnwise::new();
     let model = t.model();
     let measured = t.json(&format!("bench throughput {SAMPLES} --model {model} --queries 20"));
@@ -79,7 +79,7 @@ fn a_turn_without_words_does_not_stop_the_throughput_benchmark() {
 }
 
 #[test]
-fn everything_goes_once() {
+fn the_smoke_test_passes() {
     let t = Turnwise::new();
     let out = t.ok("bench smoke");
     assert!(out.contains("all checks passed"), "{out}");

@@ -25,7 +25,7 @@ fn dialogues_are_deleted_by_id() {
 }
 
 #[test]
-fn an_unknown_id_is_told_and_the_others_are_deleted() {
+fn an_unknown_id_is_reported_and_the_others_are_deleted() {
     let t = with_samples();
     let outcome = t.run("delete -i x banking-001 nobody");
     outcome.says(2, &["error: indexes/x holds no dialogue `nobody`\n"]);
@@ -35,7 +35,7 @@ fn an_unknown_id_is_told_and_the_others_are_deleted() {
 }
 
 #[test]
-fn a_filter_deletes_what_fits_and_a_dry_run_nothing() {
+fn a_filter_deletes_matches_and_a_dry_run_nothing() {
     let t = with_samples();
     let args = ["delete", "-i", "x", "--filter", "language=zh and turns>=12", "--format", "json"];
     let mut dry = args.to_vec();
@@ -52,7 +52,7 @@ fn a_filter_deletes_what_fits_and_a_dry_run_nothing() {
 }
 
 #[test]
-fn the_counts_of_an_index_come_for_people_and_for_programs() {
+fn statistics_are_printed_as_text_and_json() {
     let t = with_samples();
     let text = t.ok("stats -i x");
     assert!(text.starts_with("indexes/x  generation "), "{text}");
@@ -67,7 +67,7 @@ fn the_counts_of_an_index_come_for_people_and_for_programs() {
 }
 
 #[test]
-fn rejects_stay_known_in_the_counts() {
+fn statistics_include_rejected_records() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "x") + "{oops\n");
     t.ok("ingest -i x in.jsonl");
@@ -96,7 +96,7 @@ fn a_backup_is_restored_under_another_name_and_never_over_an_index() {
 }
 
 #[test]
-fn damage_is_found_named_and_mended() {
+fn damage_is_found_reported_and_repaired() {
     let t = with_samples();
     let before = t.dialogues("x");
     let sound = t.ok("verify -i x");
@@ -130,7 +130,7 @@ fn damage_is_found_named_and_mended() {
 }
 
 #[test]
-fn a_lost_search_index_is_told_and_built_again() {
+fn a_missing_lexical_index_is_reported_and_rebuilt() {
     let t = with_samples();
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x plastic")
@@ -141,7 +141,7 @@ fn a_lost_search_index_is_told_and_built_again() {
 }
 
 #[test]
-fn what_a_search_index_left_behind_lacks_is_found_all_the_same() {
+fn records_after_the_last_index_build_are_found() {
     let t = with_samples();
     t.write("more.jsonl", record("late", "a zeppelin landed"));
     t.ok("ingest -i x more.jsonl --no-index");
@@ -160,12 +160,12 @@ fn what_a_search_index_left_behind_lacks_is_found_all_the_same() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_writes_and_readers_go_on() {
+fn a_second_writer_is_refused_and_readers_continue() {
     let t = with_samples();
     t.write("more.jsonl", record("late", "x"));
     let mut run = t.start("ingest -v -i x -");
     run.feed(&record("slow", "x"));
-    run.until_said("acknowledged: 1 records");
+    run.wait_for_message("acknowledged: 1 records");
 
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let holder = format!("error: indexes/x is being written by process {} on {}", run.pid(), host.trim());

@@ -37,15 +37,15 @@ fn filled() -> Turnwise {
 }
 
 /// The files of an index in which some bytes stand.
-fn where_it_stands(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
+fn files_that_contain(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
     let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle.as_bytes()));
     files(&t.path("indexes/x")).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect()
 }
 
 /// Some of the files lie in this part of the index.
 #[track_caller]
-fn stands_in(t: &Turnwise, needle: &str, part: &str) {
-    let found = where_it_stands(t, needle);
+fn is_in_file(t: &Turnwise, needle: &str, part: &str) {
+    let found = files_that_contain(t, needle);
     let part = t.path("indexes/x").join(part);
     assert!(found.iter().any(|path| path.starts_with(&part)), "{needle}: {found:?}");
 }
@@ -56,10 +56,10 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     t.write("new.jsonl", record("changed", "a rake in the garden"));
     t.ok("ingest -i x new.jsonl --no-encode");
     for secret in SECRETS {
-        stands_in(&t, secret, "log");
-        stands_in(&t, secret, "records");
+        is_in_file(&t, secret, "log");
+        is_in_file(&t, secret, "records");
     }
-    stands_in(&t, REPLACED, "log");
+    is_in_file(&t, REPLACED, "log");
     let vectors = |t: &Turnwise| {
         let reader = VectorReader::open(&t.path("indexes/x")).unwrap().unwrap();
         Kind::ALL.map(|kind| reader.rows(kind))
@@ -76,7 +76,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     assert_eq!((&done["lexical_made_anew"], &done["graphs_made_anew"]), (&true.into(), &true.into()));
     assert!(done["bytes"].as_u64().unwrap() > 0);
     for gone in SECRETS.into_iter().chain([REPLACED]) {
-        assert_eq!(where_it_stands(&t, gone), Vec::<PathBuf>::new(), "{gone}");
+        assert_eq!(files_that_contain(&t, gone), Vec::<PathBuf>::new(), "{gone}");
     }
     assert_eq!(vectors(&t), [before[0] - 2, before[1] - 2]);
 
@@ -96,7 +96,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
 }
 
 #[test]
-fn a_compaction_says_what_it_dropped_and_a_purge_that_finds_nothing_still_compacts() {
+fn a_compaction_reports_what_it_removed_and_a_purge_without_matches_still_compacts() {
     let t = filled();
     t.ok("delete -i x secret-4711");
     let said = t.ok("index compact -i x");
@@ -110,22 +110,22 @@ fn a_compaction_says_what_it_dropped_and_a_purge_that_finds_nothing_still_compac
     t.ok("delete -i x changed");
     let dry = t.json("delete -i x banking-001 --purge --dry-run");
     assert!(dry["dry_run"] == true && dry.get("purged").is_none(), "{dry}");
-    stands_in(&t, REPLACED, "log-1");
+    is_in_file(&t, REPLACED, "log-1");
     let outcome = t.run("delete -i x nobody --purge");
     outcome.says(2, &["indexes/x holds no dialogue `nobody`"]);
     assert!(outcome.out.starts_with("0 dialogues deleted\nindexes/x: dropped 2 records"), "{outcome:?}");
-    assert_eq!(where_it_stands(&t, REPLACED), Vec::<PathBuf>::new());
+    assert_eq!(files_that_contain(&t, REPLACED), Vec::<PathBuf>::new());
     assert_eq!(t.ids("x").len(), 280);
     t.run("index compact -i nowhere").says(2, &["there is no index at indexes/nowhere"]);
 }
 
 #[test]
-fn an_index_of_records_alone_is_compacted_and_gets_no_other_parts() {
+fn compacting_an_index_of_records_creates_no_other_parts() {
     let t = Turnwise::new();
     t.write("in.jsonl", records(50) + &secret());
     t.ok("ingest -i x in.jsonl --no-index");
     t.ok("delete -i x secret-4711 --purge");
-    assert!(SECRETS.iter().all(|secret| where_it_stands(&t, secret).is_empty()));
+    assert!(SECRETS.iter().all(|secret| files_that_contain(&t, secret).is_empty()));
     for part in ["lexical", "vectors", "graphs"] {
         assert!(!t.path("indexes/x").join(part).exists(), "{part}");
     }
@@ -134,7 +134,7 @@ fn an_index_of_records_alone_is_compacted_and_gets_no_other_parts() {
 }
 
 #[test]
-fn a_compacted_index_is_backed_up_restored_repaired_and_gone_on_with() {
+fn a_compacted_index_can_be_backed_up_restored_repaired_and_extended() {
     let t = filled();
     t.ok("delete -i x secret-4711 --purge");
     let all = t.dialogues("x");
@@ -160,7 +160,7 @@ fn a_compacted_index_is_backed_up_restored_repaired_and_gone_on_with() {
 }
 
 #[test]
-fn who_reads_while_it_is_compacted_reads_on() {
+fn readers_continue_during_a_compaction() {
     let t = filled();
     let root = t.path("indexes/x");
     let snapshot = Snapshot::open(&root).unwrap();
@@ -181,14 +181,14 @@ fn who_reads_while_it_is_compacted_reads_on() {
 }
 
 #[test]
-fn nobody_compacts_while_another_writes() {
+fn a_compaction_is_refused_while_another_process_writes() {
     let t = Turnwise::new();
     t.write("in.jsonl", secret());
     t.ok("ingest -i x in.jsonl");
     t.ok("delete -i x secret-4711");
     let mut run = t.start("ingest -v -i x -");
     run.feed(&record("slow", "x"));
-    run.until_said("acknowledged: 1 records");
+    run.wait_for_message("acknowledged: 1 records");
     t.run("index compact -i x").says(5, &["error: indexes/x is being written by process "]);
     drop(run.stdin.take());
     assert_eq!(run.end().code, 0);
@@ -198,19 +198,19 @@ fn nobody_compacts_while_another_writes() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_compaction_changes_nothing_and_is_begun_again() {
+fn an_interrupted_compaction_changes_nothing_and_can_be_repeated() {
     let t = Turnwise::new();
     t.write("in.jsonl", records(20_000) + &secret());
     t.ok("ingest -i x in.jsonl --no-index");
     t.ok("delete -i x secret-4711");
     let run = t.start("index compact -v -i x");
-    run.until_said("steps of 40000 are done");
+    run.wait_for_message("steps of 40000 are done");
     run.interrupt();
     run.end().says(130, &["error: interrupted\nhint: nothing was changed; run the same command again\n"]);
     assert!(t.path("indexes/x/log").exists() && !t.path("indexes/x/log-1").exists());
     t.ok("verify -i x");
     t.ok("index compact -i x");
-    assert_eq!(where_it_stands(&t, SECRETS[0]), Vec::<PathBuf>::new());
+    assert_eq!(files_that_contain(&t, SECRETS[0]), Vec::<PathBuf>::new());
     assert_eq!(t.ids("x").len(), 20_000);
 }
 
@@ -266,7 +266,7 @@ fn the_parts_of_an_index_are_shown() {
 }
 
 #[test]
-fn what_is_behind_is_shown_with_the_command_that_helps() {
+fn outdated_parts_are_shown_with_the_command_that_updates_them() {
     let t = filled();
     t.write("more.jsonl", record("late", "a zeppelin landed"));
     t.ok("ingest -i x more.jsonl --no-index");
@@ -304,7 +304,7 @@ fn what_is_behind_is_shown_with_the_command_that_helps() {
 }
 
 #[test]
-fn a_rebuild_makes_the_search_indexes_anew_whatever_their_state() {
+fn a_rebuild_recreates_the_search_indexes_in_any_state() {
     let t = filled();
     t.ok("index build -i x --analyzer mixed-1+stem-en");
     let before =

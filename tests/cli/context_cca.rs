@@ -37,7 +37,7 @@ fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
 }
 
 #[test]
-fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
+fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
     let train = format!("train context-cca --corpus {SAMPLES} -m ./small");
@@ -107,7 +107,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
 }
 
 #[test]
-fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
+fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     let t = with_encoder();
     let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
@@ -150,7 +150,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
 }
 
 #[test]
-fn its_settings_count_and_can_be_swept() {
+fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
     let t = with_encoder();
     let train = format!("--corpus {SAMPLES} -m ./small --evaluate-every 0");
     t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 context-cca {train} -o swept"));
@@ -172,7 +172,7 @@ fn its_settings_count_and_can_be_swept() {
 }
 
 #[test]
-fn what_it_cannot_do_is_told_before_anything_is_written() {
+fn unsupported_layer_settings_are_reported_before_anything_is_written() {
     let t = with_encoder();
     let alone = r#"{"id":"a","turns":[{"speaker":"x","text":"hello"}]}"#;
     t.write(

@@ -14,7 +14,7 @@ fn said(dialogue: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn jsonl_comes_back_as_it_was() {
+fn jsonl_is_exported_unchanged() {
     let t = Turnwise::new();
     t.run(&format!("corpus convert {SAMPLES} -o all.jsonl")).says(0, &["280 dialogues written\n"]);
     t.ok("corpus convert -q all.jsonl -o again.jsonl");
@@ -46,7 +46,7 @@ fn a_table_is_read_again_with_every_turn_and_label() {
 }
 
 #[test]
-fn messages_hold_what_is_said_with_the_roles_of_chat_models() {
+fn messages_are_exported_with_the_roles_of_chat_models() {
     let t = Turnwise::new();
     let before = lines(&sample("zh.jsonl"));
     let written = lines(&t.ok(&format!("corpus convert -q {SAMPLES}/zh.jsonl --to messages")));
@@ -64,7 +64,7 @@ fn messages_hold_what_is_said_with_the_roles_of_chat_models() {
 }
 
 #[test]
-fn a_transcript_has_a_line_a_turn_and_an_empty_line_between_dialogues() {
+fn a_transcript_has_one_line_per_turn_and_an_empty_line_between_dialogues() {
     let t = Turnwise::new();
     let before = lines(&sample("clinic.jsonl"));
     let text = t.ok(&format!("corpus convert -q {SAMPLES}/clinic.jsonl --to transcript"));
@@ -78,7 +78,7 @@ fn a_transcript_has_a_line_a_turn_and_an_empty_line_between_dialogues() {
 }
 
 #[test]
-fn a_name_that_ends_in_gz_or_zst_is_packed_and_read_again() {
+fn exports_to_gz_and_zst_files_are_compressed() {
     let t = Turnwise::new();
     let plain = t.ok(&format!("corpus convert -q {SAMPLES}/zh.jsonl"));
     for name in ["out.jsonl.gz", "out.jsonl.zst"] {
@@ -89,7 +89,7 @@ fn a_name_that_ends_in_gz_or_zst_is_packed_and_read_again() {
 }
 
 #[test]
-fn convert_cleans_filters_and_says_what_it_left_out() {
+fn convert_cleans_filters_and_reports_what_it_omitted() {
     let t = Turnwise::new();
     let args = ["corpus", "convert", SAMPLES, "-o", "out.jsonl", "--filter", "domain=banking and turns>=12"];
     let outcome = t.run_args(&args);
@@ -100,7 +100,7 @@ fn convert_cleans_filters_and_says_what_it_left_out() {
 }
 
 #[test]
-fn convert_that_fails_leaves_no_file() {
+fn a_failed_convert_leaves_no_file() {
     let t = Turnwise::new();
     t.write("in.jsonl", "{\"id\":\"a\",\"turns\":[{\"text\":\"x\"}]}\n".to_owned() + &"{oops\n".repeat(200));
     t.run("corpus convert in.jsonl -o out.jsonl").says(
@@ -154,7 +154,7 @@ fn parts_that_do_not_add_up_are_refused_with_an_example() {
 }
 
 #[test]
-fn an_export_holds_what_fits_the_filter() {
+fn an_export_contains_the_matches_of_a_filter() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     let args = ["corpus", "export", "-i", "x", "--filter", "domain=clinic and language=en"];
@@ -167,14 +167,14 @@ fn an_export_holds_what_fits_the_filter() {
 }
 
 #[test]
-fn a_wrong_filter_is_told_with_the_right_name() {
+fn an_unknown_filter_field_gets_a_suggestion() {
     let t = Turnwise::new();
     t.run("corpus export -i x --filter domian=clinic")
         .says(2, &["unknown filter field `domian` (did you mean `domain`?)"]);
 }
 
 #[test]
-fn what_comes_out_of_an_index_is_what_went_in() {
+fn an_export_of_an_index_equals_the_input() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.ok("corpus export -i x -o out.jsonl");
@@ -195,7 +195,7 @@ fn fits(schema: &Value, value: &Value, place: &str) {
 }
 
 #[test]
-fn the_schema_is_json_and_the_samples_fit_it() {
+fn the_schema_accepts_the_samples() {
     let t = Turnwise::new();
     let schema: Value = serde_json::from_str(&t.ok("corpus schema")).unwrap();
     assert_eq!(schema, t.json("corpus schema"));
@@ -230,7 +230,7 @@ fn a_dialogue_and_a_turn_of_it_are_shown() {
 }
 
 #[test]
-fn every_format_that_can_be_read_is_listed() {
+fn all_formats_are_listed() {
     let t = Turnwise::new();
     let listed = t.json("corpus formats");
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();

@@ -24,7 +24,7 @@ fn encoded() -> Turnwise {
 }
 
 #[test]
-fn without_vectors_the_way_to_them_is_told() {
+fn an_index_without_vectors_gets_a_hint() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.run("search -i x --mode dense parcel")
@@ -35,7 +35,7 @@ fn without_vectors_the_way_to_them_is_told() {
 }
 
 #[test]
-fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
+fn a_graph_search_equals_an_exact_search_after_every_change() {
     let t = encoded();
     let ask = ["search", "-i", "x", "--mode", "dense", "my parcel is late", "--format", "json", "-k", "5"];
     let search = |more: &[&str]| t.run_args(&[&ask[..], more].concat()).json();
@@ -118,7 +118,7 @@ fn two_processes_read_while_one_writes() {
 }
 
 #[test]
-fn a_damaged_graph_is_named_and_made_anew() {
+fn a_damaged_graph_is_reported_and_rebuilt() {
     let t = encoded();
     t.ok("index build -i x");
     t.ok("verify -i x");

@@ -71,7 +71,7 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
 /// A pipe that was replaced by a file would leave its reader waiting for ever; a device, the machine without it.
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_written_to_and_a_link_stays_a_link() {
+fn embed_writes_to_pipes_and_keeps_links() {
     use std::os::unix::fs::{FileTypeExt, symlink};
 
     let t = Turnwise::new();
@@ -113,7 +113,7 @@ fn an_interrupted_run_writes_nothing() {
 
 /// Needs no model: all of it is told before one is opened.
 #[test]
-fn what_cannot_be_is_told_first() {
+fn invalid_arguments_are_reported_before_reading() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "x"));
     t.run("embed in.jsonl -o in.jsonl")

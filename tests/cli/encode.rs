@@ -49,7 +49,7 @@ fn other_options_are_refused_with_the_command_that_helps() {
 }
 
 #[test]
-fn damage_is_told_and_mended() {
+fn damage_is_reported_and_repaired() {
     let t = Turnwise::new();
     let model = t.model();
     t.write("in.jsonl", records(30));
@@ -72,7 +72,7 @@ fn damage_is_told_and_mended() {
 }
 
 #[test]
-fn a_backup_brings_them_along_unless_told_not_to() {
+fn a_backup_includes_vectors_by_default() {
     let t = Turnwise::new();
     let model = t.model();
     t.write("in.jsonl", records(30));
@@ -91,14 +91,14 @@ fn a_backup_brings_them_along_unless_told_not_to() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_run_is_gone_on_with() {
+fn an_interrupted_run_continues() {
     let t = Turnwise::new();
     let model = t.model();
     t.write("in.jsonl", records(20_000));
     t.ok("ingest -i x in.jsonl --no-index");
     t.write("turnwise.toml", "[encode]\nbatch = 20\n");
     let run = t.start(&format!("encode -v -i x --model {model}"));
-    run.until_said("done: ");
+    run.wait_for_message("done: ");
     run.interrupt();
     run.end().says(
         130,
@@ -118,7 +118,7 @@ fn an_interrupted_run_is_gone_on_with() {
 
 /// Needs no model.
 #[test]
-fn an_index_that_is_not_there_is_told_first() {
+fn a_missing_index_is_reported_first() {
     let t = Turnwise::new();
     t.run("encode -i none").says(2, &["there is no index at indexes/none"]);
     assert!(!t.path("indexes").exists());

@@ -9,7 +9,7 @@ fn fixture(name: &str) -> String {
 }
 
 #[test]
-fn every_measure_is_trec_evals_to_the_last_digit_printed() {
+fn every_measure_agrees_with_trec_eval_to_the_last_printed_digit() {
     let t = Turnwise::new();
     let (qrels, run) = (fixture("qrels.txt"), fixture("run.txt"));
     let measures = "-m official -m ndcg -m recall -m ndcg_cut -m map_cut -m success";
@@ -29,7 +29,7 @@ fn every_measure_is_trec_evals_to_the_last_digit_printed() {
 }
 
 #[test]
-fn it_is_a_document_for_programs_and_counts_what_is_missing_if_asked() {
+fn eval_prints_json_and_counts_missing_queries_on_request() {
     let t = Turnwise::new();
     t.write("qrels", "a 0 x 1\na 0 y 0\nb 0 x 1\n");
     t.write("run", "a Q0 y 1 2.5 mine\na Q0 x 2 1.5 mine\n");
@@ -44,7 +44,7 @@ fn it_is_a_document_for_programs_and_counts_what_is_missing_if_asked() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_name_the_file_and_line() {
     let t = Turnwise::new();
     t.write("qrels", "a 0 x 1\n");
     t.write("run", "a Q0 x 1 1.0 mine\n");

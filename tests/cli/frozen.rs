@@ -85,7 +85,7 @@ fn alike(now: &Value, then: &Value) -> bool {
 }
 
 #[test]
-fn what_version_1_wrote_is_read_answered_and_gone_on_with() {
+fn an_index_of_version_1_can_be_read_searched_and_extended() {
     let t = Turnwise::new();
     tar::Archive::new(zstd::Decoder::new(File::open(KEPT).unwrap()).unwrap()).unpack(t.path("")).unwrap();
     let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();

@@ -47,7 +47,7 @@ impl Server {
     }
 
     pub fn of(started: Started) -> Self {
-        let line = started.until_said("http://");
+        let line = started.wait_for_message("http://");
         let address = line.split("http://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         // Colours end behind the address.
         let address = address.split('\u{1b}').next().unwrap().to_owned();

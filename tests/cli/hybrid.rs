@@ -25,7 +25,7 @@ fn search(t: &Turnwise, args: &[&str]) -> Value {
 }
 
 #[test]
-fn both_ways_are_joined_and_each_hit_says_how() {
+fn hybrid_search_explains_each_hit() {
     let t = indexed();
     let found =
         search(&t, &["my parcel is late", "-k", "5", "--explain", "--fusion", "rrf", "--bm25-weight", "1"]);
@@ -107,7 +107,7 @@ fn filters_pages_and_groups() {
 }
 
 #[test]
-fn a_question_is_asked_in_the_light_of_what_was_said() {
+fn context_turns_change_the_results() {
     let t = indexed();
     let alone = search(&t, &["how long does it take?", "-k", "10"]);
     let turns =
@@ -135,7 +135,7 @@ fn a_question_is_asked_in_the_light_of_what_was_said() {
 }
 
 #[test]
-fn more_like_an_utterance_a_dialogue_and_a_file() {
+fn similar_finds_items_like_an_utterance_a_dialogue_and_a_file() {
     let t = indexed();
     let utterance = t.json("similar -i x deliveries-009#1");
     assert_eq!((&utterance["of"], ids(&utterance).len()), (&json!("utterances"), 10));
@@ -159,7 +159,7 @@ fn more_like_an_utterance_a_dialogue_and_a_file() {
 }
 
 #[test]
-fn many_queries_give_lines_or_a_trec_run() {
+fn a_query_file_gives_json_lines_or_a_trec_run() {
     let t = indexed();
     t.write(
         "q.txt",
@@ -196,7 +196,7 @@ fn many_queries_give_lines_or_a_trec_run() {
 }
 
 #[test]
-fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
+fn an_ingest_into_an_index_with_a_model_also_encodes() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
     let said = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
@@ -212,7 +212,7 @@ fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
 }
 
 #[test]
-fn a_search_never_loses_its_words_in_silence() {
+fn a_search_without_a_model_warns_and_uses_bm25() {
     let t = indexed();
     t.write("indexes/x/lexical/utterances/meta.json", "{");
     t.run("search -i x parcel").says(4, &["lexical/utterances", "hint: `turnwise index build` rebuilds it"]);
@@ -227,7 +227,7 @@ fn a_search_never_loses_its_words_in_silence() {
 }
 
 #[test]
-fn a_query_for_dialogues_is_compared_with_how_near_utterances_are_to_dialogues() {
+fn percentiles_of_dialogue_searches_compare_utterances_with_dialogues() {
     let t = indexed();
     let best = |args: &[&str]| search(&t, args)["hits"][0]["percentile"].as_f64().unwrap();
     // Dialogues are nearer to each other than anything short is to them.
@@ -236,7 +236,7 @@ fn a_query_for_dialogues_is_compared_with_how_near_utterances_are_to_dialogues()
 }
 
 #[test]
-fn weights_are_tuned_by_what_is_known_to_be_relevant() {
+fn fusion_weights_are_tuned_on_relevant_results() {
     let t = indexed();
     // The user's first words should find the dialogue they come from, and others of its domain.
     let dialogues = t.dialogues("x");

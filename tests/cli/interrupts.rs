@@ -12,12 +12,12 @@ fn stopped(run: Started) -> String {
 }
 
 #[test]
-fn a_stream_that_is_interrupted_keeps_what_was_acknowledged() {
+fn an_interrupted_stream_keeps_acknowledged_records() {
     let t = Turnwise::new();
     let mut run = t.start("ingest -v -i x -");
     run.feed(&records(1500));
-    run.until_said("acknowledged: 1000 records");
-    run.until_said("acknowledged: 1500 records");
+    run.wait_for_message("acknowledged: 1000 records");
+    run.wait_for_message("acknowledged: 1500 records");
     let said = stopped(run);
     assert!(
         said.contains("hint: 1500 records are stored; run the same command again, and it skips them\n"),
@@ -31,7 +31,7 @@ fn a_stream_that_is_interrupted_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
+fn an_interrupted_ingest_of_a_file_continues_to_the_same_result() {
     let t = Turnwise::new();
     let mut text = records(40_000);
     text += "{oops\n";
@@ -39,7 +39,7 @@ fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
     t.write("in.jsonl", text);
     let command = "ingest -i x in.jsonl --min-turns 2 --redact";
     let run = t.start(&format!("{command} -v"));
-    run.until_said("acknowledged: 3000 records");
+    run.wait_for_message("acknowledged: 3000 records");
     let said = stopped(run);
     assert!(said.contains("hint: run the same command again to continue after record "), "{said}");
     let before = t.ids("x").len();
@@ -60,7 +60,7 @@ fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
 }
 
 #[test]
-fn waiting_for_the_first_word_can_be_interrupted() {
+fn waiting_for_standard_input_can_be_interrupted() {
     let t = Turnwise::new();
     let run = t.start("ingest -i x -");
     std::thread::sleep(std::time::Duration::from_millis(300));

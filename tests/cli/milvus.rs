@@ -30,7 +30,7 @@ fn ids(found: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_same_commands_give_the_same_answers() {
+fn the_commands_give_the_same_results_as_a_local_index() {
     let Some((t, mut server, engine)) = both() else { return };
     let alike = |command: &str| {
         let (here, there) = (t.json(&format!("{command} -i x")), t.json(&format!("{command} {engine}")));
@@ -76,7 +76,7 @@ fn the_same_commands_give_the_same_answers() {
 }
 
 #[test]
-fn without_vectors_it_is_searched_by_words() {
+fn without_vectors_lexical_search_works() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     let engine = format!("--engine {}", server.target("words"));
@@ -88,7 +88,7 @@ fn without_vectors_it_is_searched_by_words() {
 }
 
 #[test]
-fn throughput_is_measured_under_a_name_of_its_own() {
+fn throughput_uses_an_unused_name() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     let model = t.model();
@@ -115,7 +115,7 @@ fn throughput_is_measured_under_a_name_of_its_own() {
 }
 
 #[test]
-fn what_needs_an_index_says_so() {
+fn commands_that_need_a_local_index_refuse_an_engine() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     for command in ["stats", "verify", "index build", "clusters", "bench ann"] {

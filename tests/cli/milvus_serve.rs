@@ -55,7 +55,7 @@ fn by_id(mut dialogues: Vec<Value>) -> Vec<Value> {
 }
 
 #[test]
-fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
+fn requests_have_the_same_responses_as_for_a_local_index() {
     let Some((t, _milvus, engine)) = both() else { return };
     let server = Server::start(&t, &format!("{engine} --also x"));
     let at = |path: &str, index: &str, request: &Value| {
@@ -149,7 +149,7 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
 }
 
 #[test]
-fn what_is_taken_in_is_found_and_what_is_removed_is_not() {
+fn ingested_dialogues_are_found_and_deleted_ones_are_not() {
     let Some((t, _milvus, engine)) = both() else { return };
     let server = Server::start(&t, &engine);
     let ingest = |body: &str, headers: &[&str]| server.ask("POST", "/v1/ingest", headers, body.as_bytes());
@@ -194,7 +194,7 @@ fn what_is_taken_in_is_found_and_what_is_removed_is_not() {
 }
 
 #[test]
-fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
+fn a_key_reads_ingests_and_deletes_only_dialogues_of_its_filter() {
     let Some((t, _milvus, engine)) = both() else { return };
     let of = |id: &str, corpus: &str, text: &str| {
         format!(
@@ -256,7 +256,7 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
 }
 
 #[test]
-fn an_engine_that_goes_away_is_told_and_found_again() {
+fn an_unavailable_engine_is_reported_and_reopened() {
     let Some((t, mut milvus, engine)) = both() else { return };
     let server = Server::start(&t, &format!("{engine} --also x"));
     let search = || server.post("/v1/search?index=chats", &json!({"query": "parcel"}));
@@ -300,7 +300,7 @@ fn an_engine_that_goes_away_is_told_and_found_again() {
 }
 
 #[test]
-fn the_page_bears_with_what_milvus_cannot() {
+fn the_page_hides_features_that_milvus_does_not_support() {
     let Some(browser) = Browser::start() else { return };
     let Some((t, milvus, engine)) = both() else { return };
     let server = Server::start(&t, &engine);
@@ -339,14 +339,14 @@ fn the_page_bears_with_what_milvus_cannot() {
     browser.until(
         "document.querySelectorAll('.hit').length === 10 && [...document.querySelectorAll('.hit')].every((h) => h.querySelector('.tag').textContent === 'deliveries')",
     );
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.console_errors(), Vec::<String>::new());
     drop(milvus);
     browser.keys("#query", &format!("is anybody there{ENTER}"));
     browser.until("document.getElementById('filter-wrong').textContent.includes('cannot be reached')");
 }
 
 #[test]
-fn everything_is_exchanged_behind_a_server_without_a_gap() {
+fn a_replaced_generation_causes_no_failed_request() {
     let Some((t, _milvus, engine)) = both() else { return };
     t.ok(&format!("model fit {SAMPLES} -o other --dim 16"));
     let server = Server::start(&t, &engine);

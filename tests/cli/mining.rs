@@ -21,7 +21,7 @@ fn sizes(found: &Value, of: &str) -> Vec<u64> {
 }
 
 #[test]
-fn without_vectors_the_way_to_them_is_told() {
+fn an_index_without_vectors_gets_a_hint() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     for command in ["duplicates", "clusters"] {
@@ -33,7 +33,7 @@ fn without_vectors_the_way_to_them_is_told() {
 }
 
 #[test]
-fn what_is_said_often_is_one_group_before_and_after_a_build() {
+fn frequent_utterances_form_one_group_before_and_after_a_build() {
     let t = encoded();
     let line = "duplicates -i x --threshold 0.999";
     let before = t.json(line);
@@ -74,7 +74,7 @@ fn what_is_said_often_is_one_group_before_and_after_a_build() {
 }
 
 #[test]
-fn a_map_of_topics_is_drawn_and_is_the_same_again() {
+fn a_map_of_topics_is_reproducible() {
     let t = encoded();
     let map = t.json("clusters -i x -k 5");
     assert_eq!((&map["schema"], &map["seed"]), (&"turnwise/clusters/1".into(), &0.into()));

@@ -18,7 +18,7 @@ fn with_model() -> Turnwise {
 }
 
 #[test]
-fn the_list_shows_what_is_known_and_what_is_here() {
+fn the_list_shows_built_in_names_and_installed_models() {
     let t = with_model();
     let text = t.ok("model list");
     assert!(text.contains("all-MiniLM-L6-v2 (default)") && text.contains("missing   pinned"), "{text}");
@@ -36,7 +36,7 @@ fn the_list_shows_what_is_known_and_what_is_here() {
 }
 
 #[test]
-fn an_imported_model_is_had_by_its_name() {
+fn an_imported_model_is_used_by_its_name() {
     let t = with_model();
     let out = t.ok("model import mine --name ours");
     assert!(
@@ -51,7 +51,7 @@ fn an_imported_model_is_had_by_its_name() {
 }
 
 #[test]
-fn an_import_takes_in_only_what_opens() {
+fn an_import_refuses_a_folder_that_cannot_be_opened() {
     let t = with_model();
     t.run("model import mine --name default")
         .says(2, &["`default` is the name of a built-in model", "--name"]);
@@ -70,7 +70,7 @@ fn an_import_takes_in_only_what_opens() {
 }
 
 #[test]
-fn info_tells_what_a_model_is_made_of() {
+fn info_shows_the_parts_of_a_model() {
     let t = with_model();
     let text = t.ok("model info ./mine");
     for part in [

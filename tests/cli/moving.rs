@@ -29,7 +29,7 @@ fn exported(t: &Turnwise, index: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_index_moves_to_milvus_and_back_and_is_the_same() {
+fn an_index_is_unchanged_after_moving_to_milvus_and_back() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     index(&t);
@@ -74,7 +74,7 @@ fn an_index_moves_to_milvus_and_back_and_is_the_same() {
 
 /// A client takes answers of at most 4 MiB: what is larger is asked for in parts.
 #[test]
-fn dialogues_larger_than_any_answer_move_as_well() {
+fn dialogues_larger_than_the_maximum_response_are_moved() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     let dialogue = |id: &str, turns: usize, bytes: usize| {
@@ -104,7 +104,7 @@ fn dialogues_larger_than_any_answer_move_as_well() {
 }
 
 #[test]
-fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
+fn a_killed_migration_loses_nothing_and_shows_no_partial_copy() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
@@ -114,7 +114,7 @@ fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
     t.ok("encode -i x --model ./fitted");
     let address = server.target("chats").to_string();
     let total = 4 * 280;
-    t.kill_later_and_later(&format!("migrate -i x --to {address}"), || {
+    t.kill_at_increasing_times(&format!("migrate -i x --to {address}"), || {
         let seen = t.run(&format!("search parcel --mode bm25 --engine {address}"));
         if seen.code != 0 {
             seen.says(2, &["there are no dialogues at"]);
@@ -125,7 +125,7 @@ fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
     let told = t.run(&format!("migrate -i x --to {address} --replace --format json"));
     assert_eq!(told.json()["dialogues"], total);
 
-    t.kill_later_and_later(&format!("migrate --engine {address} --to y"), || {
+    t.kill_at_increasing_times(&format!("migrate --engine {address} --to y"), || {
         let there = t.path("indexes/y").exists();
         if !there {
             t.run("search parcel -i y").says(2, &["there is no index at"]);
@@ -139,7 +139,7 @@ fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
 }
 
 #[test]
-fn another_encoder_and_another_corpus_take_their_place_in_one_step() {
+fn a_new_encoder_and_a_new_corpus_replace_the_old_ones_in_one_step() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     index(&t);
@@ -191,7 +191,7 @@ fn by(t: &Turnwise, model: &str) -> Value {
 }
 
 #[test]
-fn what_cannot_be_moved_is_told() {
+fn what_cannot_be_moved_is_reported() {
     let t = Turnwise::new();
     index(&t);
     for (command, code, says) in [
@@ -223,7 +223,7 @@ fn what_cannot_be_moved_is_told() {
 }
 
 #[test]
-fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
+fn a_killed_ingest_continues_without_duplicates() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     index(&t);
@@ -237,7 +237,7 @@ fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
     }
     t.write("all.jsonl", all);
     let engine = format!("--engine {}", server.target("chats"));
-    t.kill_later_and_later(&format!("ingest {engine} --model ./fitted all.jsonl"), || {
+    t.kill_at_increasing_times(&format!("ingest {engine} --model ./fitted all.jsonl"), || {
         // Whatever is found has its record, whole.
         let seen = t.run(&format!("search parcel {engine} -k 50 --format json"));
         if seen.code == 0 {

@@ -33,7 +33,7 @@ fn is_accessible(browser: &Browser) {
 }
 
 #[test]
-fn people_find_read_and_look_around() {
+fn the_page_searches_shows_dialogues_and_topics() {
     let Some(browser) = Browser::start() else { return };
     let t = with_index();
     let server = Server::start(&t, "-i x");
@@ -116,7 +116,7 @@ fn people_find_read_and_look_around() {
     let report = "document.querySelector('#survey > div').shadowRoot";
     browser.until(&format!("{report}.textContent.includes('BM25')"));
     browser.until(&format!("getComputedStyle({report}.querySelector('td.n')).textAlign === 'right'"));
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.console_errors(), Vec::<String>::new());
     std::fs::remove_dir_all(t.path("benchmark-results")).unwrap();
     browser.click("#views [data-view='']");
     browser.click("#views [data-view=benchmarks]");
@@ -152,7 +152,7 @@ fn people_find_read_and_look_around() {
 }
 
 #[test]
-fn a_key_is_asked_for_and_of_several_indexes_one_is_chosen() {
+fn the_page_asks_for_a_key_and_an_index() {
     let Some(browser) = Browser::start() else { return };
     let t = with_index();
     t.write("one.jsonl", "{\"id\": \"only-1\", \"turns\": [{\"text\": \"where is the harbour\"}]}\n");

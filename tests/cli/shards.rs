@@ -79,7 +79,7 @@ fn all_shards(t: &Turnwise, model: &str, of: usize, more: &str) {
 }
 
 #[test]
-fn shards_together_are_what_one_encode_makes() {
+fn assembled_shards_equal_a_single_encode() {
     let (t, model) = corpus(60);
     for format in ["arrow", "safetensors"] {
         all_shards(&t, &model, 4, &format!("--to {format}"));
@@ -96,7 +96,7 @@ fn shards_together_are_what_one_encode_makes() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again_whatever_the_order_of_the_inputs() {
+fn complete_shards_are_skipped_in_any_order_of_the_inputs() {
     let (t, model) = corpus(40);
     let text = t.read("in.jsonl");
     let (mut lines, middle): (Vec<&str>, usize) = (text.lines().collect(), 20);
@@ -131,7 +131,7 @@ fn what_is_done_is_not_done_again_whatever_the_order_of_the_inputs() {
 }
 
 #[test]
-fn two_that_make_the_same_shard_at_once_leave_one() {
+fn two_processes_creating_the_same_shard_leave_one() {
     let (t, model) = corpus(300);
     for round in 0..5 {
         let line = format!("encode --shard 0/1 in.jsonl --out shards{round} --model {model}");
@@ -148,7 +148,7 @@ fn two_that_make_the_same_shard_at_once_leave_one() {
 }
 
 #[test]
-fn several_shards_are_made_by_one_command_and_an_index_is_read_as_well() {
+fn one_command_creates_several_shards_also_from_an_index() {
     let (t, model) = corpus(30);
     let done = t.json(&format!("encode --shard 0-2,4/5 -i x --out shards --model {model} --of utterances"));
     assert_eq!(done.as_array().unwrap().len(), 4);
@@ -163,7 +163,7 @@ fn several_shards_are_made_by_one_command_and_an_index_is_read_as_well() {
 }
 
 #[test]
-fn an_incomplete_set_is_refused_with_the_command_that_mends_it() {
+fn an_incomplete_set_is_refused_with_the_command_that_completes_it() {
     let (t, model) = corpus(40);
     t.run("encode --assemble shards -i x").says(2, &["there are no shards in shards", "--shard=0/4"]);
     all_shards(&t, &model, 8, "");
@@ -182,7 +182,7 @@ fn an_incomplete_set_is_refused_with_the_command_that_mends_it() {
 }
 
 #[test]
-fn torn_shards_are_told_by_name_and_made_anew() {
+fn truncated_shards_are_reported_and_recreated() {
     let (t, model) = corpus(40);
     all_shards(&t, &model, 4, "");
     let folder = t.path("shards");
@@ -215,7 +215,7 @@ fn torn_shards_are_told_by_name_and_made_anew() {
 }
 
 #[test]
-fn foreign_and_duplicate_shards_are_told_by_name() {
+fn foreign_and_duplicate_shards_are_reported_by_name() {
     let (t, model) = corpus(30);
     all_shards(&t, &model, 3, "");
     let folder = t.path("shards");
@@ -269,7 +269,7 @@ fn an_index_of_another_encoder_is_not_mixed_with_shards() {
 }
 
 #[test]
-fn what_no_shard_has_is_counted_and_left_to_encode() {
+fn dialogues_that_are_in_no_shard_are_counted_and_left_to_encode() {
     let (t, model) = corpus(20);
     all_shards(&t, &model, 2, "");
     t.write("more.jsonl", record("new", "said after the shards were made"));
@@ -282,7 +282,7 @@ fn what_no_shard_has_is_counted_and_left_to_encode() {
 }
 
 #[test]
-fn wrong_arguments_are_told_with_a_way_out() {
+fn wrong_arguments_get_a_hint() {
     let (t, model) = corpus(5);
     for (line, text) in [
         ("encode --shard 4/4 in.jsonl --out s", "shards are numbered from 0"),
@@ -303,7 +303,7 @@ fn wrong_arguments_are_told_with_a_way_out() {
 }
 
 #[test]
-fn an_input_that_breaks_off_makes_no_shard() {
+fn a_truncated_input_creates_no_shard() {
     let (t, model) = corpus(50);
     let whole = crate::support::gz(t.read("in.jsonl"));
     t.write("cut.jsonl.gz", &whole[..whole.len() - 40]);
@@ -315,7 +315,7 @@ fn an_input_that_breaks_off_makes_no_shard() {
 /// On a file system of its own, which nothing else notices.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_no_files() {
     let (t, model) = corpus(400);
     fs::create_dir(t.path("shards")).unwrap();
     let program = env!("CARGO_BIN_EXE_turnwise");
@@ -348,7 +348,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
 
 /// Tables and shards of the package that everybody else reads and writes them with.
 #[test]
-fn parquet_goes_in_and_python_reads_what_comes_out() {
+fn parquet_is_read_and_python_reads_the_shards() {
     let Some(python) = python() else { return };
     let t = Turnwise::new();
     let model = t.model();

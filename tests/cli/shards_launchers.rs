@@ -35,7 +35,7 @@ fn ok(mut command: Command) -> Outcome {
 
 /// The shards are complete, and together what one `encode` makes.
 #[track_caller]
-fn are_whole(t: &Turnwise, model: &str, shards: u64) {
+fn assert_complete(t: &Turnwise, model: &str, shards: u64) {
     let done = t.json("encode --assemble shards -i x");
     assert_eq!((&done["rows"], &done["new"]), (&(120 + shards).into(), &121.into()), "{done}");
     t.ok("ingest -i whole in.jsonl --no-encode");
@@ -44,7 +44,7 @@ fn are_whole(t: &Turnwise, model: &str, shards: u64) {
 }
 
 #[test]
-fn a_ray_driver_whose_workers_are_killed_makes_every_shard_once() {
+fn a_ray_driver_with_killed_workers_creates_every_shard_once() {
     let Some(python) = python() else { return };
     let (t, model) = corpus(60);
     // Slow enough for a worker to be killed while it waits for its shard.
@@ -57,11 +57,11 @@ fn a_ray_driver_whose_workers_are_killed_makes_every_shard_once() {
     driver.args(["--model", &model]);
     let said = ok(driver);
     assert!(said.out.contains("2 workers killed, 10 shards: done"), "{said:?}");
-    are_whole(&t, &model, 10);
+    assert_complete(&t, &model, 10);
 }
 
 #[test]
-fn the_array_of_slurm_makes_every_shard() {
+fn the_slurm_array_creates_every_shard() {
     let (t, model) = corpus(60);
     for task in 0..3 {
         let mut job = command(&t, Path::new(ROOT).join("examples/scale/slurm.sh"));
@@ -69,11 +69,11 @@ fn the_array_of_slurm_makes_every_shard() {
         job.env("SHARDS", "3").env("INPUT", "in.jsonl").env("MODEL", &model);
         ok(job);
     }
-    are_whole(&t, &model, 3);
+    assert_complete(&t, &model, 3);
 }
 
 #[test]
-fn the_indexed_job_of_kubernetes_makes_every_shard() {
+fn the_kubernetes_job_creates_every_shard() {
     let (t, model) = corpus(60);
     let job = fs::read_to_string(Path::new(ROOT).join("examples/scale/kubernetes.yaml")).unwrap();
     let script = job.lines().find_map(|line| line.trim().strip_prefix("- exec ")).unwrap();
@@ -85,5 +85,5 @@ fn the_indexed_job_of_kubernetes_makes_every_shard() {
         container.env("TURNWISE_PROGRESS", "false");
         ok(container);
     }
-    are_whole(&t, &model, 3);
+    assert_complete(&t, &model, 3);
 }

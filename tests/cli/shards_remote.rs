@@ -67,7 +67,7 @@ impl Drop for Store {
 }
 
 #[test]
-fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
+fn shards_are_stored_in_an_object_store_and_assembled_from_it() {
     let Some(mut store) = Store::start() else { return };
     let t = Turnwise::new();
     let model = t.model();
@@ -100,7 +100,7 @@ fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
 }
 
 #[test]
-fn a_large_shard_is_put_in_parts() {
+fn a_large_shard_is_uploaded_in_parts() {
     let Some(mut store) = Store::start() else { return };
     let t = Turnwise::new();
     t.write("in.jsonl", records(9000));
@@ -115,7 +115,7 @@ fn a_large_shard_is_put_in_parts() {
 }
 
 #[test]
-fn a_store_that_is_not_known_or_not_there_is_told() {
+fn an_unknown_or_unreachable_store_is_reported() {
     let t = Turnwise::new();
     let model = t.model();
     t.write("in.jsonl", records(2));

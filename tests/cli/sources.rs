@@ -20,28 +20,28 @@ fn an_empty_standard_input_is_refused() {
 }
 
 #[test]
-fn a_stream_longer_than_what_is_looked_at_comes_in_whole() {
+fn a_stream_longer_than_the_probe_is_ingested_completely() {
     let t = Turnwise::new();
     let outcome = t.run_with("ingest -i x - --format json", records(5000).as_bytes());
     assert_eq!(outcome.json()["tally"]["added"], 5000);
 }
 
 #[test]
-fn a_slow_stream_is_taken_in_while_it_is_still_open() {
+fn a_slow_stream_is_ingested_while_it_is_open() {
     let t = Turnwise::new();
     let mut run = t.start("ingest -v -i x -");
     run.feed(&(record("a", "x") + &record("b", "x")));
-    run.until_said("acknowledged: 2 records");
+    run.wait_for_message("acknowledged: 2 records");
     assert_eq!(t.ids("x"), ["a", "b"]);
     run.feed(&record("c", "x"));
-    run.until_said("acknowledged: 3 records");
+    run.wait_for_message("acknowledged: 3 records");
     run.stdin = None;
     run.end().says(0, &[]);
     assert_eq!(t.ids("x"), ["a", "b", "c"]);
 }
 
 #[test]
-fn compressed_files_are_unpacked_on_the_way_whatever_their_names() {
+fn compressed_files_are_detected_by_content() {
     let t = Turnwise::new();
     t.write("a.jsonl.gz", gz(record("a", "x")));
     t.write("b.jsonl.zst", zst(record("b", "x")));
@@ -53,7 +53,7 @@ fn compressed_files_are_unpacked_on_the_way_whatever_their_names() {
 }
 
 #[test]
-fn a_folder_is_walked_and_what_is_no_corpus_is_told() {
+fn a_folder_is_read_recursively_and_other_files_are_reported() {
     let t = Turnwise::new();
     t.write("in/b/deep/two.jsonl.gz", gz(record("b", "x")));
     t.write("in/a.jsonl", record("a", "x"));
@@ -66,7 +66,7 @@ fn a_folder_is_walked_and_what_is_no_corpus_is_told() {
 }
 
 #[test]
-fn a_table_is_read_by_its_column_names_or_by_a_map() {
+fn a_table_is_read_by_column_names_or_a_map() {
     let t = Turnwise::new();
     t.write("in.csv", "conversation_id,speaker,text\n1,Ann,hello\n1,Bob,hi\n2,Ann,bye\n");
     t.ok("ingest -i x in.csv");

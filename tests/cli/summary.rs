@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{SAMPLES, Turnwise, files, record};
 
 #[track_caller]
-fn adds_up(summary: &Value) -> &Value {
+fn assert_adds_up(summary: &Value) -> &Value {
     let tally = &summary["tally"];
     let count = |name: &str| tally[name].as_u64().unwrap();
     let parts = ["added", "replaced", "unchanged", "repeated", "too_short", "duplicates", "rejected"];
@@ -13,7 +13,7 @@ fn adds_up(summary: &Value) -> &Value {
     tally
 }
 
-fn messy() -> String {
+fn messy_corpus() -> String {
     let turn = |speaker: &str, text: &str| json!({"speaker": speaker, "role": if speaker == "Ann" {"user"} else {"agent"}, "text": text});
     let dialogue = |id: &str, turns: &[Value]| format!("{}\n", json!({"id": id, "turns": turns}));
     [
@@ -33,11 +33,11 @@ fn messy() -> String {
 }
 
 #[test]
-fn it_adds_up_without_cleaning() {
+fn the_counts_add_up_without_cleaning() {
     let t = Turnwise::new();
-    t.write("in.jsonl", messy());
+    t.write("in.jsonl", messy_corpus());
     let summary = t.json("ingest -i x in.jsonl");
-    let tally = adds_up(&summary);
+    let tally = assert_adds_up(&summary);
     assert_eq!((&tally["records"], &tally["added"]), (&8.into(), &6.into()));
     assert_eq!((&tally["repeated"], &tally["rejected"]), (&1.into(), &1.into()));
     assert_eq!(summary["totals"], json!({"dialogues": 6, "turns": 12}));
@@ -45,7 +45,7 @@ fn it_adds_up_without_cleaning() {
 }
 
 #[test]
-fn it_adds_up_with_each_cleaning_and_says_what_cleaning_did() {
+fn the_counts_add_up_with_each_cleaning_step() {
     let cases = [
         ("--merge-turns", "merged_turns", 1, 6),
         ("--normalize nfkc", "normalized_turns", 1, 6),
@@ -57,9 +57,9 @@ fn it_adds_up_with_each_cleaning_and_says_what_cleaning_did() {
     ];
     for (flags, cleaned, count, added) in cases {
         let t = Turnwise::new();
-        t.write("in.jsonl", messy());
+        t.write("in.jsonl", messy_corpus());
         let summary = t.json(&format!("ingest -i x in.jsonl {flags}"));
-        let tally = adds_up(&summary);
+        let tally = assert_adds_up(&summary);
         assert_eq!(
             (&tally["cleaned"][cleaned], &tally["added"]),
             (&count.into(), &added.into()),
@@ -69,9 +69,9 @@ fn it_adds_up_with_each_cleaning_and_says_what_cleaning_did() {
 }
 
 #[test]
-fn all_cleanings_together_add_up_and_show_in_the_text() {
+fn the_counts_add_up_with_all_cleaning_steps() {
     let t = Turnwise::new();
-    t.write("in.jsonl", messy());
+    t.write("in.jsonl", messy_corpus());
     let flags = "--merge-turns --min-turns 2 --dedupe --redact --normalize nfkc";
     let outcome = t.run(&format!("ingest -i x in.jsonl {flags}"));
     outcome.says(0, &["rejected: in.jsonl:7 (bad): the dialogue has no turns"]);
@@ -99,16 +99,16 @@ fn all_cleanings_together_add_up_and_show_in_the_text() {
     // Duplicates are found across ingests too.
     t.write("more.jsonl", record("new", "x") + &record("newer", "x"));
     let summary = t.json("ingest -i x more.jsonl --dedupe");
-    assert_eq!(adds_up(&summary)["duplicates"], 1);
+    assert_eq!(assert_adds_up(&summary)["duplicates"], 1);
     t.write("third.jsonl", record("newest", "x"));
-    assert_eq!(adds_up(&t.json("ingest -i x third.jsonl --dedupe"))["duplicates"], 1);
+    assert_eq!(assert_adds_up(&t.json("ingest -i x third.jsonl --dedupe"))["duplicates"], 1);
 }
 
 #[test]
 fn the_same_ingest_again_changes_no_byte() {
     let t = Turnwise::new();
     let command = format!("ingest -i x {SAMPLES}");
-    assert_eq!(adds_up(&t.json(&command))["added"], 280);
+    assert_eq!(assert_adds_up(&t.json(&command))["added"], 280);
     let state = || {
         (
             files(&t.path("indexes/x/log")),
@@ -118,7 +118,10 @@ fn the_same_ingest_again_changes_no_byte() {
     };
     let before = state();
     let summary = t.json(&command);
-    assert_eq!((&adds_up(&summary)["unchanged"], &summary["tally"]["turns"]), (&280.into(), &0.into()));
+    assert_eq!(
+        (&assert_adds_up(&summary)["unchanged"], &summary["tally"]["turns"]),
+        (&280.into(), &0.into())
+    );
     assert!(
         state() == before,
         "an ingest that brought nothing new changed the log, the manifest or the tables"
@@ -126,13 +129,13 @@ fn the_same_ingest_again_changes_no_byte() {
 }
 
 #[test]
-fn another_content_under_the_same_id_takes_its_place() {
+fn new_content_under_the_same_id_replaces_the_old() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "old") + &record("b", "stays"));
     t.ok("ingest -i x in.jsonl");
     t.write("in.jsonl", record("a", "new") + &record("b", "stays"));
     let summary = t.json("ingest -i x in.jsonl");
-    let tally = adds_up(&summary);
+    let tally = assert_adds_up(&summary);
     assert_eq!((&tally["replaced"], &tally["unchanged"]), (&1.into(), &1.into()));
     assert_eq!(summary["totals"]["dialogues"], 2);
     assert_eq!(t.dialogues("x")[0]["turns"][0]["text"], "new");
@@ -141,7 +144,7 @@ fn another_content_under_the_same_id_takes_its_place() {
 }
 
 #[test]
-fn prefix_source_and_language_go_into_the_records() {
+fn prefix_source_and_language_are_stored_in_the_records() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "hello"));
     t.ok("ingest -i x in.jsonl --id-prefix shop- --source shop --language pt-BR");

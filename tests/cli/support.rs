@@ -120,7 +120,7 @@ impl Turnwise {
     /// Starts a command and kills it, later and later, until it is through before its time or `seen`, which looks at what
     /// each kill has left, says that this is enough. The first is never through.
     #[cfg(feature = "milvus")]
-    pub fn kill_later_and_later(&self, line: &str, mut seen: impl FnMut() -> bool) {
+    pub fn kill_at_increasing_times(&self, line: &str, mut seen: impl FnMut() -> bool) {
         for (kills, millis) in (100..).step_by(400).enumerate() {
             let mut started = self.start(line);
             thread::sleep(Duration::from_millis(millis));
@@ -208,7 +208,7 @@ impl Started {
 
     /// Waits until it says something, and gives the whole line.
     #[track_caller]
-    pub fn until_said(&self, text: &str) -> String {
+    pub fn wait_for_message(&self, text: &str) -> String {
         loop {
             let line =
                 self.said.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));

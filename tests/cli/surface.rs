@@ -64,7 +64,7 @@ fn renamed_flags_keep_their_old_names() {
 }
 
 #[test]
-fn what_is_nearly_right_gets_a_suggestion() {
+fn misspelled_names_get_a_suggestion() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "x"));
     t.ok("ingest -i chats in.jsonl");
@@ -97,7 +97,7 @@ fn completions_and_the_manual_are_printed() {
 }
 
 #[test]
-fn quiet_says_nothing_besides_results() {
+fn quiet_prints_only_results() {
     let t = Turnwise::new();
     for line in [
         &format!("ingest -q -i x {SAMPLES}"),
@@ -118,7 +118,7 @@ fn quiet_says_nothing_besides_results() {
 }
 
 #[test]
-fn data_goes_to_standard_output_without_colour_and_the_rest_to_standard_error() {
+fn results_go_to_standard_output_without_color_and_messages_to_standard_error() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "x") + "{oops\n");
     let outcome = t.run("ingest -i x in.jsonl");
@@ -130,7 +130,7 @@ fn data_goes_to_standard_output_without_colour_and_the_rest_to_standard_error() 
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_closed_pipe_is_not_an_error() {
     let t = Turnwise::new();
     t.write("in.jsonl", records(5000));
     t.ok("ingest -i x in.jsonl --no-index");

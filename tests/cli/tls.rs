@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// `certificate.pem` and `key.pem` for `localhost`; whether there is an openssl that makes them.
-fn certified(t: &Turnwise) -> bool {
+fn create_certificate(t: &Turnwise) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
@@ -52,15 +52,15 @@ fn ask(t: &Turnwise, address: &str, path: &str) -> String {
 }
 
 #[test]
-fn it_speaks_tls_with_a_certificate_and_nothing_else_then() {
+fn with_a_certificate_the_server_accepts_only_tls() {
     let t = with_index();
-    if !certified(&t) {
+    if !create_certificate(&t) {
         return;
     }
     let mut args = vec!["serve", "-i", "x", "--port", "0"];
     args.extend(["--tls-cert", "certificate.pem", "--tls-key", "key.pem"]);
     let mut started = Started::spawn(t.command(&args));
-    let line = started.until_said("https://");
+    let line = started.wait_for_message("https://");
     let address = line.split("https://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
 
     assert!(ask(&t, &address, "/v1/stats").contains("\"dialogues\":280"));

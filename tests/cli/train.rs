@@ -142,7 +142,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
 }
 
 #[test]
-fn a_run_that_is_killed_goes_on_to_the_same_model() {
+fn a_killed_run_resumes_to_the_same_model() {
     let t = with_encoder();
     let command = format!(
         "train dialoguecse --corpus {SAMPLES} -m ./small --steps 120 --batch 8 --checkpoint-every 10 --learning-rate 1e-3 --seed 3"
@@ -233,7 +233,7 @@ fn a_folder_has_one_run_at_a_time() {
 
 #[cfg(unix)]
 #[test]
-fn a_run_that_is_interrupted_keeps_its_steps_and_measures_what_it_has_not() {
+fn an_interrupted_run_keeps_its_steps_and_resumes_its_evaluation() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
     // Most of the time is spent measuring: there it is interrupted.
@@ -261,7 +261,7 @@ fn a_run_that_is_interrupted_keeps_its_steps_and_measures_what_it_has_not() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_named() {
+fn a_damaged_checkpoint_is_reported() {
     let t = with_encoder();
     let command =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --checkpoint-every 2 --batch 4");
@@ -284,7 +284,7 @@ fn a_damaged_checkpoint_is_named() {
 }
 
 #[test]
-fn dev_tasks_that_have_changed_are_none_to_go_on_with() {
+fn a_run_does_not_resume_with_changed_dev_tasks() {
     let t = with_encoder();
     t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120"));
     let train =
@@ -301,7 +301,7 @@ fn dev_tasks_that_have_changed_are_none_to_go_on_with() {
 }
 
 #[test]
-fn a_step_that_cannot_be_computed_leaves_its_batch() {
+fn a_failed_step_saves_its_batch() {
     let t = with_encoder();
     too_large(&t);
     let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
@@ -326,7 +326,7 @@ fn batch_of(t: &Turnwise, run: &str) -> Value {
 }
 
 #[test]
-fn an_encoder_with_a_prompt_is_trained_behind_it() {
+fn an_encoder_with_a_prompt_is_trained_with_it() {
     let t = with_encoder();
     let settings = json!({"prompts": {"query": "q: "}, "default_prompt_name": "query"});
     t.write("small/config_sentence_transformers.json", settings.to_string());
@@ -364,7 +364,7 @@ fn an_index_can_be_trained_on() {
 }
 
 #[test]
-fn a_dialogue_that_is_read_twice_is_taken_once() {
+fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
     pieces(&t);
     // An export that has all, and one that has some of them again; a change makes another of it.
@@ -388,7 +388,7 @@ fn a_dialogue_that_is_read_twice_is_taken_once() {
 }
 
 #[test]
-fn what_little_can_be_learned_from_is_told() {
+fn unsuitable_training_data_is_reported() {
     let t = with_encoder();
     let turn = |text: &str| json!({"speaker": "x", "text": text});
     let dialogue =
@@ -410,7 +410,7 @@ fn what_little_can_be_learned_from_is_told() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_told_before_anything_is_written() {
+fn invalid_runs_are_refused_before_anything_is_written() {
     let t = with_encoder();
     t.write("one.jsonl", r#"{"id":"a","turns":[{"speaker":"x","text":"hello"}]}"#);
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
@@ -511,7 +511,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
 }
 
 #[test]
-fn what_is_trained_is_the_mean_whatever_the_model_did() {
+fn models_are_trained_with_mean_pooling() {
     let t = with_encoder();
     encoder(&t, "first");
     let pooling = json!({"word_embedding_dimension": 16, "pooling_mode_cls_token": true});
@@ -551,7 +551,7 @@ fn without_separator(t: &Turnwise, name: &str) {
 }
 
 #[test]
-fn turns_that_nothing_divides_are_divided_by_a_new_token() {
+fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     let t = with_encoder();
     without_separator(&t, "small");
     let train = format!("--corpus {SAMPLES} -m ./small --steps 4 --batch 4 --learning-rate 1e-3");
@@ -579,7 +579,7 @@ pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
+fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
     let train = format!(
@@ -652,7 +652,7 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
 }
 
 #[test]
-fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
+fn without_labels_held_out_dialogues_measure_the_gain() {
     let t = with_encoder();
     let train = "train dialoguecse -m ./small --steps 6 --batch 4 --learning-rate 1e-3 --evaluate-every 3";
     let said = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
@@ -706,7 +706,7 @@ fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
 }
 
 #[test]
-fn a_run_that_gains_no_more_ends() {
+fn a_run_without_further_gain_stops() {
     let t = with_encoder();
     let said = t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
@@ -724,7 +724,7 @@ fn a_run_that_gains_no_more_ends() {
 }
 
 #[test]
-fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
+fn micro_batches_and_several_devices_give_the_same_model() {
     let t = with_encoder();
     let train = |name: &str, how: &str| {
         t.ok(&format!(
@@ -751,7 +751,7 @@ fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
 }
 
 #[test]
-fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with() {
+fn an_included_recipe_finds_its_data_and_start_model() {
     let t = with_encoder();
     let dialogue = |n: usize| {
         let turns: Vec<Value> = (0..5)
@@ -778,7 +778,7 @@ fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with()
 }
 
 #[test]
-fn recipes_are_listed_with_what_they_need() {
+fn recipes_are_listed_with_their_models_and_data() {
     let t = Turnwise::new();
     fs::create_dir_all(t.path("d/sgd_train_slim/train")).unwrap();
     fs::create_dir_all(t.path("d/sgd_dev/dev")).unwrap();
@@ -795,7 +795,7 @@ fn recipes_are_listed_with_what_they_need() {
 }
 
 #[test]
-fn several_seeds_and_settings_stand_side_by_side() {
+fn several_seeds_and_settings_are_compared() {
     let t = with_encoder();
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");
     let said = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
@@ -845,7 +845,7 @@ fn pieces(t: &Turnwise) {
 }
 
 #[test]
-fn by_stream_and_in_memory_the_same_is_learned() {
+fn streamed_and_in_memory_training_give_the_same_model() {
     let t = with_encoder();
     pieces(&t);
     for objective in ["joint", "auto", "mlm", "responses"] {
@@ -883,7 +883,7 @@ fn by_stream_and_in_memory_the_same_is_learned() {
 }
 
 #[test]
-fn a_piece_that_is_damaged_or_changed_is_told() {
+fn damaged_and_changed_inputs_are_reported() {
     let t = with_encoder();
     pieces(&t);
     let command =
@@ -903,7 +903,7 @@ fn a_piece_that_is_damaged_or_changed_is_told() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_without_room_is_told() {
+fn a_full_disk_is_reported() {
     let t = with_encoder();
     pieces(&t);
     let program = t.command(&[]);

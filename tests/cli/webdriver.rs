@@ -130,7 +130,7 @@ impl Browser {
     }
 
     /// What the page or the browser complained of since it was last asked.
-    pub fn complaints(&self) -> Vec<String> {
+    pub fn console_errors(&self) -> Vec<String> {
         let log = self.post("se/log", &json!({"type": "browser"}));
         let entries = log.as_array().unwrap().iter();
         entries.filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()

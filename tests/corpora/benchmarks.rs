@@ -1,4 +1,4 @@
-//! The tasks on real data, against what an independent evaluator measured: what needs no model.
+//! Compares tasks without a model on real data with the values of an independent evaluator.
 
 use turnwise_eval::{
     rank::{Bm25, Lda, RandomBaseline, Ranker, Terms, Tfidf, TfidfThenSvd},
@@ -14,7 +14,7 @@ fn done(task: &dyn Task, ranker: &dyn Ranker) -> Outcome {
     task.run(scorer.as_ref(), false, &()).unwrap()
 }
 
-/// In hundredths.
+/// Checks a value, given in percent, with a tolerance.
 fn of(outcome: &Outcome, measure: &str) -> f64 {
     100.0 * outcome.values.iter().find(|value| value.measure == measure).unwrap().value
 }
@@ -24,11 +24,11 @@ fn near(value: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn published_lists_give_the_evaluators_figures() {
+fn published_lists_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("dialoguecse_dev") else { return };
     let folder = folder.join("dialoguecse_dev");
     let pairs = Bm25 { terms: Terms::Pairs, ..Bm25::default() };
-    // Equal scores are in another order at the evaluator's: 42.0 instead of 42.1.
+    // The evaluator orders equal scores differently: 42.0 instead of 42.1.
     for (corpus, queries, map, mrr, d_sts) in
         [("jddc", 2094, 41.1, 42.1, 74.7), ("edc", 2373, 49.9, 74.2, 49.0)]
     {
@@ -38,7 +38,7 @@ fn published_lists_give_the_evaluators_figures() {
         let by_words = done(&task, &pairs);
         near(of(&by_words, "MAP"), map, 0.0);
         near(of(&by_words, "MRR"), mrr, 0.0);
-        // The floor is exact; a random order comes near it.
+        // The random baseline is exact; a random order is close to it.
         let floor = by_words.values[0].floor.unwrap();
         near(100.0 * floor, 46.0, 0.0);
         near(of(&done(&task, &RandomBaseline { seed: 1 }), "MAP"), 100.0 * floor, 0.5);
@@ -50,7 +50,7 @@ fn published_lists_give_the_evaluators_figures() {
 }
 
 #[test]
-fn dialogues_of_one_domain_give_the_evaluators_figures() {
+fn single_domain_dialogues_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("sgd_dev") else { return };
     let read = data::read(&folder.join("sgd_dev/dev"), None, &Default::default());
     let task = DialogueTask::new(read.dialogues, Profile::Paper, 0).unwrap();
@@ -59,7 +59,7 @@ fn dialogues_of_one_domain_give_the_evaluators_figures() {
     let words = done(&task, &Bm25::default());
     near(of(&words, "MAP"), 87.6, 0.0);
     near(100.0 * words.values[0].floor.unwrap(), 7.3, 0.0);
-    // By scikit-learn's randomised decomposition, as it is unasked; the exact one gives 86.4.
+    // scikit-learn's default, a randomized decomposition, gives this value; the exact decomposition gives 86.4.
     let svd = done(&task, &TfidfThenSvd { dim: 128, seed: 0, terms: Some(Terms::Scikit) });
     near(of(&svd, "MAP"), 86.9, 0.1);
     near(of(&svd, "purity"), 96.2, 1.6);

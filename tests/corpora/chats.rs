@@ -1,4 +1,4 @@
-//! Chats, exports and transcripts, from hand-written files under `fixtures/`: no real ones can be shared.
+//! Chats, exports and transcripts from hand-written files in `fixtures/`, because real chats cannot be shared.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpora/fixtures").join(name)
 }
 
-/// Reads a fixture, checks what holds for all, and shows each dialogue in a line.
+/// Reads a fixture, and checks its format and that ids are unique. Returns the dialogues and the problems.
 fn read(name: &str, format: &str) -> (Vec<Dialogue>, Vec<String>) {
     let read = data::read(&fixture(name), None, &ReadOptions::default());
     assert_eq!(read.formats.keys().copied().collect::<Vec<_>>(), [format]);
@@ -100,7 +100,7 @@ fn whatsapp() {
 
     let (iphone, problems) = read("WhatsApp Chat - Harbour crew", "whatsapp");
     assert!(problems.is_empty(), "{problems:?}");
-    // The notices of 28 February alone are no dialogue.
+    // Notices without messages, as on 28 February, are not a dialogue.
     assert_eq!(
         ids(&iphone),
         [
@@ -161,7 +161,7 @@ fn slack() {
         ]
     );
 
-    // A channel alone has the same names and ids; a single day's file, too.
+    // A single channel, or the file of a single day, gives the same names and ids.
     let (channel, problems) = read("slack/general", "slack");
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(channel[..], all[1..5]);
@@ -170,7 +170,7 @@ fn slack() {
 }
 
 #[test]
-fn ids_of_slack_dialogues_stay_when_later_days_are_added() {
+fn slack_ids_are_stable_when_later_days_are_added() {
     let dir = tempfile::tempdir().unwrap();
     let general = dir.path().join("general");
     fs::create_dir(&general).unwrap();
@@ -186,7 +186,7 @@ fn ids_of_slack_dialogues_stay_when_later_days_are_added() {
 }
 
 #[test]
-fn a_damaged_slack_export_gives_what_can_be_read() {
+fn readable_days_of_a_damaged_slack_export_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let channel = dir.path().join("general");
     fs::create_dir(&channel).unwrap();

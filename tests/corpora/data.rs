@@ -34,7 +34,7 @@ pub fn folder(name: &str) -> Option<PathBuf> {
     Some(target)
 }
 
-/// What reading a path gave.
+/// Result of reading a path.
 pub struct Read {
     pub dialogues: Vec<Dialogue>,
     pub problems: Vec<String>,
@@ -58,7 +58,7 @@ impl Read {
     }
 }
 
-/// Reads a file or a folder as `ingest` does: sniffed, or as the named format.
+/// Reads a file or a folder as `ingest` does. The format is detected if none is given.
 pub fn read(path: &Path, from: Option<&str>, options: &ReadOptions) -> Read {
     let from = from.map(|name| formats::by_name(name).unwrap());
     let plan = walk::plan(&[path.to_owned()], from).unwrap();

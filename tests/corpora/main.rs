@@ -1,5 +1,5 @@
-//! The readers against the real data sets: counts from their READMEs and the papers. Each test unpacks what it needs
-//! from `../shared/data` and skips, saying so, where that is absent.
+//! Compares the readers with the counts in the READMEs of real data sets and in the papers. Each test unpacks its data
+//! from `../shared/data`. If the data is missing, the test prints a message and is skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

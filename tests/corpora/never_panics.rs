@@ -1,4 +1,4 @@
-//! Whatever a file holds, every reader comes to an end without a panic, and what it gives keeps the model's promises.
+//! Damaged and random files: no reader panics or loops, and every dialogue that it returns is valid.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use turnwise_corpus::{
     input::Input,
 };
 
-/// Small valid files of many formats: all under `fixtures/`.
+/// All files in `fixtures/`: small valid files of every format.
 fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
     static FILES: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -26,7 +26,7 @@ fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
                     folders.push(path);
                 } else {
                     let bytes = fs::read(&path).unwrap();
-                    assert!(bytes.len() < 64 * 1024, "{} is no small fixture", path.display());
+                    assert!(bytes.len() < 64 * 1024, "{} is too large for a fixture", path.display());
                     files.push((path, bytes));
                 }
             }
@@ -36,7 +36,7 @@ fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
     })
 }
 
-/// How a file is told by its name and its beginning.
+/// Detects the format of a file from its name and its beginning.
 fn sniffed(path: &Path, bytes: &[u8]) -> Option<&'static str> {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let input = Input::from_stream("fixture".into(), Some(path.to_owned()), stream).unwrap();
@@ -50,20 +50,20 @@ fn every_format_has_a_fixture() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// A way to spoil a file. The place is in thousandths of its length.
+/// A change that damages a file. Positions are in thousandths of its length.
 #[derive(Debug, Clone)]
 enum Damage {
     Cut(usize),
     Remove(usize, usize),
     Replace(usize, u8),
     Insert(usize, Vec<u8>),
-    /// Copies a piece to another place.
+    /// Copies a piece to a different position.
     Copy(usize, usize, usize),
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
     let place = || 0..1000usize;
-    // What means something in one format or another is likelier to hurt than any byte.
+    // Characters with a meaning in some format are more likely to cause errors than random bytes.
     let telling: Vec<&[u8]> = vec![
         b"\"",
         b"{",
@@ -112,7 +112,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn spoil(bytes: &mut Vec<u8>, damage: &Damage) {
+fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
     let length = bytes.len();
     let at = |place: usize| place * length / 1000;
     match damage {
@@ -127,7 +127,7 @@ fn spoil(bytes: &mut Vec<u8>, damage: &Damage) {
     }
 }
 
-/// Reads to the end and checks every dialogue.
+/// Reads all dialogues and checks each of them.
 fn exhaust(dialogues: Dialogues, what: &str) {
     const FAR_TOO_MANY: usize = 1_000_000;
     let mut items = 0;
@@ -140,14 +140,14 @@ fn exhaust(dialogues: Dialogues, what: &str) {
     }
 }
 
-/// Sniffs and reads bytes as every format.
-fn through_all(path: &Path, bytes: &[u8]) {
+/// Detects the format of the bytes, and reads them in every format.
+fn read_in_every_format(path: &Path, bytes: &[u8]) {
     let mapped = ReadOptions { columns: Some("text=1,speaker=2".parse().unwrap()), ..ReadOptions::default() };
     let tight = ReadOptions { max_record: 100, strip_nicks: true, ..ReadOptions::default() };
     for format in formats::all() {
         for options in [&mapped, &tight] {
             let stream = Box::new(Cursor::new(bytes.to_vec()));
-            // What cannot be text is refused here.
+            // Input that is not text is refused here.
             let Ok(input) = Input::from_stream("damaged".into(), Some(path.to_owned()), stream) else {
                 return;
             };
@@ -164,20 +164,20 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        through_all(Path::new("any/2026-03-02.json"), &bytes);
+        read_in_every_format(Path::new("any/2026-03-02.json"), &bytes);
     }
 
     #[test]
     fn any_text(text in "[\\[\\]{}\":,<>#@|&\\-=\\\\/ \n\t0-9a-zA-Zéß客：\u{202f}\u{200e}]{0,300}") {
-        through_all(Path::new("any/_chat.txt"), text.as_bytes());
+        read_in_every_format(Path::new("any/_chat.txt"), text.as_bytes());
     }
 
     #[test]
     fn damaged_files(which in any::<prop::sample::Index>(), damages in prop::collection::vec(damage(), 0..6)) {
         let (path, bytes) = which.get(fixtures());
         let mut bytes = bytes.clone();
-        damages.iter().for_each(|d| spoil(&mut bytes, d));
-        through_all(path, &bytes);
+        damages.iter().for_each(|d| apply(&mut bytes, d));
+        read_in_every_format(path, &bytes);
     }
 
     #[test]
@@ -191,8 +191,8 @@ proptest! {
         } else {
             zstd::encode_all(&bytes[..], 1).unwrap()
         };
-        damages.iter().for_each(|d| spoil(&mut packed, d));
-        through_all(path, &packed);
+        damages.iter().for_each(|d| apply(&mut packed, d));
+        read_in_every_format(path, &packed);
     }
 
     #[test]
@@ -204,7 +204,7 @@ proptest! {
         for (n, (path, bytes)) in files.iter().enumerate() {
             let mut bytes = bytes.clone();
             if n == spoilt {
-                damages.iter().for_each(|d| spoil(&mut bytes, d));
+                damages.iter().for_each(|d| apply(&mut bytes, d));
             }
             let copy = dir.path().join(path.strip_prefix(&root).unwrap());
             fs::create_dir_all(copy.parent().unwrap()).unwrap();

@@ -6,7 +6,7 @@ use turnwise_corpus::{Dialogue, formats::ReadOptions};
 
 use crate::data;
 
-/// Runs of turns by one speaker, each as one text, as evaluations take them.
+/// Merges consecutive turns of one speaker into one text, as in the evaluation sets.
 fn merged(dialogue: &Dialogue) -> Vec<(String, String)> {
     let mut merged: Vec<(String, String)> = Vec::new();
     for turn in &dialogue.turns {
@@ -22,7 +22,7 @@ fn is_conversation(dialogue: &&Dialogue) -> bool {
     merged(dialogue).len() >= 4 && dialogue.speakers().len() >= 2
 }
 
-/// The dialogues without the actions in them.
+/// The dialogues without actions, such as `* nick waves`.
 fn spoken(mut dialogues: Vec<Dialogue>) -> Vec<Dialogue> {
     for dialogue in &mut dialogues {
         dialogue.turns.retain(|turn| turn.acts.is_empty());
@@ -40,8 +40,8 @@ fn ubuntu_irc_has_the_logs_and_conversations_of_its_readme() {
         return;
     };
     let folder = folder.join("ubuntu_irc_traindev/data");
-    // The README counts speech only; with the actions (`* nick waves`) that turnwise keeps, two more conversations
-    // of the training logs come to four turns.
+    // The README does not count actions (`* nick waves`). turnwise stores them, so two more conversations of the
+    // training logs have four turns.
     for (split, logs, conversations, with_actions) in [("train", 153, 3010, 3012), ("dev", 10, 129, 129)] {
         let read = data::read(&folder.join(split), None, &ReadOptions::default());
         assert_eq!(read.problems, Vec::<String>::new());
@@ -84,7 +84,7 @@ fn ubuntu_irc_conversations_are_those_of_the_normalized_set() {
 }
 
 #[test]
-fn stripping_nicks_leaves_no_address_of_a_participant() {
+fn stripping_nicks_removes_all_addressed_participants() {
     let Some(folder) = data::folder("ubuntu_irc_traindev") else {
         return;
     };
@@ -118,7 +118,7 @@ fn dialoguecse_has_the_counts_of_its_readme() {
     assert_eq!((of("jddc-dev-sts-").len(), of("edc-dev-sts-").len()), (1000, 500));
     assert_eq!(of("edc-train-train_data-").len(), 1000);
     assert_eq!(read.dialogues.len(), 2094 + 2373 + 1000 + 500 + 1000);
-    // 30 positives and 40 negatives for each query; intents in JDDC only, and equal for all positives of a query.
+    // Each query has 30 positives and 40 negatives. Only JDDC has intents; all positives of a query have the same.
     assert!(
         jddc.iter()
             .chain(&ecd)
@@ -132,7 +132,7 @@ fn dialoguecse_has_the_counts_of_its_readme() {
             assert_eq!(positive.turns[0].intent, query.turns[0].intent);
         }
     }
-    // Every training row has its response and at least one turn around it.
+    // Every training row has a response and at least one context turn.
     for dialogue in of("edc-train-") {
         let response = dialogue.metadata["response"].as_u64().unwrap();
         assert!(dialogue.turns.len() >= 2 && (1..=dialogue.turns.len() as u64).contains(&response));
@@ -144,7 +144,7 @@ fn normalized_select_files_are_read_as_dialoguecse_select() {
     let Some(folder) = data::folder("normalized_dev") else {
         return;
     };
-    // BANKING77 has 3,080 test queries; four are left out of this file, so that its ids have gaps.
+    // BANKING77 has 3,080 test queries. This file omits four of them, so its ids have gaps.
     for (name, queries, last) in [
         ("banking77.sr.test.tsv", 3076, 3079),
         ("mdc.sr.dev.tsv", 2000, 1999),

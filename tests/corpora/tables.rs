@@ -6,7 +6,7 @@ use turnwise_corpus::{Role, formats::ReadOptions, walk};
 
 use crate::data::{self, Read};
 
-/// Everything in an archive, all of it of one format, with ids that are unique.
+/// Reads all files of an archive. Checks that they have one format and that ids are unique.
 fn read_all(name: &str, format: &'static str, files: usize) -> Option<Read> {
     let folder = data::folder(name)?;
     let read = data::read(&folder, None, &ReadOptions::default());
@@ -27,9 +27,9 @@ fn self_dialogue() {
     let Some(read) = read_all("self_dialogue_dev", "self-dialogue", 63) else {
         return;
     };
-    // Nine tenths of the whole: 24,249 assignments, of which the paper's script drops those of blocked workers and
-    // those with a reason in `Reject` (24,165). 23 folders; where dial2vec's 28 labels come from is not published.
-    // One of the 21,886 rows has no answer at all.
+    // 90% of the corpus. The whole corpus has 24,249 assignments; 24,165 remain without blocked workers and without rows
+    // that have a reason in `Reject`. There are 23 folders; the source of dial2vec's 28 labels is not published. One of
+    // the 21,886 rows has no answer.
     assert_eq!(read.dialogues.len(), 21_885);
     let [problem] = read.problems.as_slice() else { panic!("{:?}", read.problems) };
     assert!(problem.ends_with(
@@ -45,7 +45,7 @@ fn self_dialogue() {
 }
 
 #[test]
-fn the_list_of_blocked_workers_is_a_companion() {
+fn the_list_of_blocked_workers_is_a_companion_file() {
     let Some(folder) = data::folder("self_dialogue_dev") else {
         return;
     };
@@ -59,8 +59,8 @@ fn mdc() {
     let Some(read) = read_clean("mdc_dev", "mdc", 2) else {
         return;
     };
-    // Four fifths of two of the three domains: 5,984 sessions and 44,967 rows in the whole of these, 10,087 dialogues
-    // and 74,685 turns in the paper, which counts restaurants too.
+    // 80% of two of the three domains, which have 5,984 sessions and 44,967 rows. The paper has 10,087 dialogues and
+    // 74,685 turns in three domains.
     assert_eq!(read.dialogues.len(), 4_775);
     assert_eq!(read.turns(), 35_756);
     let domains = read.domains();
@@ -68,7 +68,7 @@ fn mdc() {
     let turns = || read.dialogues.iter().flat_map(|d| &d.turns);
     assert!(turns().all(|t| t.time.is_some() && !t.acts.is_empty()));
     assert_eq!(turns().filter(|t| t.role == Some(Role::User)).count(), 18_257);
-    // One session counts two messages as the fourth; all others keep their numbers.
+    // In one session, two messages have the number 4. In all other sessions, the numbers are unchanged.
     assert_eq!(turns().filter(|t| t.metadata.contains_key("message_id")).count(), 5);
 }
 

@@ -1,6 +1,5 @@
-//! SGD, MultiWOZ and MetaLWOz against the counts of the data's READMEs.
+//! Compares SGD, MultiWOZ and MetaLWOz with the counts in the READMEs of the data.
 
-// Helpers of tests may unwrap as tests may.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -27,7 +26,7 @@ fn read(archive: &str) -> Option<Read> {
     Some(read)
 }
 
-/// Dialogues of one domain alone, by domain.
+/// Number of single-domain dialogues per domain.
 fn single(read: &Read) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for dialogue in read.dialogues.iter().filter(|d| d.domains.len() == 1) {
@@ -44,7 +43,7 @@ fn by_id<'a>(read: &'a Read, id: &str) -> &'a Dialogue {
 fn sgd_dev() {
     let Some(read) = read("sgd_dev") else { return };
     assert_eq!(read.formats, BTreeMap::from([("sgd", 17)]));
-    // 2,482 in the full set: three files, all of several services, are not in the archive.
+    // The full set has 2,482: three files, whose dialogues have several services, are not in the archive.
     assert_eq!((read.dialogues.len(), read.turns()), (2098, 38768));
     // dial2vec's dev set: 836 dialogues of one service.
     let single = single(&read);
@@ -55,7 +54,7 @@ fn sgd_dev() {
     assert_eq!(acts.len(), 18);
     let intents: BTreeSet<_> = turns().filter_map(|t| t.intent.as_ref()).collect();
     assert_eq!(intents.len(), 27);
-    // Every user turn but the 1,260 in which no intent is active.
+    // Every user turn has an intent, except 1,260 turns without an active intent.
     assert_eq!(turns().filter(|t| t.intent.is_some()).count(), 38768 / 2 - 1260);
     assert_eq!(turns().filter(|t| t.metadata.contains_key("service_call")).count(), 6027);
     let first = by_id(&read, "dev-1_00000");
@@ -71,7 +70,7 @@ fn sgd_train_slim() {
         return;
     };
     assert_eq!(read.formats, BTreeMap::from([("sgd", 96)]));
-    // 16,142 in the full set and in dial2vec's table; 31 files are not in the archive.
+    // The full set and dial2vec's table have 16,142; 31 files are not in the archive.
     assert_eq!((read.dialogues.len(), read.turns()), (12174, 223756));
     let single = single(&read);
     assert_eq!((single.values().sum::<usize>(), single.len()), (5275, 24));
@@ -88,7 +87,7 @@ fn multiwoz_21_val() {
     };
     assert_eq!(read.formats, BTreeMap::from([("multiwoz", 1)]));
     assert_eq!((read.dialogues.len(), read.turns()), (999, 14730));
-    // dial2vec's split (1,077 single-domain dialogues in dev, 7 domains) is its own and was not published.
+    // dial2vec's split (1,077 single-domain dialogues in dev, 7 domains) is different and was not published.
     let single = single(&read);
     assert_eq!(single.values().sum::<usize>(), 204);
     let counts = [("attraction", 11), ("hotel", 56), ("restaurant", 50), ("taxi", 57), ("train", 30)];
@@ -131,7 +130,7 @@ fn multiwoz_20_in_the_layout_of_metalwoz() {
     assert_eq!(plan.companions.len(), 1, "tasks.txt");
 }
 
-/// Every file below a folder.
+/// All files in a folder, recursively.
 fn files(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! Readers beside a writer: each sees the index as of one batch, whole, whatever the writer is doing.
+//! Readers and a writer at the same time: each reader sees the index after exactly one batch.
 
 use std::{
     fs,
@@ -10,8 +10,8 @@ use turnwise_store::{Snapshot, Store, compact::compact};
 
 use crate::support::{assert_sound, dialogue, put};
 
-/// Every batch gives every one of 20 dialogues the batch's number as text, so that a reader that sees two numbers has
-/// seen half a batch. Segments are small and checkpoints frequent: tables are merged and removed all the time.
+/// Every batch sets the text of all 20 dialogues to the number of the batch. A reader that sees two numbers has seen a
+/// partial batch. Segments are small and checkpoints frequent, so tables are often merged and removed.
 #[test]
 fn a_reader_never_sees_half_a_batch() {
     const BATCHES: u64 = 300;
@@ -39,7 +39,7 @@ fn a_reader_never_sees_half_a_batch() {
                     assert_eq!(texts.len(), 20);
                     assert!(texts.iter().all(|t| *t == texts[0]), "{texts:?}");
                     let batch: u64 = texts[0]["batch ".len()..].parse().unwrap();
-                    assert!(batch >= last, "time ran backwards");
+                    assert!(batch >= last, "a reader saw an older batch after a newer one");
                     last = batch;
                     let one = snapshot.get(&DialogueId::new("d7").unwrap()).unwrap().unwrap();
                     assert_eq!(one.turns[0].text, texts[0]);
@@ -53,15 +53,15 @@ fn a_reader_never_sees_half_a_batch() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(looked.load(Ordering::Relaxed) > 10);
-    assert!(fs::read_dir(root.join("log")).unwrap().count() > 10, "the log has one segment only");
+    assert!(fs::read_dir(root.join("log")).unwrap().count() > 10, "the log has few segments");
     store.close().unwrap();
     assert_sound(&root);
 }
 
-/// Readers come and go while the index is compacted again and again; none sees anything but a whole batch, and one that
-/// has been there from the beginning sees what it saw then.
+/// Opens readers while the index is compacted repeatedly. No reader sees a partial batch, and the first reader still sees
+/// its original state.
 #[test]
-fn readers_go_on_while_the_log_is_compacted() {
+fn readers_continue_while_the_log_is_compacted() {
     const ROUNDS: u64 = 40;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
@@ -92,7 +92,7 @@ fn readers_go_on_while_the_log_is_compacted() {
                     let texts = texts(&snapshot);
                     assert!(texts.len() == 20 && texts.iter().all(|t| *t == texts[0]), "{texts:?}");
                     let round: u64 = texts[0]["round ".len()..].parse().unwrap();
-                    assert!(round >= last, "time ran backwards");
+                    assert!(round >= last, "a reader saw an older batch after a newer one");
                     last = round;
                     looked.fetch_add(1, Ordering::Relaxed);
                 }

@@ -1,4 +1,4 @@
-//! Damage of every file: told by name, and mended by `repair` as far as the two copies allow.
+//! Damage to each file: it is reported with the name of the file, and `repair` restores what one of the two copies has.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use turnwise_store::{
 
 use crate::support::{assert_sound, content, dialogue, put};
 
-/// 30 dialogues in 6 batches, one replaced, two deleted, closed in good order.
+/// Store with 30 dialogues in 6 batches, one replaced and two deleted. It is closed properly.
 fn filled(root: &Path) -> BTreeMap<String, Dialogue> {
     let mut store = Store::open_or_create(root, "test").unwrap();
     for n in 0..30 {
@@ -48,12 +48,12 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_torn_end_is_cut_and_nothing_else() {
+fn only_an_incomplete_last_batch_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
     let whole = fs::read(log(&root)).unwrap();
-    // Whatever a kill leaves behind the last commit: parts of a batch that was never acknowledged.
+    // Bytes that a kill can leave after the last commit: parts of a batch that was not acknowledged.
     for length in [1, 3, 24, 60, 200] {
         let mut torn = whole.clone();
         torn.extend_from_slice(&whole[16..16 + length]);
@@ -65,7 +65,7 @@ fn a_torn_end_is_cut_and_nothing_else() {
 }
 
 #[test]
-fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled() {
+fn every_byte_of_the_log_is_checked_and_repair_restores_it_from_sled() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -76,7 +76,7 @@ fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled(
         copy_tree(&good, &root);
         flip(&log(&root), at);
         let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
-        assert!(!report.damage.is_empty(), "byte {at} was not noticed");
+        assert!(!report.damage.is_empty(), "byte {at} was not detected");
         assert!(
             report.damage.iter().all(|d| d.path.ends_with("00000001.log")),
             "byte {at}: {:?}",
@@ -84,7 +84,7 @@ fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled(
         );
         repair::repair(&root, "test").unwrap();
         assert_sound(&root);
-        // The last batch alone can be lost: its damage looks like a torn end.
+        // Damage in the last batch looks like an incomplete batch, so this batch can be lost.
         let now = content(&root);
         assert_eq!(now, all, "byte {at}");
     }
@@ -113,7 +113,7 @@ fn damage_in_the_middle_is_an_error_that_names_file_and_byte() {
 type Damage<'a> = Box<dyn Fn() + 'a>;
 
 #[test]
-fn derived_files_can_be_damaged_or_gone() {
+fn derived_files_can_be_damaged_or_missing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -143,7 +143,7 @@ fn table_of(root: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
+fn a_missing_sled_database_is_rebuilt_with_a_notice_by_the_next_writer() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -156,7 +156,7 @@ fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
 }
 
 #[test]
-fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer() {
+fn an_incomplete_sled_database_is_not_damage_and_is_completed_by_the_next_writer() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
@@ -178,12 +178,12 @@ fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer
 }
 
 #[test]
-fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
+fn a_backup_can_be_restored_and_a_damaged_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
     let saved = dir.path().join("saved");
-    // A writer may be at work.
+    // Another process may be writing.
     let mut store = Store::open(&root, "test").unwrap();
     put(&mut store, &dialogue("later", "not yet committed"));
     backup::backup(&root, &saved).unwrap();
@@ -193,13 +193,13 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
     backup::restore(&saved, &copy, "test").unwrap();
     assert_sound(&copy);
     assert_eq!(content(&copy), all);
-    // It can be written to, and the same again changes nothing.
+    // The repaired store accepts writes, and repeating a put changes nothing.
     let mut store = Store::open(&copy, "test").unwrap();
     assert_eq!(put(&mut store, &all["d1"]), turnwise_store::PutOutcome::Unchanged);
     drop(store);
 
-    assert!(backup::backup(&root, &saved).is_err(), "a backup is never overwritten");
-    assert!(backup::restore(&saved, &copy, "test").is_err(), "an index is never overwritten");
+    assert!(backup::backup(&root, &saved).is_err(), "a backup must not be overwritten");
+    assert!(backup::restore(&saved, &copy, "test").is_err(), "an index must not be overwritten");
     flip(&saved.join("00000001.log"), 300);
     let e = backup::restore(&saved, &dir.path().join("other"), "test").unwrap_err();
     assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().contains("checksum"), "{e}");
@@ -207,7 +207,7 @@ fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_readers_are_not() {
+fn a_second_writer_is_refused_but_readers_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);

@@ -1,4 +1,4 @@
-//! The store: against a map, after damage, and seen from two sides at once.
+//! The store: compared with a map, after damage, and with concurrent readers and writers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! Random ingests, updates, deletes, commits, checkpoints, compactions and reopenings against a `BTreeMap`.
+//! Compares the store with a `BTreeMap` after random puts, deletes, commits, checkpoints, compactions and reopenings.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ enum Step {
     Delete(u8),
     Commit,
     Checkpoint,
-    /// Ends in good order, or as if killed with a batch half gathered.
+    /// Closes the store, or drops it with an uncommitted batch, as if the process were killed.
     Reopen {
         closed: bool,
     },
-    /// sled is lost altogether and must come back from the log.
+    /// Removes the sled database, which must be rebuilt from the log.
     LoseSled,
-    /// What is gone goes from the bytes, while a reader looks.
+    /// Compacts while a reader is open.
     Compact,
 }
 
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn the_store_is_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+    fn the_store_behaves_like_a_map(steps in proptest::collection::vec(step(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("index");
         let mut store = Store::open_or_create(&root, "test").unwrap();
@@ -107,7 +107,7 @@ proptest! {
                 }
             }
             store.set_segment_bytes(2_000);
-            // A reader sees the last commit, whatever is being gathered.
+            // A reader sees the last commit, but no uncommitted changes.
             prop_assert_eq!(&content(&root), &committed);
         }
         drop(store);
@@ -116,13 +116,13 @@ proptest! {
     }
 }
 
-/// In the order of their coming.
+/// Ids in insertion order.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
 }
 
 #[test]
-fn the_same_again_changes_nothing() {
+fn repeating_a_put_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open_or_create(dir.path(), "test").unwrap();
     put(&mut store, &dialogue("a", "x"));
@@ -139,7 +139,7 @@ fn the_same_again_changes_nothing() {
 }
 
 #[test]
-fn a_folder_with_something_else_in_it_is_not_taken() {
+fn a_folder_with_other_files_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("thesis.tex"), "x").unwrap();
     let e = Store::open_or_create(dir.path(), "test").err().unwrap();

@@ -1,4 +1,4 @@
-//! Small dialogues and what an index holds.
+//! Small dialogues, and the content of a store.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -18,12 +18,12 @@ pub fn put(store: &mut Store, dialogue: &Dialogue) -> PutOutcome {
     store.put(&Prepared::new(dialogue).unwrap()).unwrap()
 }
 
-/// Everything in it, by id.
+/// Text of each dialogue of a store, by id.
 pub fn content(root: &Path) -> BTreeMap<String, Dialogue> {
     content_of(&Snapshot::open(root).unwrap())
 }
 
-/// The same of a snapshot.
+/// Text of each dialogue of a snapshot, by id.
 pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
     let all: Vec<Dialogue> = snapshot.dialogues().map(Result::unwrap).collect();
     assert_eq!(snapshot.totals().dialogues as usize, all.len());
@@ -34,7 +34,7 @@ pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
     all.into_iter().map(|d| (d.id.to_string(), d)).collect()
 }
 
-/// `verify` must be silent.
+/// Checks that `verify` finds no damage.
 pub fn assert_sound(root: &Path) {
     let report = turnwise_store::verify::verify(root, "test", &mut |_| {}).unwrap();
     assert!(report.damage.is_empty(), "{:#?}", report.damage);
