@@ -118,11 +118,6 @@ impl Graph {
     pub fn name(&self) -> String {
         format!("{}, m {}, ef {}, {} bits", self.builder, self.m, self.ef_construction, self.bits)
     }
-
-    /// Returns the fastest setting with at least this recall; `None` if no setting reaches it.
-    pub fn fastest_with_recall(&self, recall: f64) -> Option<&Setting> {
-        self.settings.iter().filter(|s| s.recall >= recall).max_by(|a, b| a.qps.total_cmp(&b.qps))
-    }
 }
 
 /// Source of the vectors, for the report.
@@ -405,8 +400,6 @@ mod tests {
             assert!(setting.qps > 0.0 && setting.qps_all > 0.0);
         }
         assert!(graph.walked_bytes < graph.file_bytes);
-        assert_eq!(graph.fastest_with_recall(0.99).unwrap().ef, 200);
-        assert_eq!(graph.fastest_with_recall(1.1), None);
         // The graph file is removed, and the results can be stored.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         measured.write(folder.path()).unwrap();

@@ -42,10 +42,7 @@ pub(crate) fn each_line_of(
             let text = text.trim_start_matches('\u{feff}').trim_end_matches(['\n', '\r']);
             if text.trim().is_empty() { Ok(()) } else { f(number, text) }
         });
-        done.map_err(|why| Error::Data {
-            message: format!("{}:{number}: {why}", path.display()),
-            hint: None,
-        })?;
+        done.map_err(|why| Error::data(format!("{}:{number}: {why}", path.display())))?;
     }
 }
 

@@ -109,8 +109,7 @@ fn within() -> f64 {
 impl Recipe {
     /// Checks that every row is complete and has valid numbers.
     pub fn check(&self, name: &str) -> Result<()> {
-        let wrong =
-            |why: String| Err(Error::Data { message: format!("the recipe {name}: {why}"), hint: None });
+        let wrong = |why: String| Err(Error::data(format!("the recipe {name}: {why}")));
         if self.rows.is_empty() {
             return wrong("no [[rows]]".to_owned());
         }

@@ -57,11 +57,9 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
         .filter(|(_, turn)| !turn.text.trim().is_empty())
         .collect();
     if dialogues.len() < 2 || wanted.of < 2 {
-        return Err(Error::Data {
-            message: "response selection needs at least two dialogues and at least two candidates per sample"
-                .to_owned(),
-            hint: None,
-        });
+        return Err(Error::data(
+            "response selection needs at least two dialogues and at least two candidates per sample",
+        ));
     }
     let (mut samples, mut leaks) = (Vec::new(), 0);
     for (d, dialogue) in dialogues.iter().enumerate() {

@@ -26,9 +26,7 @@ impl Precomputed {
         let hash = blake3::hash(&bytes).to_hex()[..32].to_owned();
         Ok(Precomputed { path: path.to_owned(), vectors, hash })
     }
-}
 
-impl Precomputed {
     /// The vectors, normalized to length 1, and the hash of their file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();

@@ -121,7 +121,7 @@ impl Task for PairTask {
                 Error::data("all pairs have the same score, and a correlation cannot be computed")
                     .with_hint("both the human scores and the ranker's scores must vary")
             })?;
-            Ok(Value { measure: name.to_owned(), value, deviation: None, floor: Some(0.0), each: Vec::new() })
+            Ok(Value { floor: Some(0.0), ..Value::new(name, value) })
         };
         let values = measures.into_iter().map(value).collect::<Result<_>>()?;
         let rows =
