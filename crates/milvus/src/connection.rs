@@ -16,7 +16,6 @@ use tokio::runtime::{Builder, Runtime};
 use super::target::{Consistency, Target};
 use turnwise_core::error::{Error, Result};
 
-/// Maximum time to wait for the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Open connection to a Milvus server, with the target that it was opened for.
@@ -48,7 +47,6 @@ fn check_reachable(target: &Target) -> Result<()> {
     Err(failed(&why))
 }
 
-/// Blocks until a future is complete.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
@@ -96,7 +94,6 @@ impl Connection {
     }
 }
 
-/// Returns the failure of the last attempt.
 fn last(failure: &Failure) -> &Failure {
     match failure {
         Failure::RetryExhausted { source, .. } => last(source),

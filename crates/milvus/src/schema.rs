@@ -226,7 +226,6 @@ fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-/// Schemas of the collections of a generation, in creation order.
 fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
     let [records, utterances, dialogues] = manifest.collections(name);
     [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
@@ -284,7 +283,6 @@ fn records() -> CollectionSchema {
         .add_field(field("nothing", DataType::FloatVector).dimension(2))
 }
 
-/// Returns the error for a name that does not exist.
 pub(super) fn missing(target: &Target) -> Error {
     Error::input(format!("there are no dialogues at {target}"))
         .with_hint(format!("`turnwise ingest --engine {target} FILES` adds some"))

@@ -4,7 +4,6 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use turnwise_core::error::{Error, Result};
 
-/// Default port of Milvus.
 const PORT: u16 = 19530;
 /// Maximum length of a name. Collection names consist of the name and a suffix, and Milvus limits their length.
 const LONGEST_NAME: usize = 200;

@@ -33,7 +33,6 @@ use turnwise_store::{Prepared, find_by};
 /// matches.
 const MIN_CANDIDATES: usize = 512;
 
-/// View of Milvus for one search request.
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every row must match; empty for all rows.
@@ -114,7 +113,6 @@ impl<'a> MilvusView<'a> {
         unexpected_data(&self.engine.connection.target.to_string(), what)
     }
 
-    /// Reads records that are not cached yet.
     fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
         let mut known = self.records.borrow_mut();
         let unknown = unknown(&known, keys);
@@ -123,7 +121,6 @@ impl<'a> MilvusView<'a> {
         Ok(())
     }
 
-    /// Reads vectors of rows that are not cached yet.
     fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
         if self.engine.manifest.recipe.is_none() {
             return Ok(());
@@ -140,7 +137,6 @@ impl<'a> MilvusView<'a> {
         connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
-    /// Reads the vectors of all turns of the dialogues.
     fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
         let different: HashSet<IdKey> = dialogues.collect();
         let mut rows = Vec::new();
@@ -155,10 +151,8 @@ impl<'a> MilvusView<'a> {
     }
 }
 
-/// Result of a search without matches.
 const NO_HITS: HitList = HitList { found: Vec::new(), exhausted: true };
 
-/// Returns the different keys that are not in a cache.
 fn unknown<K: Eq + Hash, V>(cache: &HashMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
     let unknown: HashSet<K> = keys.filter(|key| !cache.contains_key(key)).collect();
     unknown.into_iter().collect()

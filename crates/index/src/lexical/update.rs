@@ -68,7 +68,6 @@ impl Lexical {
     }
 }
 
-/// Returns the progress of an index that is up to date with a snapshot.
 fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
     Progress {
         analyzer: analyzer.to_string(),

@@ -20,7 +20,6 @@ use turnwise_core::{
 };
 use turnwise_store::{Position, verify::Damage};
 
-/// Maximum number of damaged rows of a kind to list.
 const MAX_LISTED: usize = 20;
 
 /// Result of [`check`].

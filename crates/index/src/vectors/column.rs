@@ -43,13 +43,11 @@ pub(super) fn key_at(keys: &[u8], row: usize) -> IdKey {
     keys.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends the vectors of a kind.
 pub(super) struct ColumnWriter {
     rows_file: (PathBuf, BufWriter<File>),
     keys_file: (PathBuf, BufWriter<File>),
     /// Number of rows, including those that are not flushed.
     rows: u64,
-    /// Buffer for the bytes of a row.
     bytes: Vec<u8>,
 }
 
@@ -97,7 +95,6 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Flushes all appended rows to disk.
     pub(super) fn flush(&mut self) -> Result<()> {
         for (path, file) in [&mut self.rows_file, &mut self.keys_file] {
             file.flush().at("write", &*path)?;

@@ -121,7 +121,6 @@ impl VectorReader {
 /// used from several threads.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
-    /// For each kind, one bit per row.
     live: [Vec<AtomicU64>; 2],
     /// For each kind, the number of items without a vector.
     without: [AtomicU64; 2],
@@ -166,7 +165,6 @@ impl<'a> Coverage<'a> {
         self.without[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns true if vectors of this kind were ever requested.
     fn wants(&self, kind: Kind) -> bool {
         self.reader.manifest().extent(kind).reached.is_some()
     }
