@@ -62,8 +62,7 @@ fn searches_agree(index: &Path) {
             .unwrap();
         assert_eq!(found.len(), 5);
         // Which of equally near ones are given may hang on where they were looked for.
-        let scores =
-            |hits: &[Candidate]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
+        let scores = |hits: &[Candidate]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
         assert_eq!(scores(&found), scores(&exact));
         assert!(
             found.iter().all(|hit| snapshot.seq_of(hit.dialogue).map(Version::from) == Some(hit.version)),

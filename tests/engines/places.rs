@@ -45,7 +45,7 @@ impl Here {
         let snapshot = Snapshot::open(&self.root).unwrap();
         // Made new_generation: what was replaced still counts in the statistics of words until Tantivy merges.
         Lexical::remove(&self.root).unwrap();
-        Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
+        Lexical::update(None, &self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = Words { salt: 0 };
         let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
         let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 256 };

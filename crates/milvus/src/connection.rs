@@ -8,12 +8,10 @@ use std::{
     time::Duration,
 };
 
-use milvus::v2::{
-    ClientV2, ConnectConfig, ConsistencyLevel, RetryConfig, TelemetryConfig, error::Error as Failure,
-};
+use milvus::v2::{ClientV2, ConnectConfig, RetryConfig, TelemetryConfig, error::Error as Failure};
 use tokio::runtime::{Builder, Runtime};
 
-use super::target::{Consistency, Target};
+use super::target::Target;
 use turnwise_core::error::{Error, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,15 +80,6 @@ impl Connection {
     /// message, such as `searching`.
     pub(super) fn call<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         wait(future)?.map_err(|e| failed(&self.target, what, &e))
-    }
-
-    pub(super) fn consistency(&self) -> ConsistencyLevel {
-        match self.target.consistency {
-            Consistency::Strong => ConsistencyLevel::Strong,
-            Consistency::Session => ConsistencyLevel::Session,
-            Consistency::Bounded => ConsistencyLevel::Bounded,
-            Consistency::Eventually => ConsistencyLevel::Eventually,
-        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Connection {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .output_fields(["count(*)"])
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("counting", async { self.client.query(request?).await })?;
         let count = match answer.results().get_output_fields().first() {
@@ -75,7 +75,7 @@ impl Connection {
             .filter(filter)
             .output_fields(columns.iter().copied())
             .limit(DEEPEST as i64)
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         match wait(async { self.client.query(request?).await })? {
             Ok(answer) => Ok(Ok(answer.results().clone())),
@@ -184,7 +184,7 @@ impl Connection {
             .output_fields(["id", "key", "version"])
             .limit(most as i64)
             .extra_params(in_order.into())
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("listing", async { self.client.query(request?).await })?;
         let results = answer.results();

@@ -7,14 +7,13 @@ use std::{
     hash::Hash,
 };
 
-use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
+use milvus::v2::{IndexType, SearchVectors, SingleResult, request::dql::SearchRequest};
 
 use super::{
     engine::Milvus,
     expression, names,
     reading::{DEEPEST, unexpected_data},
     rows::{Answer, key_of, key_text, row_id, version_in, version_of},
-    target::Graph,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -60,7 +59,7 @@ impl<'a> MilvusView<'a> {
             .output_fields(["key", "version", "turn", "dialogue"].into_iter().chain(directed))
             .limit(k as i64)
             .extra_params(self.depth(field, k))
-            .consistency_level(connection.consistency())
+            .consistency_level(connection.target.consistency)
             .build();
         let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
@@ -74,9 +73,9 @@ impl<'a> MilvusView<'a> {
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
-            Graph::Hnsw => ("ef", usize::MAX),
-            Graph::DiskAnn => ("search_list", 65_535),
-            Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            IndexType::DiskAnn => ("search_list", 65_535),
+            IndexType::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            _ => ("ef", usize::MAX),
         };
         HashMap::from([(name.to_owned(), (2 * k).max(MIN_CANDIDATES).min(most).to_string())])
     }

@@ -16,7 +16,7 @@ use tantivy::{
 };
 
 use super::{
-    adapters::{Analyzed, Overlay},
+    adapters::{AnalyzerTokenizer, Overlay},
     top::Columns,
 };
 use turnwise_core::{
@@ -107,7 +107,7 @@ impl Side {
     }
 
     fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
-        index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
+        index.tokenizers().register(&analyzer.to_string(), AnalyzerTokenizer(analyzer));
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 

@@ -302,7 +302,7 @@ mod tests {
                     .unwrap();
             }
             store.commit(None).unwrap();
-            Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+            Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
         }
         Lexical::open(root).unwrap()
     }

@@ -104,6 +104,19 @@ impl ColumnWriter {
     }
 }
 
+/// Writes the rows of a new set. Returns their number.
+pub(super) fn write_all<'a>(
+    set: &Path,
+    kind: Kind,
+    dim: usize,
+    mut rows: impl Iterator<Item = Result<(IdKey, &'a [f32])>>,
+) -> Result<u64> {
+    let mut out = ColumnWriter::open(set, kind, dim, 0)?;
+    rows.try_for_each(|row| row.and_then(|(key, vector)| out.append(&key, vector)))?;
+    out.flush()?;
+    Ok(out.rows())
+}
+
 fn too_short(path: PathBuf, length: u64, counts: u64) -> Error {
     sets::damaged(path, format!("it has {length} bytes, expected at least {counts}"))
 }

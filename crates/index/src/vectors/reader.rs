@@ -112,6 +112,12 @@ impl VectorReader {
         (0..column.count()).map(|row| column.key(row))
     }
 
+    /// Returns the rows of a kind, each with its number, key and vector. A wrong checksum is an error.
+    pub(super) fn entries(&self, kind: Kind) -> impl Iterator<Item = (usize, Result<(IdKey, &[f32])>)> {
+        let column = self.column(kind);
+        (0..column.count()).map(|row| (row, column.get(row).map(|vector| (column.key(row), vector))))
+    }
+
     pub(super) fn column(&self, kind: Kind) -> &Column {
         &self.kinds[kind as usize].0
     }
