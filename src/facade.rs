@@ -233,7 +233,7 @@ impl Index {
     }
 
     fn index_keywords(&self) -> Result<()> {
-        Lexical::update(&self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
+        Lexical::update(None, &self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
     }
 }
 

@@ -10,7 +10,7 @@
 //! # fn main() -> turnwise_core::error::Result<()> {
 //! let root = Path::new("indexes/chats");
 //! let snapshot = Snapshot::open(root)?;
-//! Lexical::update(root, &snapshot, &|| false, &mut |_| {})?;
+//! Lexical::update(None, root, &snapshot, &|| false, &mut |_| {})?;
 //! let lexical = Lexical::open(root)?;
 //! for hit in lexical.find(Kind::Utterances, &lexical.words("late parcel"), 10, None)? {
 //!     println!("{:.2} {}", hit.score, hit.dialogue);

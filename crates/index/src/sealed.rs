@@ -12,7 +12,6 @@ use turnwise_core::{
 /// Text between the content and the checksum. The checksum covers all bytes before this text.
 const SEAL: &str = "\"crc32\": \"";
 
-/// Replaces a file with [`sealed`] content.
 pub(super) fn write<T: Serialize>(path: &Path, content: &T) -> Result<()> {
     files::replace(path, sealed(content)?.as_bytes())
 }

@@ -8,15 +8,12 @@ use std::{
     time::Duration,
 };
 
-use milvus::v2::{
-    ClientV2, ConnectConfig, ConsistencyLevel, RetryConfig, TelemetryConfig, error::Error as Failure,
-};
+use milvus::v2::{ClientV2, ConnectConfig, RetryConfig, TelemetryConfig, error::Error as Failure};
 use tokio::runtime::{Builder, Runtime};
 
-use super::target::{Consistency, Target};
+use super::target::Target;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum time to wait for the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Open connection to a Milvus server, with the target that it was opened for.
@@ -48,7 +45,6 @@ fn check_reachable(target: &Target) -> Result<()> {
     Err(failed(&why))
 }
 
-/// Blocks until a future is complete.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
@@ -85,18 +81,8 @@ impl Connection {
     pub(super) fn call<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         wait(future)?.map_err(|e| failed(&self.target, what, &e))
     }
-
-    pub(super) fn consistency(&self) -> ConsistencyLevel {
-        match self.target.consistency {
-            Consistency::Strong => ConsistencyLevel::Strong,
-            Consistency::Session => ConsistencyLevel::Session,
-            Consistency::Bounded => ConsistencyLevel::Bounded,
-            Consistency::Eventually => ConsistencyLevel::Eventually,
-        }
-    }
 }
 
-/// Returns the failure of the last attempt.
 fn last(failure: &Failure) -> &Failure {
     match failure {
         Failure::RetryExhausted { source, .. } => last(source),

@@ -27,7 +27,6 @@ impl Milvus {
         Milvus::of(connection, manifest)
     }
 
-    /// Opens a generation that is already loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let analyzer = manifest.terms_by()?;
         let totals = connection.totals(&manifest)?;

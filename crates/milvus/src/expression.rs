@@ -6,7 +6,6 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::{Comparison, Condition, Filter, Tree, TypedValue};
 use turnwise_index::vectors::Kind;
 
-/// Returns the Milvus expression of a filter.
 pub(super) fn of(filter: &Filter, kind: Kind) -> Result<String> {
     node(&filter.tree(), kind)
 }

@@ -161,7 +161,6 @@ impl NextGeneration {
 }
 
 impl Connection {
-    /// Replaces the stored manifest of a generation.
     pub(super) fn store_manifest(&self, manifest: &Manifest) -> Result<()> {
         let request = AlterCollectionPropertiesRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
@@ -179,7 +178,6 @@ impl Connection {
         self.remove(manifest)
     }
 
-    /// Removes the collections of a generation.
     fn remove(&self, manifest: &Manifest) -> Result<()> {
         for collection in manifest.collections(&self.target.name) {
             self.drop_if_there(&collection)?;

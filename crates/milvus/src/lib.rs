@@ -36,7 +36,7 @@ mod writing;
 pub use engine::Milvus;
 pub use generations::{Manifest, Unfinished};
 pub use location::MilvusLocation;
-pub use target::{Consistency, Graph, Target};
+pub use target::Target;
 pub use vector_source::{Encoding, Of, VectorSource};
 pub use walk::{Moved, Walk};
 pub use writer::MilvusWriter;

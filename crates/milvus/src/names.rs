@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 /// Prefix of a term that is written in hexadecimal.
 const HEX_PREFIX: &str = "zq";
-/// Maximum number of bytes in a text column.
 pub(super) const LONGEST_TEXT: usize = 65_535;
 /// Maximum number of bytes of a fact (field name and value). Longer facts are not stored.
 pub(super) const LONGEST_FACT: usize = 2_048;
 
-/// Returns a text as a quoted string literal of an expression.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -20,16 +20,13 @@ use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::{engine::Version, vectors::Kind};
 use turnwise_store::Totals;
 
-/// Maximum number of rows that Milvus returns for one query.
 pub(super) const DEEPEST: usize = 16_384;
-/// Maximum number of ids in one request.
 const AT_ONCE: usize = 1_000;
 /// Number of pieces per request for a record whose pieces do not fit into one response.
 const PIECES: usize = 32;
 /// Maximum number of dialogues that one call of `list_dialogues` reads, to keep calls short.
 const PAGE: usize = 200;
 
-/// Returns the columns of a response by name.
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
     Answer(results.get_output_fields())
 }
@@ -41,18 +38,16 @@ pub(super) fn unexpected_data(place: &str, what: &str) -> Error {
 }
 
 impl Connection {
-    /// Returns the number of dialogues and turns of a generation.
     pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
         let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
         Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
-    /// Returns the number of rows of a collection.
     pub(super) fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .output_fields(["count(*)"])
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("counting", async { self.client.query(request?).await })?;
         let count = match answer.results().get_output_fields().first() {
@@ -80,7 +75,7 @@ impl Connection {
             .filter(filter)
             .output_fields(columns.iter().copied())
             .limit(DEEPEST as i64)
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         match wait(async { self.client.query(request?).await })? {
             Ok(answer) => Ok(Ok(answer.results().clone())),
@@ -179,7 +174,6 @@ impl Connection {
         Ok((found.collect(), last.filter(|_| !ended)))
     }
 
-    /// Reads the next rows of dialogues, sorted by row id.
     fn next_rows(&self, manifest: &Manifest, filter: &str, most: usize) -> Result<Vec<(IdKey, Version)>> {
         // The iterators of Milvus' own clients set these parameters. Without them, a limit returns arbitrary
         // rows instead of the first ones.
@@ -190,7 +184,7 @@ impl Connection {
             .output_fields(["id", "key", "version"])
             .limit(most as i64)
             .extra_params(in_order.into())
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("listing", async { self.client.query(request?).await })?;
         let results = answer.results();
@@ -211,7 +205,6 @@ impl Connection {
     }
 }
 
-/// Columns of the collection of records that are read.
 const COLUMNS: [&str; 5] = ["key", "version", "piece", "pieces", "json"];
 
 /// Pieces of records, from responses.
@@ -241,7 +234,6 @@ impl Pieces {
         Ok(())
     }
 
-    /// Assembles the dialogues from their pieces.
     fn assemble(self, place: &str) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
         let Pieces { first, texts } = self;
         let mut read = HashMap::with_capacity(first.len());

@@ -19,11 +19,8 @@ use turnwise_text::Analyzer;
 
 /// Separator between the texts of a field in `folds`.
 pub(super) const BETWEEN: char = '\u{1}';
-/// Maximum number of bytes in a piece of a record.
 const PIECE: usize = 60_000;
-/// Maximum number of bytes in a JSON column.
 const LONGEST_JSON: usize = 60_000;
-/// Maximum number of facts in a row.
 pub(super) const MOST_FACTS: usize = 4_096;
 
 /// Returns the version for a content hash: its first 63 bits, because Milvus stores signed numbers.
@@ -34,12 +31,10 @@ pub(super) fn version_of(content: IdKey) -> Version {
     Version(u64::from_le_bytes(bytes) >> 1)
 }
 
-/// Returns the version that a column stores.
 pub(super) fn version_in(column: i64) -> Version {
     Version(column as u64)
 }
 
-/// Returns the value of a version for a column.
 pub(super) fn version_column(version: Version) -> i64 {
     version.0 as i64
 }
@@ -192,7 +187,6 @@ pub(super) struct Rows {
     vectors: Vec<Vec<f32>>,
     /// False for a row whose vector was zero.
     directed: Vec<bool>,
-    /// Approximate size of all rows.
     pub(super) bytes: usize,
     /// Number of rows whose text was truncated to the column limit.
     pub(super) cut: u64,
@@ -297,7 +291,6 @@ pub(super) struct Pieces {
     counts: Vec<i64>,
     corpora: Vec<String>,
     texts: Vec<String>,
-    /// Approximate size of all rows.
     pub(super) bytes: usize,
 }
 

@@ -19,7 +19,7 @@ use super::{
     generations::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
-    target::{Graph, Target},
+    target::Target,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -104,7 +104,7 @@ impl Connection {
                 .description(text.as_str())
                 .schema(schema)
                 .num_shards(self.target.shards)
-                .consistency_level(self.consistency())
+                .consistency_level(self.target.consistency)
                 .properties(HashMap::from([(PROPERTY.to_owned(), text.clone())]))
                 .index_params(indexes)
                 .build();
@@ -193,12 +193,13 @@ impl Connection {
         if dim.is_some() {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
-                Graph::Hnsw => with(cosine(IndexType::Hnsw), r#"{"M": 24, "efConstruction": 200}"#),
-                Graph::DiskAnn => cosine(IndexType::DiskAnn),
-                Graph::IvfRabitq => with(
+                IndexType::DiskAnn => cosine(IndexType::DiskAnn),
+                // The best candidates are scored again, with more precise vectors.
+                IndexType::IvfRabitq => with(
                     cosine(IndexType::IvfRabitq),
                     r#"{"nlist": 1024, "refine": true, "refine_type": "FP16"}"#,
                 ),
+                _ => with(cosine(IndexType::Hnsw), r#"{"M": 24, "efConstruction": 200}"#),
             });
         }
         indexes
@@ -226,7 +227,6 @@ fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-/// Schemas of the collections of a generation, in creation order.
 fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
     let [records, utterances, dialogues] = manifest.collections(name);
     [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
@@ -284,7 +284,6 @@ fn records() -> CollectionSchema {
         .add_field(field("nothing", DataType::FloatVector).dimension(2))
 }
 
-/// Returns the error for a name that does not exist.
 pub(super) fn missing(target: &Target) -> Error {
     Error::input(format!("there are no dialogues at {target}"))
         .with_hint(format!("`turnwise ingest --engine {target} FILES` adds some"))

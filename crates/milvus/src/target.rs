@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use milvus::v2::{ConsistencyLevel, IndexType};
 use turnwise_core::error::{Error, Result};
 
-/// Default port of Milvus.
 const PORT: u16 = 19530;
 /// Maximum length of a name. Collection names consist of the name and a suffix, and Milvus limits their length.
 const LONGEST_NAME: usize = 200;
@@ -25,52 +25,27 @@ pub struct Target {
     /// Credentials: `user:password` or an API key. They are never part of the address.
     pub token: Option<String>,
     /// Consistency level of reads.
-    pub consistency: Consistency,
+    pub consistency: ConsistencyLevel,
     /// Timeout of one request.
     pub timeout: Duration,
     /// Maximum number of attempts per request.
     pub attempts: u32,
-    /// Type of the vector index, used when collections are created.
-    pub graph: Graph,
+    /// Type of the vector index, used when collections are created: HNSW, DiskANN or IVF with RaBitQ.
+    pub graph: IndexType,
     /// Number of shards, used when collections are created.
     pub shards: i32,
     /// Milvus analyzer that splits texts into terms, used when collections are created. `None` for turnwise's analyzer.
     pub analyzer: Option<String>,
 }
 
-/// Consistency level of reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Consistency {
-    /// Reads see all acknowledged writes.
-    Strong,
-    /// Reads see all writes of this process.
-    Session,
-    /// Reads may be a few seconds old.
-    Bounded,
-    /// Reads return what is available, without any guarantee.
-    Eventually,
-}
-
-/// Type of the vector index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Graph {
-    /// HNSW graph in memory.
-    Hnsw,
-    /// DiskANN graph on disk.
-    DiskAnn,
-    /// IVF clusters in memory, with 1 bit per dimension (RaBitQ). The best candidates are scored again with more precise
-    /// vectors.
-    IvfRabitq,
-}
-
-const CONSISTENCIES: [(&str, Consistency); 4] = [
-    ("strong", Consistency::Strong),
-    ("session", Consistency::Session),
-    ("bounded", Consistency::Bounded),
-    ("eventually", Consistency::Eventually),
+const CONSISTENCIES: [(&str, ConsistencyLevel); 4] = [
+    ("strong", ConsistencyLevel::Strong),
+    ("session", ConsistencyLevel::Session),
+    ("bounded", ConsistencyLevel::Bounded),
+    ("eventually", ConsistencyLevel::Eventually),
 ];
-const GRAPHS: [(&str, Graph); 3] =
-    [("hnsw", Graph::Hnsw), ("diskann", Graph::DiskAnn), ("ivf_rabitq", Graph::IvfRabitq)];
+const GRAPHS: [(&str, IndexType); 3] =
+    [("hnsw", IndexType::Hnsw), ("diskann", IndexType::DiskAnn), ("ivf_rabitq", IndexType::IvfRabitq)];
 const OPTIONS: [&str; 7] = ["analyzer", "attempts", "consistency", "database", "index", "shards", "timeout"];
 /// Analyzers that every Milvus server has. The names are passed on unchanged.
 const ANALYZERS: [&str; 3] = ["standard", "english", "chinese"];
@@ -149,10 +124,10 @@ impl FromStr for Target {
             database: String::new(),
             name: name.to_owned(),
             token: None,
-            consistency: Consistency::Strong,
+            consistency: ConsistencyLevel::Strong,
             timeout: Duration::from_secs(30),
             attempts: 4,
-            graph: Graph::Hnsw,
+            graph: IndexType::Hnsw,
             shards: 1,
             analyzer: None,
         };
@@ -220,7 +195,7 @@ mod tests {
     fn addresses_are_parsed_and_errors_are_specific() {
         let target: Target = "milvuss://db.example:1234/chats?index=diskann&timeout=5".parse().unwrap();
         assert_eq!((target.host.as_str(), target.port, target.tls), ("db.example", 1234, true));
-        assert_eq!((target.graph, target.timeout), (Graph::DiskAnn, Duration::from_secs(5)));
+        assert_eq!((target.graph, target.timeout), (IndexType::DiskAnn, Duration::from_secs(5)));
         assert_eq!(target.with_token(Some("secret".into())).to_string(), "milvuss://db.example:1234/chats");
         let six: Target = "milvus://[::1]/chats".parse().unwrap();
         assert_eq!((six.host.as_str(), six.port), ("[::1]", PORT));

@@ -7,14 +7,13 @@ use std::{
     hash::Hash,
 };
 
-use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
+use milvus::v2::{IndexType, SearchVectors, SingleResult, request::dql::SearchRequest};
 
 use super::{
     engine::Milvus,
     expression, names,
     reading::{DEEPEST, unexpected_data},
     rows::{Answer, key_of, key_text, row_id, version_in, version_of},
-    target::Graph,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -33,7 +32,6 @@ use turnwise_store::{Prepared, find_by};
 /// matches.
 const MIN_CANDIDATES: usize = 512;
 
-/// View of Milvus for one search request.
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every row must match; empty for all rows.
@@ -61,7 +59,7 @@ impl<'a> MilvusView<'a> {
             .output_fields(["key", "version", "turn", "dialogue"].into_iter().chain(directed))
             .limit(k as i64)
             .extra_params(self.depth(field, k))
-            .consistency_level(connection.consistency())
+            .consistency_level(connection.target.consistency)
             .build();
         let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
@@ -75,9 +73,9 @@ impl<'a> MilvusView<'a> {
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
-            Graph::Hnsw => ("ef", usize::MAX),
-            Graph::DiskAnn => ("search_list", 65_535),
-            Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            IndexType::DiskAnn => ("search_list", 65_535),
+            IndexType::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            _ => ("ef", usize::MAX),
         };
         HashMap::from([(name.to_owned(), (2 * k).max(MIN_CANDIDATES).min(most).to_string())])
     }
@@ -114,7 +112,6 @@ impl<'a> MilvusView<'a> {
         unexpected_data(&self.engine.connection.target.to_string(), what)
     }
 
-    /// Reads records that are not cached yet.
     fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
         let mut known = self.records.borrow_mut();
         let unknown = unknown(&known, keys);
@@ -123,7 +120,6 @@ impl<'a> MilvusView<'a> {
         Ok(())
     }
 
-    /// Reads vectors of rows that are not cached yet.
     fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
         if self.engine.manifest.recipe.is_none() {
             return Ok(());
@@ -140,7 +136,6 @@ impl<'a> MilvusView<'a> {
         connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
-    /// Reads the vectors of all turns of the dialogues.
     fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
         let different: HashSet<IdKey> = dialogues.collect();
         let mut rows = Vec::new();
@@ -155,10 +150,8 @@ impl<'a> MilvusView<'a> {
     }
 }
 
-/// Result of a search without matches.
 const NO_HITS: HitList = HitList { found: Vec::new(), exhausted: true };
 
-/// Returns the different keys that are not in a cache.
 fn unknown<K: Eq + Hash, V>(cache: &HashMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
     let unknown: HashSet<K> = keys.filter(|key| !cache.contains_key(key)).collect();
     unknown.into_iter().collect()

@@ -17,9 +17,7 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
-/// Target number of dialogues per part.
 const PART: u64 = 250;
-/// Number of digits in a key.
 const DIGITS: usize = 32;
 
 /// A dialogue with its vectors. A vector is `None` if it is zero or was not read.

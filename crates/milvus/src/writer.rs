@@ -28,7 +28,6 @@ use turnwise_text::Analyzer;
 
 /// Number of cached dialogue versions above which the cache is cleared.
 const KNOWN: usize = 1_000_000;
-/// Minimum number of new rows for a flush.
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
 /// Writer for one generation of collections.
@@ -36,11 +35,9 @@ pub struct MilvusWriter {
     writer: Writer,
     /// Cached versions of dialogues, pending ones included; `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
-    /// Dialogues that are not written yet.
     pending: Vec<(Dialogue, Version)>,
     /// Size of the pending dialogues as JSON.
     pending_bytes: usize,
-    /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,
     /// Number of rows written since the last flush.
     unflushed_rows: usize,

@@ -24,14 +24,11 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
-/// Maximum number of rows per request.
 const ROWS: usize = 4_000;
 /// Size of the waiting rows in bytes at which a request is sent.
 const BYTES: usize = 16 << 20;
-/// Maximum number of dialogue keys in one expression.
 pub(super) const NAMED: usize = 1_000;
 
-/// Writer for the collections of one generation.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
@@ -75,7 +72,6 @@ impl Writer {
         self.remove_old_versions(dialogues, replaced)
     }
 
-    /// Sends the rows of dialogues in batches.
     fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let mut waiting: [Waiting<'_>; 2] = Default::default();
         for (dialogue, version) in dialogues {
@@ -142,7 +138,6 @@ impl Writer {
         }
     }
 
-    /// Removes the old versions of replaced dialogues.
     fn remove_old_versions(
         &self,
         dialogues: &[(Dialogue, Version)],
@@ -159,7 +154,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Deletes dialogues with all their rows.
     pub(super) fn delete(&self, keys: &[IdKey]) -> Result<()> {
         keys.chunks(NAMED).try_for_each(|some| self.delete_where(&key_in(some)))
     }
@@ -193,7 +187,6 @@ impl Writer {
     }
 }
 
-/// Returns the filter expression for the rows of these dialogues.
 pub(super) fn key_in(keys: &[IdKey]) -> String {
     let keys: Vec<String> = keys.iter().map(|key| names::quoted(&key_text(*key))).collect();
     format!("key in [{}]", keys.join(", "))

@@ -24,7 +24,6 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Orders by distance, then by node.
     pub(crate) fn order(&self, other: &Candidate) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
     }
@@ -34,7 +33,6 @@ impl Candidate {
 #[derive(Default)]
 pub(crate) struct Visited {
     bits: Vec<u64>,
-    /// Number of nodes in the graph.
     nodes: usize,
     /// Visited nodes, in the order of the visits.
     seen: Vec<u32>,
@@ -64,18 +62,15 @@ pub(crate) trait NodeDistance {
     /// The node must be in the graph.
     unsafe fn distance<S: Distances>(&self, node: u32) -> f32;
 
-    /// Prefetches the data that `distance` reads.
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
 /// Distances of the nodes from a query, computed from 8-bit codes.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
-    /// Codes of all nodes.
     pub(crate) codes: &'a [u8],
     /// Squared norms of the nodes' codes for the Euclidean distance; empty for products.
     pub(crate) norms: &'a [u32],
-    /// Codes of the query.
     pub(crate) row: &'a [u8],
     /// 128 times the sum of the query's signed codes.
     pub(crate) bias: i32,
@@ -104,7 +99,6 @@ impl NodeDistance for CodeDistances<'_> {
     }
 }
 
-/// Neighbor lists of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists<'a> {
     pub(crate) flat: &'a [u32],
@@ -118,7 +112,6 @@ impl<'a> Lists<'a> {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
     }
 
-    /// Prefetches the list of a node.
     #[inline(always)]
     fn prefetch<S: Distances>(self, node: u32) {
         let list = self.flat.as_ptr().wrapping_add(node as usize * self.width);
@@ -176,7 +169,6 @@ pub(crate) unsafe fn walk<S: Distances>(
     visited: &mut Visited,
     candidates: &mut Vec<Candidate>,
 ) {
-    /// Number of nodes whose codes are prefetched ahead.
     const AHEAD: usize = 8;
     let Visited { bits, nodes, seen } = visited;
     let nodes = *nodes;
@@ -244,7 +236,6 @@ const AHEAD: usize = 8;
 /// Task that finds the nearest `keep` allowed nodes by comparing all of them.
 pub(crate) struct ApproximateScan<'a, N> {
     pub(crate) distances: N,
-    /// Number of nodes in the graph.
     pub(crate) nodes: usize,
     /// The allowed nodes; `None` for all.
     pub(crate) filter: Option<&'a NodeSet>,

@@ -12,7 +12,6 @@ use crate::{
 const LARGEST: f32 = 127.0;
 /// Fraction of all numbers within the range of the codes. The others are clipped, so that the codes are finer.
 const WITHIN: f64 = 0.9998;
-/// Approximate maximum size of the sample that determines the range.
 const SAMPLE: usize = 2_000_000;
 
 /// Quantizer to 8-bit codes. A code is a number times the scale, rounded.
@@ -92,7 +91,6 @@ pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }
 
-/// Returns the number of bytes in a row of codes.
 pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)
 }
@@ -110,7 +108,6 @@ pub(crate) struct Codes {
     pub(crate) stride: usize,
     pub(crate) quantizer: Quantizer,
     pub(crate) bytes: AlignedBytes,
-    /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
     /// [`bias`] of each row of codes.
     biases: Vec<i32>,
@@ -118,7 +115,6 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Quantizes the points in the given order.
     pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Dispatch) -> Self {
         let quantizer = Quantizer::fit(points.numbers());
         let stride = stride(points.dim);
@@ -142,7 +138,6 @@ impl Codes {
         &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
-    /// Returns the distances of all rows from one row.
     pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
         CodeDistances {
             codes: self.bytes.bytes(),
@@ -153,7 +148,6 @@ impl Codes {
         }
     }
 
-    /// Returns 128 times the sum of a row's signed codes.
     pub(crate) fn bias(&self, row: u32) -> i32 {
         self.biases[row as usize]
     }
@@ -195,7 +189,6 @@ const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// Byte buffer that is aligned to 64 bytes.
 #[derive(Clone, Default)]
 pub(crate) struct AlignedBytes {
     lines: Vec<Line>,

@@ -98,7 +98,6 @@ pub(crate) unsafe fn score<S: Distances>(
     }
 }
 
-/// Prefetches the vector of a node.
 #[inline(always)]
 pub(crate) fn prefetch<S: Distances>(graph: &GraphFile, vectors: Vectors<'_>, node: u32) {
     let (start, bytes) = match vectors {
@@ -113,7 +112,6 @@ fn widen(from: &[f16], to: &mut [f32]) {
     half::slice::HalfFloatSliceExt::convert_to_f32_slice(from, to);
 }
 
-/// Task that scores all allowed nodes exactly.
 pub(crate) struct ExactScan<'a> {
     pub(crate) graph: &'a GraphFile,
     pub(crate) query: &'a [f32],
@@ -147,7 +145,6 @@ pub(crate) struct ExactScans<'a> {
     pub(crate) graph: &'a GraphFile,
     /// Prepared queries, and the best hits of each.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
-    /// Number of hits per query.
     pub(crate) k: usize,
 }
 

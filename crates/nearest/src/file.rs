@@ -37,17 +37,13 @@ const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
 const VERSION: u32 = 1;
 /// Offset of the table of sections in the header.
 const TABLE: usize = 128;
-/// Bytes per entry of the table.
 const ENTRY: usize = 24;
-/// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
 
-/// Kind of a section of a graph file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Codes,
     Originals,
-    /// Neighbor lists of a level.
     Links(u32),
     Norms,
     Starts,
@@ -74,7 +70,6 @@ impl Kind {
         Kind::all(level).into_iter().find(|k| k.numbers() == (kind, level))
     }
 
-    /// Returns the name for error messages.
     pub(crate) fn name(self) -> String {
         let name = match self {
             Kind::Codes => "codes",
@@ -109,7 +104,6 @@ pub(crate) struct Header {
     /// Number of candidates in the beam search when the builder inserted a node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
-    /// Scale of the 8-bit codes.
     pub(crate) scale: f32,
     pub(crate) sections: Vec<Section>,
     /// CRC-32 of the `checks` section.
@@ -191,7 +185,6 @@ impl Header {
     }
 }
 
-/// Data to write to a graph file.
 pub(crate) struct Content<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
@@ -291,7 +284,6 @@ fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]
 /// Writer of sections, which pads each section to a multiple of 64 bytes.
 struct SectionWriter<'a> {
     out: &'a mut dyn Write,
-    /// Number of bytes written so far.
     length: usize,
 }
 
@@ -301,7 +293,6 @@ impl SectionWriter<'_> {
         self.out.write_all(bytes)
     }
 
-    /// Writes a whole section of numbers.
     fn put_all(&mut self, numbers: &[u32]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for some in numbers.chunks(1 << 16) {
@@ -339,9 +330,7 @@ impl<W: Write> Write for ChecksumWriter<'_, W> {
 #[derive(Default)]
 struct Checksums {
     block: crc32fast::Hasher,
-    /// Number of bytes in the current block.
     length: usize,
-    /// Checksums of the finished blocks.
     done: Vec<u8>,
 }
 

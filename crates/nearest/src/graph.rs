@@ -15,7 +15,6 @@ pub(crate) struct Graph {
 
 /// Neighbor lists of a level: one list of fixed length per node.
 pub(crate) struct Links {
-    /// Length of a list.
     pub(crate) width: usize,
     pub(crate) flat: Vec<u32>,
 }
@@ -25,7 +24,6 @@ impl Links {
         Links { width, flat: vec![NONE; nodes * width] }
     }
 
-    /// Returns the neighbors of a node.
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let list = &self.flat[node as usize * self.width..][..self.width];
         &list[..list.iter().position(|n| *n == NONE).unwrap_or(list.len())]
@@ -127,7 +125,6 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
 
 /// Traversal of level 0.
 struct Traversal {
-    /// For each node, whether it was reached.
     reached: Vec<bool>,
     /// For each list entry, whether it was the first that led to its neighbor. These entries form a spanning tree.
     needed: Vec<bool>,

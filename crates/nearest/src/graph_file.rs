@@ -18,7 +18,6 @@ use crate::{
 /// Memory-mapped, read-only graph file. All processes that map the same file share its memory.
 pub struct GraphFile {
     bytes: Bytes,
-    /// Path, for error messages.
     name: std::path::PathBuf,
     pub(crate) header: Header,
     /// Bytes per row of codes.
@@ -201,7 +200,6 @@ impl GraphFile {
         Quantizer { scale: self.header.scale }
     }
 
-    /// Returns the quantized vectors of all nodes.
     pub(crate) fn search_codes(&self) -> SearchCodes<&[u8]> {
         let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
         match &self.codes {
@@ -240,7 +238,6 @@ impl GraphFile {
     }
 }
 
-/// Original vectors of all nodes, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) enum Vectors<'a> {
     F32(&'a [f32]),

@@ -16,28 +16,23 @@ use crate::{
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.
 const WITHIN: f64 = 0.995;
-/// Number of nearest vectors of each query in the accuracy test.
 const NEAREST: usize = 10;
 /// Minimum fraction of the nearest vectors that are found in the accuracy test.
 const ENOUGH: f64 = 0.99;
 /// Number of best vectors by nibbles. In the accuracy test, a nearest vector counts as found if it is one of them.
 const AMONG: usize = 20;
-/// Number of queries in the accuracy test.
 const TRIES: usize = 128;
-/// Maximum number of vectors in the accuracy test.
 const SAMPLE: usize = 4096;
 /// Bytes per block of [`CODE_STEP`] numbers. The lower four bits of the bytes hold the first half of the numbers, and the
 /// upper four bits the second half.
 const HALF: usize = CODE_STEP / 2;
 
-/// Returns the number of bytes in a row of nibbles.
 pub(crate) fn row_bytes(dim: usize) -> usize {
     stride(dim) / 2
 }
 
 /// Nibbles of all points, in the order of the builder.
 pub(crate) struct Nibbles {
-    /// Bytes per row.
     row: usize,
     bytes: AlignedBytes,
 }
@@ -91,7 +86,6 @@ impl Nibbles {
 /// Evenly spread sample of the points.
 struct Sample {
     dim: usize,
-    /// The vectors, one after the other.
     vectors: Vec<f32>,
 }
 
@@ -135,7 +129,6 @@ impl Sample {
 /// Distances of the nodes from a query, computed from nibbles.
 #[derive(Clone, Copy)]
 pub(crate) struct NibbleDistances<'a> {
-    /// Nibbles of all nodes.
     nibbles: &'a [u8],
     /// 8-bit codes of the query.
     signed: &'a [i8],

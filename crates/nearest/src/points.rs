@@ -24,7 +24,6 @@ pub enum VectorFormat {
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
-    /// Vector of each point.
     vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows, in the order of the calls of `push`.
     rows: Vec<(u32, u32)>,
@@ -192,7 +191,6 @@ pub enum Metric {
 }
 
 impl VectorFormat {
-    /// Returns the size of a number in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             VectorFormat::F32 => 4,

@@ -80,11 +80,8 @@ impl Hit {
 /// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
 pub struct NodeSet {
-    /// One bit per node.
     words: Vec<u64>,
-    /// Number of allowed nodes.
     count: usize,
-    /// Number of nodes in the graph.
     nodes: usize,
 }
 
@@ -226,15 +223,11 @@ impl GraphFile {
 /// Method and number of candidates of an approximate search.
 struct Plan<'a> {
     filter: Option<&'a NodeSet>,
-    /// True for a beam search, false for a scan.
     beam: bool,
-    /// Number of candidates in the beam search.
     ef: usize,
-    /// Number of best candidates to score exactly.
     scored: usize,
 }
 
-/// Task that scores hits exactly and sorts them.
 struct Score<'a> {
     graph: &'a GraphFile,
     query: &'a [f32],
@@ -261,7 +254,6 @@ impl Task for Score<'_> {
     }
 }
 
-/// Task that searches all levels of the graph.
 struct BeamSearch<'a, N> {
     graph: &'a GraphFile,
     distances: N,

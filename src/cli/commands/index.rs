@@ -176,7 +176,7 @@ fn update_by(
 ) -> Result<u64> {
     let mut progress = progress(snapshot, context);
     let mut show = |done| progress.set(done, done);
-    Lexical::update_by(analyzer, root, snapshot, &signals::stopped, &mut show)
+    Lexical::update(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
 fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> ProgressBar<'a> {

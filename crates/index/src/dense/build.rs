@@ -20,7 +20,6 @@ use turnwise_nearest::{
 };
 use turnwise_store::{Snapshot, lock::WriterLock};
 
-/// Number of queries for measuring the recall.
 const RECALL_QUERIES: usize = 1_000;
 
 /// Result of a build.
@@ -70,7 +69,6 @@ fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "graphs.lock", command)
 }
 
-/// Builds a generation and makes it the generation in use.
 fn make(
     root: &Path,
     snapshot: &Snapshot,

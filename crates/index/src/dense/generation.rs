@@ -21,7 +21,6 @@ use turnwise_encoder::Fingerprint;
 use turnwise_nearest::GraphFile;
 use turnwise_store::Position;
 
-/// Version of the file format of a generation.
 pub(super) const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
@@ -89,7 +88,6 @@ impl Manifest {
     }
 }
 
-/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
@@ -136,7 +134,6 @@ impl Generation {
         })
     }
 
-    /// Verifies the checksums of all files.
     pub(super) fn verify(&self) -> Result<()> {
         self.graphs.iter().try_for_each(GraphFile::verify)?;
         for (name, crc) in &self.manifest.checksums {
@@ -149,7 +146,6 @@ impl Generation {
     }
 }
 
-/// Reads the name of the generation in use.
 fn named(current: &Path) -> Result<String> {
     let Current { generation, .. } = sealed::read(current, FORMAT, damaged)?;
     if generation.is_empty() || !generation.bytes().all(|b| b.is_ascii_digit()) {
@@ -180,7 +176,6 @@ pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Makes a generation the generation in use.
 pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     let current = Current { format: FORMAT, generation: generation.to_owned() };
     sealed::write(&folder(root).join(CURRENT), &current)
@@ -200,7 +195,6 @@ pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     entries.flatten().filter_map(|e| Some((number(&e.path())?, e.path()))).collect()
 }
 
-/// Names of the table files.
 const DIALOGUES: &str = "dialogues.places";
 const KEYS: &str = "dialogues.keys";
 const UTTERANCES: &str = "utterances.places";
@@ -238,7 +232,6 @@ impl Dialogues {
         Ok(Dialogues { entries, by_key: Table::open(&folder.join(KEYS), count)? })
     }
 
-    /// Returns the dialogue at an index; `None` if there are fewer.
     pub(super) fn get(&self, index: u32) -> Option<(IdKey, Seq)> {
         let (key, seq) = self.entries.get(index)?.split_at(16);
         Some((IdKey(key.try_into().ok()?), Seq(u64::from_le_bytes(seq.try_into().ok()?))))
@@ -248,7 +241,6 @@ impl Dialogues {
         self.entries.0.len() / 24
     }
 
-    /// Returns the index of the dialogue with this key.
     pub(super) fn find(&self, key: &IdKey) -> Option<u32> {
         let (by_key, _) = self.by_key.0.as_chunks::<4>();
         let found = by_key.binary_search_by(|index| {
@@ -275,7 +267,6 @@ impl Utterances {
         Table::open(&folder.join(UTTERANCES), count).map(Utterances)
     }
 
-    /// Returns the utterance at an index; `None` if there are fewer.
     pub(super) fn get(&self, index: u32) -> Option<(u32, TurnNo)> {
         let (dialogue, turn) = self.0.get(index)?.split_at(4);
         let number = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).ok();

@@ -75,7 +75,6 @@ impl VectorKeys {
     }
 }
 
-/// Returns the folder of all generations.
 fn folder(root: &Path) -> PathBuf {
     root.join("graphs")
 }

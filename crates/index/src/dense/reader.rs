@@ -51,7 +51,6 @@ pub struct NodeFilter {
     nodes: Option<NodeSet>,
 }
 
-/// A hit with the data that is needed to sort ties.
 struct Ranked<'a> {
     hit: Candidate,
     /// Row in the generation; `None` for a hit in the tail. A greater row has a smaller id.

@@ -23,7 +23,6 @@ pub struct DistinctVectors<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
-    /// Filter result; `None` if there is no filter.
     admitted: Option<Admitted>,
     /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
@@ -31,11 +30,9 @@ pub struct DistinctVectors<'a> {
     points: Vec<u32>,
     /// Nodes that a search may return; `None` for all.
     allowed: Option<NodeSet>,
-    /// Vectors of the tail.
     recent: Vec<RecentVector>,
 }
 
-/// A vector of the tail.
 struct RecentVector {
     /// Row of the vector in the vector set.
     row: usize,

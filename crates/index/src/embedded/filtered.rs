@@ -7,7 +7,6 @@ use crate::{Admitted, SearchModes, dense::NodeFilter, lexical::Selected, vectors
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
-/// Number of filters in the cache.
 const CACHE_SIZE: usize = 8;
 
 /// Result of a filter for one kind, in the form that each search mode needs.

@@ -20,14 +20,12 @@ use turnwise_store::Position;
 /// Maximum number of records that one call of `list_dialogues` reads, to keep the calls short.
 const MAX_READ: usize = 1_024;
 
-/// View of a local index for one request.
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
     /// Result of the filter that all searches use; `None` to search all items.
     pub(super) filtered: Option<Arc<Filtered>>,
 }
 
-/// Creates the query of the lexical index for a keyword query.
 fn query_of(lexical: &Lexical, words: &KeywordQuery) -> LexicalQuery {
     match &words.expression {
         Some(expression) => lexical.syntax(expression),

@@ -37,7 +37,6 @@ impl Lexical {
     }
 }
 
-/// Adds the dialogues of a segment to the counts.
 fn add(
     segment: &SegmentReader,
     fields: &[FactNames],

@@ -30,13 +30,11 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// Returns the bits of the documents of segment `n`.
     pub(super) fn segment(&self, n: usize) -> &[u64] {
         self.documents.get(n).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the bit of a document.
 pub(super) fn holds(bits: &[u64], doc: DocId) -> bool {
     bits.get(doc as usize / 64).is_some_and(|word| word >> (doc % 64) & 1 == 1)
 }
@@ -59,7 +57,6 @@ struct Run<'a> {
     snapshot: &'a Snapshot,
     filter: &'a Filter,
     kind: Kind,
-    /// Log position that the index has reached.
     reached: Position,
 }
 
@@ -67,7 +64,6 @@ struct Run<'a> {
 #[derive(Clone, Copy)]
 struct DialogueEntry {
     seq: Seq,
-    /// Number of the last turn.
     last: u32,
     outcome: Outcome,
 }

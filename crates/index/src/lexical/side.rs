@@ -16,7 +16,7 @@ use tantivy::{
 };
 
 use super::{
-    adapters::{Analyzed, Overlay},
+    adapters::{AnalyzerTokenizer, Overlay},
     top::Columns,
 };
 use turnwise_core::{
@@ -26,7 +26,6 @@ use turnwise_core::{
 use turnwise_store::Position;
 use turnwise_text::Analyzer;
 
-/// Memory per writer thread, in bytes.
 const WRITER_BYTES: usize = 64 << 20;
 
 /// Message about damage, if Tantivy gives no other.
@@ -61,14 +60,12 @@ pub(super) struct NewDocument<'a> {
     pub(super) facts: &'a [String],
 }
 
-/// Fields of the documents of a Tantivy index.
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     /// Id of the dialogue, as one term.
     pub(super) dialogue: Field,
     /// Turn number; 0 for a whole dialogue.
     pub(super) turn: Field,
-    /// Sequence number of the dialogue.
     pub(super) seq: Field,
     /// For a whole dialogue, the number of its last turn; 0 for a turn.
     pub(super) last: Field,
@@ -110,7 +107,7 @@ impl Side {
     }
 
     fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
-        index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
+        index.tokenizers().register(&analyzer.to_string(), AnalyzerTokenizer(analyzer));
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
@@ -132,7 +129,6 @@ impl Side {
         serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
     }
 
-    /// Returns an error if another process is writing to the index.
     pub(super) fn refuse_if_written(folder: &Path) -> Result<()> {
         let Ok(index) = Index::open_in_dir(folder) else { return Ok(()) };
         match index.directory().acquire_lock(&INDEX_WRITER_LOCK) {
@@ -210,7 +206,6 @@ impl Side {
         failed(&self.folder, e)
     }
 
-    /// Returns the files with a wrong checksum.
     pub(super) fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
         let names = found.map_err(|e| self.failed(&e))?;
@@ -252,7 +247,6 @@ fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
     Error::corrupt(folder, what).with_hint("`turnwise index build` rebuilds it")
 }
 
-/// Converts an error of Tantivy.
 fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
     use ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     match e {

@@ -47,7 +47,6 @@ pub(super) fn best(
     Ok(best.finish())
 }
 
-/// BM25 weight of a query term.
 struct Weight<'a> {
     term: &'a Term,
     bm25: Bm25Weight,
@@ -75,7 +74,6 @@ impl<'a> Weight<'a> {
 
 /// Score sums of [`WINDOW`] consecutive documents.
 struct Window {
-    /// First document of the window.
     start: DocId,
     sums: Box<[f64; WINDOW]>,
     /// One bit per document that has a sum.
@@ -98,10 +96,8 @@ impl Window {
     }
 }
 
-/// Posting list of a query term in a segment.
 struct List<'a> {
     postings: BlockSegmentPostings,
-    /// Position in the current block.
     at: usize,
     weight: &'a Weight<'a>,
 }
@@ -146,7 +142,6 @@ impl List<'_> {
     }
 }
 
-/// Search in one segment.
 struct Run<'a> {
     /// Posting lists, highest maximum score first.
     lists: Vec<List<'a>>,
@@ -307,7 +302,7 @@ mod tests {
                     .unwrap();
             }
             store.commit(None).unwrap();
-            Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+            Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
         }
         Lexical::open(root).unwrap()
     }

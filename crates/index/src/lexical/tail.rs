@@ -40,7 +40,6 @@ impl Lexical {
         lexical.with_open_files()
     }
 
-    /// Opens all files of the index.
     fn with_open_files(self) -> Result<Self> {
         for side in &self.sides {
             side.guarded(DAMAGED, || side.state())?;
@@ -52,7 +51,6 @@ impl Lexical {
 /// Calls `open`, and again after a failure if another process committed in the meantime. This is sufficient because a
 /// file is removed only after a commit that does not name it.
 fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
-    /// Maximum number of attempts, enough even with frequent commits.
     const TRIES: usize = 100;
     let commits = || Kind::ALL.map(|kind| fs::read(folder(root).join(kind.name()).join("meta.json")).ok());
     let mut before = commits();

@@ -19,7 +19,7 @@ pub(super) fn put(store: &mut Store, id: &str, text: &str) {
 }
 
 pub(super) fn update(root: &Path) -> u64 {
-    Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+    Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
 }
 
 /// An index without dialogues.
@@ -37,7 +37,7 @@ pub(super) fn catch_up(store: &mut Store, root: &Path) {
 
 fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
     let analyzer = Some(analyzer.parse()?);
-    Lexical::update_by(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
+    Lexical::update(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
 }
 
 fn found(root: &Path, query: &str) -> Vec<String> {
@@ -277,7 +277,7 @@ fn a_cancelled_rebuild_keeps_the_old_index() {
     store.commit(None).unwrap();
     let snapshot = Snapshot::open(root).unwrap();
     let stopped = |analyzer: Option<Analyzer>| {
-        Lexical::update_by(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
+        Lexical::update(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
     };
     assert_eq!(stopped(None), Class::Interrupted);
     assert!(Lexical::open(root).err().unwrap().to_string().ends_with("has no lexical index yet"));
@@ -359,7 +359,7 @@ fn an_unsupported_analyzer_is_reported_and_replaced() {
     rename("jieba-1");
     if "jieba-1".parse::<turnwise_text::Analyzer>().is_err() {
         let snapshot = Snapshot::open(root).unwrap();
-        let e = Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
+        let e = Lexical::update(None, root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
         assert!(e.to_string().contains("built without the dictionary of `jieba-1`"), "{e}");
         assert_eq!(e.class(), Class::Unavailable);
         assert_eq!(update_by(root, "mixed-1").unwrap(), 1);

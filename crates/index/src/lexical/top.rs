@@ -58,7 +58,6 @@ impl Columns {
         Seq(self.seqs.first(doc).unwrap_or_default())
     }
 
-    /// Returns the number of the last turn of a whole dialogue.
     pub(super) fn last(&self, doc: DocId) -> u32 {
         self.lasts.first(doc).unwrap_or_default() as u32
     }
@@ -97,7 +96,6 @@ pub(super) fn best(
 struct Chosen {
     score: f32,
     segment: usize,
-    /// Ordinal of the dialogue in the segment.
     dialogue: u64,
     turn: TurnNo,
     seq: Seq,
@@ -188,9 +186,7 @@ impl<'a> SelectedDocuments<'a> {
 /// Collector of the best documents, segment by segment.
 pub(super) struct Best {
     k: usize,
-    /// The `k` best scores so far.
     scores: BinaryHeap<Reverse<Score>>,
-    /// Documents of each segment, with their scores.
     found: Vec<Vec<(DocId, f32)>>,
     /// Number of documents of the current segment at which those with too low a score are removed.
     limit: usize,
@@ -292,7 +288,6 @@ const READ_FOR_ONE: u64 = 500;
 /// all ids are decoded once and cached.
 pub(super) struct Names {
     pub(super) column: StrColumn,
-    /// Approximate number of ids decoded so far.
     decoded: AtomicU64,
     all: OnceLock<All>,
 }
@@ -313,7 +308,6 @@ impl Names {
         self.column.ords().first(doc)
     }
 
-    /// Returns the id of a document's dialogue.
     pub(super) fn id(&self, doc: DocId) -> io::Result<Option<String>> {
         let mut id = String::new();
         let found = self.ordinal(doc).map(|ordinal| self.column.ord_to_str(ordinal, &mut id)).transpose()?;

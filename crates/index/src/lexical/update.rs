@@ -20,22 +20,11 @@ use turnwise_store::{Change, Position, Snapshot};
 use turnwise_text::Analyzer;
 
 impl Lexical {
-    /// Updates the index to a snapshot, or builds it. Keeps the analyzer of an existing index. Returns the number of
-    /// utterances added; `progress` receives the number so far.
+    /// Updates the index to a snapshot, or builds it. An index with a different analyzer than `analyzer` is rebuilt;
+    /// `None` keeps its analyzer. Returns the number of utterances added; `progress` receives the number so far.
     ///
     /// `stop` is called regularly. If it returns true, the index stays unchanged and an error is returned.
     pub fn update(
-        root: &Path,
-        snapshot: &Snapshot,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<u64> {
-        Lexical::update_by(None, root, snapshot, stop, progress)
-    }
-
-    /// Like [`Lexical::update`]. An index with a different analyzer than `analyzer` is rebuilt; `None` keeps the
-    /// analyzer of the index.
-    pub fn update_by(
         analyzer: Option<Analyzer>,
         root: &Path,
         snapshot: &Snapshot,
@@ -54,7 +43,7 @@ impl Lexical {
         }
     }
 
-    /// Like [`Lexical::update_by`], but always builds a new index.
+    /// Like [`Lexical::update`], but always builds a new index.
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -68,7 +57,6 @@ impl Lexical {
     }
 }
 
-/// Returns the progress of an index that is up to date with a snapshot.
 fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
     Progress {
         analyzer: analyzer.to_string(),

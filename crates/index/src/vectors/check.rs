@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::vectors::{
     Kind,
-    column::{BadChecksum, Column, ColumnWriter, keys_path, rows_path},
+    column::{BadChecksum, Column, keys_path, rows_path, write_all},
     sets,
     sets::{Manifest, Reached},
     table, writer,
@@ -20,7 +20,6 @@ use turnwise_core::{
 };
 use turnwise_store::{Position, verify::Damage};
 
-/// Maximum number of damaged rows of a kind to list.
 const MAX_LISTED: usize = 20;
 
 /// Result of [`check`].
@@ -173,15 +172,9 @@ fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> R
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;
     for (kind, column) in columns {
-        let mut out = ColumnWriter::open(&set, *kind, manifest.recipe.dim, 0)?;
-        for row in 0..column.count() {
-            if let Ok(vector) = column.checked(row) {
-                out.append(&column.key(row), vector)?;
-            }
-        }
-        out.flush()?;
+        let sound = |row| column.checked(row).ok().map(|vector| Ok((column.key(row), vector)));
         let extent = kept.extent_mut(*kind);
-        extent.rows = out.rows();
+        extent.rows = write_all(&set, *kind, manifest.recipe.dim, (0..column.count()).filter_map(sound))?;
         let start = |_: &Reached| Reached { log: String::new(), at: Position::START };
         extent.reached = manifest.extent(*kind).reached.as_ref().map(start);
     }

@@ -43,13 +43,11 @@ pub(super) fn key_at(keys: &[u8], row: usize) -> IdKey {
     keys.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends the vectors of a kind.
 pub(super) struct ColumnWriter {
     rows_file: (PathBuf, BufWriter<File>),
     keys_file: (PathBuf, BufWriter<File>),
     /// Number of rows, including those that are not flushed.
     rows: u64,
-    /// Buffer for the bytes of a row.
     bytes: Vec<u8>,
 }
 
@@ -97,7 +95,6 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Flushes all appended rows to disk.
     pub(super) fn flush(&mut self) -> Result<()> {
         for (path, file) in [&mut self.rows_file, &mut self.keys_file] {
             file.flush().at("write", &*path)?;
@@ -105,6 +102,19 @@ impl ColumnWriter {
         }
         Ok(())
     }
+}
+
+/// Writes the rows of a new set. Returns their number.
+pub(super) fn write_all<'a>(
+    set: &Path,
+    kind: Kind,
+    dim: usize,
+    mut rows: impl Iterator<Item = Result<(IdKey, &'a [f32])>>,
+) -> Result<u64> {
+    let mut out = ColumnWriter::open(set, kind, dim, 0)?;
+    rows.try_for_each(|row| row.and_then(|(key, vector)| out.append(&key, vector)))?;
+    out.flush()?;
+    Ok(out.rows())
 }
 
 fn too_short(path: PathBuf, length: u64, counts: u64) -> Error {

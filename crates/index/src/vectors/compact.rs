@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::vectors::{
     Coverage, Kind, VectorReader,
-    column::{Column, ColumnWriter},
+    column::{Column, ColumnWriter, write_all},
     sets,
     sets::{Manifest, Reached},
     table, writer,
@@ -141,13 +141,9 @@ impl Work<'_> {
         coverage: &Coverage<'_>,
     ) -> Result<()> {
         for kind in Kind::ALL {
-            let mut out = ColumnWriter::open(set, kind, reader.dim(), 0)?;
-            for (row, key) in reader.keys(kind).enumerate().filter(|(row, _)| coverage.is_live(kind, *row)) {
-                out.append(&key, reader.row(kind, row)?)?;
-                self.check_stop()?;
-            }
-            out.flush()?;
-            let rows = out.rows();
+            let live = reader.entries(kind).filter(|(row, _)| coverage.is_live(kind, *row));
+            let live = live.map(|(_, entry)| self.check_stop().and(entry));
+            let rows = write_all(set, kind, reader.dim(), live)?;
             if rows > 0 {
                 table::write(&table::path(set, kind), &Column::open(set, kind, reader.dim(), rows)?)?;
             }
@@ -193,15 +189,10 @@ fn copy(from: &Path, to: &Path) -> Result<Option<u64>> {
     sets::switch(to, &set)?;
     let mut copied = 0;
     for kind in Kind::ALL {
-        let mut out = ColumnWriter::open(&set, kind, reader.dim(), 0)?;
-        for (row, key) in reader.keys(kind).enumerate() {
-            out.append(&key, reader.row(kind, row)?)?;
-        }
-        out.flush()?;
-        copied += out.rows();
         let extent = manifest.extent_mut(kind);
-        extent.rows = out.rows();
+        extent.rows = write_all(&set, kind, reader.dim(), reader.entries(kind).map(|(_, entry)| entry))?;
         extent.reached.clone_from(&reader.manifest().extent(kind).reached);
+        copied += extent.rows;
     }
     manifest.write(&set)?;
     Ok(Some(copied))

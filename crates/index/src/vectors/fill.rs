@@ -39,7 +39,6 @@ pub struct EncodeTargets {
 }
 
 impl EncodeTargets {
-    /// Returns the kinds to encode.
     fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kinds = [(Kind::Utterances, self.utterances), (Kind::Dialogues, self.dialogues)];
         kinds.into_iter().filter_map(|(kind, wanted)| wanted.then_some(kind))
@@ -68,7 +67,6 @@ pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &En
     snapshot.count_live_since(start(snapshot, writer, wanted))
 }
 
-/// Returns the log position to read from.
 fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Position {
     let positions = wanted.kinds().map(|kind| position(snapshot, writer, kind));
     positions.min().unwrap_or_else(|| snapshot.end())
@@ -127,7 +125,6 @@ pub fn fill(
 
 /// Inputs of one dialogue from the log, with the keys of their vectors. Empty for kinds that are not requested.
 struct Read {
-    /// Log position after the dialogue.
     after: Position,
     utterances: Vec<(IdKey, String)>,
     dialogue: Option<(IdKey, Dialogue)>,
@@ -208,12 +205,9 @@ struct Filling<'a> {
     wanted: EncodeTargets,
     kinds: [Gathering; 2],
     chunk_bytes: usize,
-    /// Log position after the last gathered dialogue.
     after: Option<Position>,
-    /// Log position after the second-to-last gathered dialogue.
     after_previous: Option<Position>,
     filled: EncodeProgress,
-    /// Number of dialogues read.
     seen: u64,
     last_commit: Instant,
     progress: &'a mut dyn FnMut(&EncodeProgress),

@@ -65,7 +65,6 @@ impl Kind {
     }
 }
 
-/// Creates a hasher for the keys of a kind.
 fn hasher(kind: Kind) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(kind.name().as_bytes()).update(&[0]);

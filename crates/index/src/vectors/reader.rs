@@ -112,6 +112,12 @@ impl VectorReader {
         (0..column.count()).map(|row| column.key(row))
     }
 
+    /// Returns the rows of a kind, each with its number, key and vector. A wrong checksum is an error.
+    pub(super) fn entries(&self, kind: Kind) -> impl Iterator<Item = (usize, Result<(IdKey, &[f32])>)> {
+        let column = self.column(kind);
+        (0..column.count()).map(|row| (row, column.get(row).map(|vector| (column.key(row), vector))))
+    }
+
     pub(super) fn column(&self, kind: Kind) -> &Column {
         &self.kinds[kind as usize].0
     }
@@ -121,7 +127,6 @@ impl VectorReader {
 /// used from several threads.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
-    /// For each kind, one bit per row.
     live: [Vec<AtomicU64>; 2],
     /// For each kind, the number of items without a vector.
     without: [AtomicU64; 2],
@@ -166,7 +171,6 @@ impl<'a> Coverage<'a> {
         self.without[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns true if vectors of this kind were ever requested.
     fn wants(&self, kind: Kind) -> bool {
         self.reader.manifest().extent(kind).reached.is_some()
     }

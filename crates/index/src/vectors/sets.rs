@@ -17,21 +17,16 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Position, Snapshot};
 
-/// Version of the file format that this build writes and reads.
 const FORMAT: u32 = 1;
-/// File name of a set's manifest.
 const NAME: &str = "manifest.json";
-/// File that names the set in use.
 const CURRENT: &str = "current.json";
 
-/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
     set: String,
 }
 
-/// Returns the vector folder of an index.
 pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
@@ -69,7 +64,6 @@ pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(folder(root).join(current.set)))
 }
 
-/// Makes a set the set in use.
 pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
     let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
@@ -265,7 +259,6 @@ impl Manifest {
         }
     }
 
-    /// Number of committed rows of both kinds together.
     pub(super) fn rows(&self) -> u64 {
         self.utterances.rows + self.dialogues.rows
     }

@@ -38,7 +38,6 @@ const SLOT_BYTES: usize = 8;
 /// Maximum number of uncovered keys in memory before the table is rebuilt.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
-/// Path of the table of a kind.
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.table", kind.name()))
 }
@@ -51,7 +50,6 @@ enum Slots {
 
 /// Finds the row of a key, in the table or among newer rows.
 pub(super) struct Lookup {
-    /// Number of rows that the table covers.
     covered: usize,
     slots: Slots,
     /// Rows that the table does not cover, committed or not.
@@ -107,7 +105,6 @@ impl Lookup {
         find(slots, keys, key)
     }
 
-    /// Adds a new row.
     pub(super) fn add(&mut self, key: IdKey, row: u32) {
         self.newer.insert(key, row);
     }
@@ -169,7 +166,6 @@ fn parts(key: &IdKey) -> (u64, u32) {
     (half, tag)
 }
 
-/// Returns the value of slot number `at`.
 fn slot(slots: &[u8], at: usize) -> u64 {
     slots[at * SLOT_BYTES..(at + 1) * SLOT_BYTES].try_into().map_or(0, u64::from_le_bytes)
 }

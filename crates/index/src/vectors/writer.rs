@@ -30,12 +30,10 @@ pub struct VectorWriter {
     set: PathBuf,
     manifest: Manifest,
     kinds: [KindWriter; 2],
-    /// True if there is something to commit.
     changed: bool,
     _lock: WriterLock,
 }
 
-/// Writer of the vectors of one kind.
 struct KindWriter {
     kind: Kind,
     writer: ColumnWriter,
@@ -195,7 +193,6 @@ fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[KindWriter; 2]> {
     Ok([utterances?, dialogues?])
 }
 
-/// Acquires the vector lock of an index.
 pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }

@@ -16,9 +16,7 @@ use crate::{
     graph::{BuiltNode, Graph},
 };
 
-/// Number of points between two reports of progress.
 const REPORT_EVERY: usize = 64;
-/// Maximum number of levels in hnsw_rs.
 const LEVELS: usize = 16;
 
 /// Builds the graph. The points are inserted in the order `near`, in which near points follow each other.

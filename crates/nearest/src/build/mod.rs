@@ -102,7 +102,6 @@ pub(crate) struct BuildOutput {
     pub(crate) codes: Codes,
     /// 4-bit codes of the same rows; `None` if they are not accurate enough. In the file, they replace the 8-bit codes.
     pub(crate) nibbles: Option<Nibbles>,
-    /// Graph over the rows of codes.
     pub(crate) graph: Graph,
 }
 
@@ -136,7 +135,6 @@ fn mixed(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Returns an error if an option is out of range.
 fn check(options: &BuildOptions) -> Result<()> {
     // hnsw_rs aborts the process above 256. More than 128 neighbors have no benefit.
     if !(4..=128).contains(&options.m) {

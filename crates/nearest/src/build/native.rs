@@ -17,7 +17,6 @@ use crate::{
 
 /// Number of nodes in the graph for each node of the next batch, which has at least one node.
 const BATCH_DIVISOR: usize = 50;
-/// Maximum number of nodes in a batch.
 const MAX_BATCH: usize = 4_000;
 
 /// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Candidates for the neighbors of a new
@@ -64,13 +63,11 @@ fn level(point: u32, m: usize) -> usize {
     ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
 }
 
-/// The graph under construction.
 struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
     /// Neighbor lists of each level, from level 0.
     links: Vec<Links>,
-    /// Highest level of each node.
     level_of: Vec<usize>,
     /// Number of candidates in the beam search that finds the neighbors of a new node.
     ef: usize,
@@ -86,7 +83,6 @@ struct Scratch {
 }
 
 impl NativeBuilder<'_> {
-    /// Inserts a batch of nodes.
     fn insert(&mut self, batch: std::ops::Range<usize>) {
         let found: Vec<Vec<Vec<u32>>> = batch
             .clone()

@@ -195,7 +195,7 @@ fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Re
     let snapshot = Snapshot::open(root)?;
     progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);
     let mut show = |done| progress.advance(Amount::units(done));
-    Lexical::update(root, &snapshot, &|| progress.stop(), &mut show)?;
+    Lexical::update(None, root, &snapshot, &|| progress.stop(), &mut show)?;
     progress.end();
     if dense::is_worth_building(root, &snapshot)? {
         dense::build(root, &snapshot, &BuildOptions::default(), command_line, progress)?;
