@@ -24,7 +24,7 @@ pub trait Engine: Send + Sync {
     /// Optional features that this engine supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, in the index.
     fn totals(&self) -> Totals;
 
     /// Number that changes with every change of the index.
@@ -101,7 +101,8 @@ pub trait View {
     /// Returns the `k` best keyword matches, best first.
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList>;
 
-    /// Reads the dialogue with an id, or with an utterance of this id. The turn is `None` for the id of a dialogue.
+    /// Reads a dialogue by its id or by the id of one of its utterances. The turn is `None` for the id of a dialogue.
+    /// Returns an error if nothing has this id.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.

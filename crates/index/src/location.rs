@@ -67,7 +67,7 @@ pub trait EngineWriter: DialogueSink {
     /// Returns the warnings for the user since the last call.
     fn take_warnings(&mut self) -> Vec<String>;
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, at the location.
     fn totals(&self) -> Result<Totals>;
 
     /// Waits until the engine has indexed all committed dialogues, so that searches are fast. An error loses no data.

@@ -20,7 +20,7 @@ pub(super) const FORMAT: u32 = 1;
 /// Name of the collection property that stores the manifest.
 pub(super) const PROPERTY: &str = "turnwise.manifest";
 
-/// Manifest of a generation, stored as JSON.
+/// Manifest of a generation, which is one version of all collections. It is stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the collection schemas; see [`FORMAT`].
@@ -121,7 +121,7 @@ pub enum Unfinished {
     Discard,
 }
 
-/// Opens or creates the generation after the one in use.
+/// Opens the generation after the one in use. Continues an unfinished one or creates it, depending on `unfinished`.
 pub(super) fn next(
     connection: &Connection,
     analyzer: Analyzer,

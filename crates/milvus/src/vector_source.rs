@@ -64,7 +64,7 @@ impl VectorSource for Encoding {
         self.encoder.name()
     }
 
-    /// Encodes equal texts once.
+    /// Encodes the turns and the dialogues. Turns with the same text are encoded once.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
         let mut texts: Vec<&str> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();

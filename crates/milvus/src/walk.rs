@@ -63,7 +63,7 @@ impl Walk {
         Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
     }
 
-    /// Makes the iterator skip the vectors.
+    /// Returns the iterator, changed to read no vectors.
     pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
@@ -78,7 +78,8 @@ impl Walk {
         &self.manifest
     }
 
-    /// Skips all dialogues up to the end of part `done`. The name may come from an earlier iterator.
+    /// Returns the iterator, changed to skip all dialogues up to the end of the part with the name `done`. The name may
+    /// come from an earlier iterator.
     pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self

@@ -192,7 +192,7 @@ impl MilvusWriter {
         ))
     }
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, in the generation that is written to.
     pub fn totals(&self) -> Result<Totals> {
         self.writer.connection.totals(&self.writer.manifest)
     }

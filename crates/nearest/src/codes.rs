@@ -109,7 +109,7 @@ pub(crate) struct Codes {
     pub(crate) quantizer: Quantizer,
     pub(crate) bytes: AlignedBytes,
     pub(crate) norms: Vec<u32>,
-    /// [`bias`] of each row of codes.
+    /// For each row of codes, 128 times the sum of its signed codes.
     biases: Vec<i32>,
     pub(crate) level: Dispatch,
 }

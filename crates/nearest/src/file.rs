@@ -99,7 +99,7 @@ pub(crate) struct Header {
     pub(crate) metric: Metric,
     pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
-    /// Maximum number of neighbors on each level above 0.
+    /// Maximum number of neighbors of a node on each level above 0; twice as many on level 0.
     pub(crate) m: usize,
     /// Number of candidates in the beam search when the builder inserted a node.
     pub(crate) ef: usize,

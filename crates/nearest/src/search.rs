@@ -19,7 +19,7 @@ use crate::{
     points::prepare_vector,
 };
 
-/// Number of allowed nodes up to which all of them are scored exactly.
+/// If at most this number of nodes is allowed, all of them are scored exactly.
 const EXACT_SCAN: usize = 256;
 /// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
 /// with `benchmarks/nearest.rs --scan`.
@@ -40,7 +40,7 @@ pub struct SearchOptions<'a> {
     pub filter: Option<&'a NodeSet>,
     /// Whether to score all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
-    /// Method that finds candidates; for benchmarks.
+    /// Method that finds candidates. Only benchmarks set it.
     pub method: SearchMethod,
 }
 
@@ -120,7 +120,7 @@ impl NodeSet {
     }
 }
 
-/// Buffers for searches. A search with buffers of an earlier one allocates no memory.
+/// Buffers for searches. A search that reuses the buffers of an earlier search allocates no memory.
 #[derive(Default)]
 pub struct Scratch {
     query: Vec<f32>,

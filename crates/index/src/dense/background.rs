@@ -9,7 +9,7 @@ use turnwise_core::vectors::cosine;
 /// Number of pairs to sample.
 const PAIRS: usize = 50_000;
 
-/// Percentiles of the cosines of random pairs.
+/// Percentiles of the cosines of random pairs of vectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);

@@ -22,17 +22,17 @@ use turnwise_store::{Snapshot, lock::WriterLock};
 
 const RECALL_QUERIES: usize = 1_000;
 
-/// Result of a build.
+/// Result of [`build`] and [`rebuild`].
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
-    /// True if a generation was built; false if the generation in use was already up to date.
+    /// True if graphs were built; false if the graphs in use were already up to date.
     pub new: bool,
-    /// Manifest of the generation in use.
+    /// Manifest of the graphs that are now in use.
     pub manifest: Manifest,
 }
 
-/// Builds a generation from a snapshot and its vectors, unless the generation in use is up to date. Returns `None` if
-/// there are no vectors. If the build fails or is canceled, the generation in use stays unchanged.
+/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors. If
+/// the build fails or is canceled, the graphs in use stay unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,
@@ -52,7 +52,7 @@ pub fn build(
     }
 }
 
-/// Like [`build`], but builds even if the generation in use is up to date.
+/// Like [`build`], but builds even if the graphs in use are up to date.
 pub fn rebuild(
     root: &Path,
     snapshot: &Snapshot,
@@ -209,8 +209,8 @@ fn gather<'a>(
     Ok((points, part))
 }
 
-/// Builds a new generation if the generation in use is damaged or belongs to other vectors or to another log. Returns
-/// true if a generation was built. Removes unfinished builds, and all graphs of an index without vectors.
+/// Builds the graphs again if they are damaged, or belong to other vectors or another log. Returns true if they were
+/// built. Removes unfinished builds, and all graphs of an index without vectors.
 pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);
@@ -289,7 +289,7 @@ pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
 }
 
-/// Verifies the checksums of the generation in use. Returns an error if a file is missing or damaged.
+/// Verifies the checksums of the graphs in use. Returns an error if a file is missing or damaged.
 pub fn verify(root: &Path) -> Result<()> {
     Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
 }
@@ -308,8 +308,8 @@ pub struct GraphRecall {
     pub now: Option<f64>,
 }
 
-/// Returns the stored recall of each graph in use. With `again`, also measures each recall. The list is empty if there
-/// is no generation.
+/// Returns the stored recall of each graph in use. With `again`, also measures each recall. The list is empty if the
+/// index has no graphs.
 pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<GraphRecall>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
@@ -327,14 +327,14 @@ pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Grap
     Kind::ALL.into_iter().map(measured).collect()
 }
 
-/// Returns the graph builder of the generation in use, even if the generation is damaged. If the manifest cannot be
-/// read, returns the default builder. Returns `None` if there is no generation.
+/// Returns the builder of the graphs in use, even if they are damaged; the default builder if their manifest cannot be
+/// read. Returns `None` if the index has no graphs.
 pub fn builder(root: &Path) -> Option<Builder> {
     let builder = generation::manifest(root)?.ok().and_then(|manifest| named(&manifest.builder));
     Some(builder.unwrap_or(BuildOptions::default().builder))
 }
 
-/// Returns the manifest of the generation in use; `None` if there is none.
+/// Returns the manifest of the graphs in use; `None` if the index has no graphs.
 pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
     Ok(Generation::open(root)?.map(|generation| generation.manifest))
 }

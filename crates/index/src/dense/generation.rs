@@ -25,22 +25,22 @@ pub(super) const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
 
-/// Manifest of a generation: the vectors, the log position and the settings of the build.
+/// Manifest of a generation, which is one version of the graphs of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the file format.
     pub format: u32,
     /// Version of turnwise that wrote the file.
     pub turnwise: String,
-    /// Folder name of the vector set.
+    /// Folder name of the vector set that the graphs were built from.
     pub vectors: String,
     /// Fingerprint of the encoder that made the vectors.
     pub encoder: Fingerprint,
-    /// Id of the record log. A generation is valid for this log only.
+    /// Id of the record log. The graphs are valid for this log only.
     pub log: String,
-    /// Log position of the snapshot that the generation was built from.
+    /// Log position of the snapshot that the graphs were built from.
     pub at: Position,
-    /// Number of dialogues in the index at the build.
+    /// Number of dialogues in the index when the graphs were built.
     pub dialogues_there: u64,
     /// Name of the graph builder.
     pub builder: String,
@@ -48,11 +48,11 @@ pub struct Manifest {
     pub utterances: GraphStats,
     /// Statistics of the graph of dialogues.
     pub dialogues: GraphStats,
-    /// File name and CRC-32 of each file that does not contain its own checksum.
+    /// Name and CRC-32 of each file of the generation that does not contain its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
-/// Statistics of one graph of a generation, as of the build.
+/// Statistics of a graph, as of its build.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphStats {
     /// Number of utterances or dialogues in the index.
@@ -94,7 +94,7 @@ struct Current {
     generation: String,
 }
 
-/// The generation in use, opened for searching: its graphs and its dialogues.
+/// A generation, opened for searching: its graphs and its dialogues.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,

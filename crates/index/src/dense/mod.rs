@@ -10,7 +10,7 @@
 //!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
 //!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order
 //!       utterances.places     8 bytes per utterance: index of its dialogue, and its turn
-//!       utterances.graph      the frozen graph; its rows are the entries of utterances.places
+//!       utterances.graph      the graph of the utterances; its rows are the entries of utterances.places
 //!       dialogues.graph       the same for whole dialogues
 //! ```
 //!

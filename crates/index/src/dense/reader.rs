@@ -76,8 +76,8 @@ pub struct DenseReader {
 }
 
 impl DenseReader {
-    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. A generation of other
-    /// vectors or another log, or newer than the snapshot, is ignored.
+    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. Graphs of other vectors
+    /// or of another log, and graphs newer than the snapshot, are not used.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -139,17 +139,17 @@ impl DenseReader {
         self.dead.get(index as usize).copied().unwrap_or(true)
     }
 
-    /// Returns the vectors.
+    /// Returns the reader of the stored vectors.
     pub fn vectors(&self) -> &VectorReader {
         &self.vectors
     }
 
-    /// Returns the manifest of the generation that is searched; `None` if all dialogues are in the tail.
+    /// Returns the manifest of the graphs that are searched; `None` if there are no usable graphs.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.generation.as_ref().map(|g| &g.manifest)
     }
 
-    /// Number of dialogues that are newer than the generation.
+    /// Number of dialogues that are newer than the graphs. A search compares the query with each of them.
     pub fn tail(&self) -> usize {
         self.tail.len()
     }
@@ -159,9 +159,9 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of cosines between random items: `from` is the kind of the query, `to` that of the
-    /// hits. Reads it from the generation, or samples it if it is not stored there. A dialogue as query for utterances
-    /// is not supported.
+    /// Returns the distribution of the cosines of random pairs: an item of kind `from` as query and one of kind `to` as
+    /// hit. Reads it from the manifest of the graphs, or samples it. Dialogues as queries for utterances are not
+    /// supported.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let cached = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(cached) = cached.get() {

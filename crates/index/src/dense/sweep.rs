@@ -17,8 +17,8 @@ use turnwise_store::Snapshot;
 /// Number of neighbors in the first request. Each further request asks for four times as many.
 const FIRST_K: usize = 16;
 
-/// The distinct vectors of a kind, numbered from 0: first the vectors in the graph, then those of the tail. A vector of
-/// the tail may also be in the graph. Zero vectors are omitted.
+/// The distinct vectors of a kind, numbered from 0: first the vectors in the graph, then those of dialogues that are
+/// newer than the graph (the tail). A vector of the tail may also be in the graph. Zero vectors are omitted.
 pub struct DistinctVectors<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
@@ -42,18 +42,18 @@ struct RecentVector {
 /// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// An owner in the generation.
+    /// An owner that was in the index when the graphs were built.
     Built {
-        /// Row among all utterances, or all dialogues, of the generation. A greater row has a smaller id.
+        /// Index among all utterances, or all dialogues, sorted by descending id.
         row: u32,
-        /// Index of the dialogue in the generation.
+        /// Index of the dialogue among all dialogues, sorted by descending id.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// An owner in the tail: its dialogue is newer than the generation.
+    /// An owner whose dialogue is newer than the graphs.
     Recent {
-        /// Index of the dialogue in the tail.
+        /// Index of the dialogue among those that are newer than the graphs.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
@@ -155,7 +155,7 @@ impl<'a> DistinctVectors<'a> {
         self.nodes.len() + self.recent.len()
     }
 
-    /// Returns true if there are no vectors.
+    /// Returns true if no item has a vector, apart from zero vectors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,8 +170,8 @@ impl<'a> DistinctVectors<'a> {
         self.reader.vectors.dim()
     }
 
-    /// Returns the utterances or dialogues that have vector number `point`; at least one. Owners in the generation are
-    /// sorted by descending id.
+    /// Returns the utterances or dialogues that have vector number `point`; at least one. Owners of kind
+    /// [`Owner::Built`] are sorted by descending id.
     pub fn owners(&self, point: usize) -> Vec<Owner> {
         match (self.nodes.get(point), &self.reader.generation) {
             (Some(node), Some(generation)) => {
@@ -233,7 +233,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Returns the id of an owner's dialogue; `None` for an owner in the generation, which stores only keys of ids.
+    /// Returns the id of an owner's dialogue; `None` for [`Owner::Built`], because the graph files have no ids.
     pub fn id(&self, owner: &Owner) -> Option<&DialogueId> {
         match owner {
             Owner::Built { .. } => None,

@@ -66,8 +66,8 @@ fn temporary_folders(root: &Path) -> [PathBuf; 2] {
 }
 
 impl Lexical {
-    /// Opens the index on disk. Returns an error if there is none, if it is damaged, or if this version of turnwise
-    /// cannot read it.
+    /// Opens the lexical index on disk. Returns an error if there is none, if it is damaged, or if this version of
+    /// turnwise cannot read it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = folder(root);
         let Some(name) = Lexical::analyzer_name(root)? else {
@@ -80,18 +80,18 @@ impl Lexical {
         Lexical::of_sides(analyzer, open)
     }
 
-    /// Opens or creates both Tantivy indexes. `open` receives their folder names.
+    /// Creates the struct from two Tantivy indexes, which `open` opens or creates. `open` receives the folder name.
     fn of_sides(analyzer: Analyzer, open: impl Fn(&str) -> Result<Side>) -> Result<Self> {
         let [utterances, dialogues] = Kind::ALL.map(|kind| open(kind.name()));
         Ok(Lexical { analyzer, sides: [utterances?, dialogues?], tail: 0 })
     }
 
-    /// Removes the index. The next update builds it again.
+    /// Removes the lexical index of an index folder. The next update builds it again.
     pub fn remove(root: &Path) -> Result<()> {
         files::remove_folder(&folder(root))
     }
 
-    /// Returns the name of the analyzer that built the index; `None` if no build was ever finished.
+    /// Returns the name of the analyzer that built the lexical index; `None` if no build was ever finished.
     pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
         let folder = folder(root).join(Kind::Utterances.name());
         if !folder.is_dir() {
@@ -113,12 +113,12 @@ impl Lexical {
         self.analyzer
     }
 
-    /// Returns true if the index is up to date with a snapshot.
+    /// Returns true if the lexical index is up to date with a snapshot.
     pub fn is_current(&self, snapshot: &Snapshot) -> bool {
         self.both(|progress| progress.batch == snapshot.batch() && progress.log == snapshot.log_id())
     }
 
-    /// Returns true if the index belongs to the log of a snapshot, up to date or not.
+    /// Returns true if the lexical index belongs to the log of a snapshot, up to date or not.
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         self.both(|progress| progress.log == snapshot.log_id())
     }
@@ -128,7 +128,7 @@ impl Lexical {
         self.sides.iter().all(|side| side.progress().is_some_and(|progress| condition(&progress)))
     }
 
-    /// Returns the files with a wrong checksum.
+    /// Returns the paths of the lexical index's files with a wrong checksum.
     pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for side in &self.sides {

@@ -21,7 +21,7 @@ use turnwise_core::{
     ids::{DialogueId, TurnNo},
 };
 
-/// A query for both indexes of the [`Lexical`] that created it.
+/// Keyword query for the [`Lexical`] that created it. It can search utterances or dialogues.
 pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
     /// The terms, if the score is the sum of the terms' scores; `None` for an expression.
@@ -102,7 +102,7 @@ impl Lexical {
     }
 }
 
-/// A term is common if it is in more than 1/`COMMON` of the documents.
+/// A term is common if it is in more than a quarter (1/`COMMON`) of the documents.
 const COMMON: u64 = 4;
 
 /// Score of one term in a document, and the numbers that BM25 computes it from.

@@ -12,10 +12,10 @@ use turnwise_core::error::Result;
 use turnwise_store::Snapshot;
 
 impl Lexical {
-    /// Opens the index, and indexes newer records of the snapshot in memory, so results are as after an update. Later
-    /// writes and rebuilds do not affect this reader.
+    /// Opens the lexical index, and indexes newer records of the snapshot in memory. Later writes and rebuilds do not
+    /// affect this reader.
     ///
-    /// An index that belongs to another log, or is newer than the snapshot, is opened unchanged;
+    /// A lexical index that belongs to another log, or is newer than the snapshot, is opened without changes;
     /// [`Lexical::is_current`] is then false.
     pub fn open_at(root: &Path, snapshot: &Snapshot) -> Result<Self> {
         let with_tail = retry_while_changing(root, || Lexical::with_tail(root, snapshot));

@@ -188,7 +188,7 @@ pub(super) struct Best {
     k: usize,
     scores: BinaryHeap<Reverse<Score>>,
     found: Vec<Vec<(DocId, f32)>>,
-    /// Number of documents of the current segment at which those with too low a score are removed.
+    /// When the current segment has this number of documents, those below the `k`th best score are removed.
     limit: usize,
 }
 

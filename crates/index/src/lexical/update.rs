@@ -1,4 +1,4 @@
-//! Updates, rebuilds and compacts the indexes.
+//! Updates, rebuilds and compacts the lexical index.
 
 use std::path::Path;
 
@@ -20,10 +20,11 @@ use turnwise_store::{Change, Position, Snapshot};
 use turnwise_text::Analyzer;
 
 impl Lexical {
-    /// Updates the index to a snapshot, or builds it. An index with a different analyzer than `analyzer` is rebuilt;
-    /// `None` keeps its analyzer. Returns the number of utterances added; `progress` receives the number so far.
+    /// Updates the lexical index to a snapshot, or builds it. An index with a different analyzer than `analyzer` is
+    /// rebuilt; with `None`, the index keeps its analyzer. Returns the number of utterances added.
     ///
-    /// `stop` is called regularly. If it returns true, the index stays unchanged and an error is returned.
+    /// `progress` receives the number of utterances added so far. `stop` is called regularly; if it returns true, the
+    /// index stays unchanged and an error is returned.
     pub fn update(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -186,8 +187,8 @@ fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
 }
 
 impl Lexical {
-    /// Rebuilds an index that does not belong to the log of the snapshot, because it may contain terms of deleted
-    /// dialogues. Returns true if the index was rebuilt.
+    /// Rebuilds the lexical index if it does not belong to the log of the snapshot, because it may contain terms of
+    /// deleted dialogues. Returns true if it was rebuilt.
     pub fn compact(
         root: &Path,
         snapshot: &Snapshot,

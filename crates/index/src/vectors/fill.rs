@@ -48,7 +48,7 @@ impl EncodeTargets {
 /// Progress and result of [`fill`].
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct EncodeProgress {
-    /// Number of dialogues read from the log.
+    /// Number of dialogues read from the log and completely encoded; approximate before the end.
     pub seen: u64,
     /// Number of utterances encoded.
     pub utterances: u64,
@@ -56,9 +56,9 @@ pub struct EncodeProgress {
     pub dialogues: u64,
     /// Number of inputs skipped because they already have a vector.
     pub known: u64,
-    /// Token counts and counts of truncated inputs.
+    /// Token counts and counts of truncated inputs, from the encoder.
     pub spent: EncodeStats,
-    /// True if the pass reached the end of the log.
+    /// True if all records up to the end of the log were encoded.
     pub complete: bool,
 }
 

@@ -71,7 +71,7 @@ fn hasher(kind: Kind) -> blake3::Hasher {
     hasher
 }
 
-/// Returns the key of an utterance's vector.
+/// Returns the key of an utterance's vector: a hash of its text.
 pub fn utterance_key(text: &str) -> IdKey {
     IdKey::from_hash(&hasher(Kind::Utterances).update(text.as_bytes()).finalize())
 }

@@ -194,12 +194,12 @@ impl Recipe {
     }
 }
 
-/// Log position that the vectors of a kind have reached.
+/// Log position before which all records have vectors of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {
     /// Id of the log. Positions are valid in this log only.
     pub log: String,
-    /// Position after the last change that was processed.
+    /// Position in the log, after the last encoded record.
     pub at: Position,
 }
 
@@ -218,7 +218,7 @@ impl Reached {
     }
 }
 
-/// Committed rows of one kind, and the log position that they reflect.
+/// Number of committed rows of a kind, and the log position that the vectors have reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Number of committed rows. Later rows in the files are left over from an unfinished write.
@@ -228,7 +228,7 @@ pub struct Extent {
     pub reached: Option<Reached>,
 }
 
-/// Content of a set's `manifest.json`.
+/// Content of `manifest.json` of a vector set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the file format.

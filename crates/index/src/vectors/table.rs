@@ -158,8 +158,7 @@ fn slots_for(rows: usize) -> Result<usize> {
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
-/// Returns the number that determines the first slot of a key, and the bits of the key in its slot. A key is a hash, so
-/// its bytes need no further hashing.
+/// Returns two parts of a key, which is a hash: one determines the first slot to look at, the other is stored in a slot.
 fn parts(key: &IdKey) -> (u64, u32) {
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);

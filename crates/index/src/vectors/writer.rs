@@ -15,12 +15,12 @@ use turnwise_core::{
 };
 use turnwise_store::lock::WriterLock;
 
-/// Set that a writer writes to.
+/// Vector set that a [`VectorWriter`] writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The set in use, or a new set if there is none.
+    /// The vector set in use, or a new set if there is none.
     Continue,
-    /// A new set, which replaces the set in use when it is complete.
+    /// A new vector set, which replaces the set in use when it is complete.
     Replace,
 }
 
