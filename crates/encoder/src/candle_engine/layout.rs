@@ -63,18 +63,14 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
+    /// Copies the states of all tokens to rows of equal length.
     pub(super) fn pad(&self, tokens: &Tensor, sent: &Sent) -> Result<Tensor> {
-        match &self.ragged {
-            Some(ragged) => tokens.index_select(&sent.indices(&ragged.padded)?, 0),
-            None => Ok(tokens.clone()),
-        }
+        select(tokens, self.ragged.as_ref().map(|ragged| &ragged.padded), sent)
     }
 
+    /// Copies the states of all tokens from rows of equal length.
     pub(super) fn unpad(&self, rows: &Tensor, sent: &Sent) -> Result<Tensor> {
-        match &self.ragged {
-            Some(ragged) => rows.index_select(&sent.indices(&ragged.unpadded)?, 0),
-            None => Ok(rows.clone()),
-        }
+        select(rows, self.ragged.as_ref().map(|ragged| &ragged.unpadded), sent)
     }
 
     pub(super) fn mask(&self, dtype: DType, sent: &Sent) -> Result<Option<Tensor>> {
@@ -83,6 +79,11 @@ impl Rows {
         };
         self.ragged.as_ref().map(mask).transpose()
     }
+}
+
+/// Returns the rows with these indices; all rows if there are no indices.
+fn select(rows: &Tensor, indices: Option<&Indices>, sent: &Sent) -> Result<Tensor> {
+    indices.map_or_else(|| Ok(rows.clone()), |indices| rows.index_select(&sent.indices(indices)?, 0))
 }
 
 /// Sequences of a batch, without padding.

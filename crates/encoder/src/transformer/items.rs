@@ -18,7 +18,6 @@ pub(super) struct Item {
     pub(super) pools: Vec<Vec<Part>>,
 }
 
-/// Returns the reduction of a pooling mode.
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     match mode {
         PoolingMode::Max => Reduction::Max,

@@ -33,7 +33,6 @@ pub struct Transformer {
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
-    max_tokens: usize,
     /// Number of turn embeddings; `None` if the network has none.
     turns: Option<usize>,
     roles: Option<usize>,
@@ -105,7 +104,6 @@ impl Transformer {
             normalize: settings.normalize,
             dim,
             full,
-            max_tokens,
             turns,
             roles,
             fingerprint,
@@ -115,13 +113,7 @@ impl Transformer {
         })
     }
 
-    /// Tokenizes a text. Returns the item and the number of tokens cut off.
-    fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
-        let tokens = self.tokenizer.encode(&prompt.before(text))?;
-        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
-    }
-
-    /// Like [`Transformer::text_item`], for a text that is already tokenized.
+    /// Returns the item of a text that is already tokenized, and the number of tokens cut off.
     fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
@@ -181,7 +173,7 @@ impl Transformer {
         let framing = Framing {
             before: self.tokenizer.before(),
             after: self.tokenizer.after(),
-            max_tokens: self.max_tokens,
+            max_tokens: self.tokenizer.max_tokens(),
             turns: self.turns,
             roles: self.roles,
         };
@@ -274,13 +266,8 @@ impl Transformer {
         let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;
         self.finish(pooled)
     }
-
-    fn finish(&self, pooled: Vectors) -> Result<Vectors> {
-        run::finish(pooled, &self.pipeline, self.dim, self.normalize)
-    }
 }
 
-/// Prompt that is added before a text.
 struct Prompt {
     text: String,
     /// Position of the first token that is pooled.
@@ -344,7 +331,7 @@ impl Encoder for Transformer {
     }
 
     fn max_tokens(&self) -> Option<usize> {
-        Some(self.max_tokens)
+        Some(self.tokenizer.max_tokens())
     }
 
     fn notices(&self) -> &[String] {
@@ -370,7 +357,10 @@ impl Encoder for Transformer {
 
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
+        let item = |(n, text): (usize, &&str)| {
+            let tokens = self.tokenizer.encode(&prompt.before(text))?;
+            Ok((self.item(n, tokens.ids, &prompt), tokens.cut))
+        };
         // For up to three texts, starting parallel work costs more than it saves.
         let tokenized: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,

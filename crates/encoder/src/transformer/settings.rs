@@ -99,15 +99,11 @@ impl std::str::FromStr for Layers {
             _ => {}
         }
         if let Some(weights) = text.strip_prefix("first-last=") {
-            let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
-            let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+            let pair = weights.split_once(',').and_then(|(a, b)| Some((number(a)?, number(b)?)));
             // If both weights were zero, every vector would be zero.
-            return if (first, last) == (0.0, 0.0) {
-                Err(wrong())
-            } else {
-                Ok(Layers::FirstLast(first, last))
-            };
+            let (first, last) = pair.filter(|pair| *pair != (0.0, 0.0)).ok_or_else(wrong)?;
+            return Ok(Layers::FirstLast(first, last));
         }
         text.parse().map(Layers::One).map_err(|_| wrong())
     }

@@ -15,11 +15,13 @@ use turnwise_core::{
     files::{replace, sync_folder, sync_parent},
 };
 
-use crate::folder::save::create_parent;
-use crate::hub::{
-    Places, Record, cache, files, hex, incomplete,
-    pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
-    sha256_of,
+use crate::{
+    folder::save::create_parent,
+    hub::{
+        Places, Record, cache, files, hex, incomplete,
+        pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
+        sha256_of,
+    },
 };
 
 /// A file to download, with the expected size and digest.
@@ -165,17 +167,14 @@ impl Transfer<'_, '_> {
         }
         match partial.length == expected.bytes || response.status == 206 && partial.length > response.from {
             true => Ok(()),
-            false => Err(truncated(expected, partial.length).into()),
+            false => Err(Error::data(format!(
+                "{} is truncated on the hub: received {} of {} bytes",
+                expected.what, partial.length, expected.bytes
+            ))
+            .with_hint("pull again later; the downloaded part is kept")
+            .into()),
         }
     }
-}
-
-fn truncated(expected: &Expected<'_>, length: u64) -> Error {
-    Error::data(format!(
-        "{} is truncated on the hub: received {length} of {} bytes",
-        expected.what, expected.bytes
-    ))
-    .with_hint("pull again later; the downloaded part is kept")
 }
 
 fn wrong_length(expected: &Expected<'_>, length: u64) -> Error {

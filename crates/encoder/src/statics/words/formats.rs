@@ -99,7 +99,6 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
     Some((word.trim_ascii_start(), numbers))
 }
 
-/// Creates an error for a line that could not be parsed.
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));

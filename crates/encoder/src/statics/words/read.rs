@@ -148,9 +148,7 @@ fn is_text(rest: &[u8], columns: usize) -> bool {
     readable || (is_utf8 && no_control)
 }
 
-/// Collects words into a table.
 pub(super) struct Collector {
-    /// Maximum number of words to read.
     limit: Option<usize>,
     pub table: WordTable,
     pub reading: WordReading,
@@ -177,12 +175,10 @@ impl Collector {
     }
 }
 
-/// Creates an error about the contents of a file.
 pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
     Error::data(format!("{name}: {what}")).with_hint(hint)
 }
 
-/// Creates an error for a stream that ends early.
 pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
     wrong(
         name,
