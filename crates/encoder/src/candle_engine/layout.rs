@@ -48,10 +48,10 @@ impl Rows {
         let mut unpadded = Vec::with_capacity(batch.tokens());
         let mut token = 0;
         for (row, sequence) in batch.sequences.iter().enumerate() {
-            for place in row * longest..row * longest + sequence.len() {
-                padded[place] = token;
-                mask[place] = 0.0;
-                unpadded.push(place as u32);
+            for position in row * longest..row * longest + sequence.len() {
+                padded[position] = token;
+                mask[position] = 0.0;
+                unpadded.push(position as u32);
                 token += 1;
             }
         }

@@ -32,7 +32,7 @@ const MODEL: &str = "model.safetensors";
 const VERSION: u32 = 1;
 
 /// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
@@ -100,7 +100,7 @@ pub(super) fn fingerprint(
 /// Returns the kind of encoder in a folder; `None` if the folder has no valid description.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     let path = folder.join(DESCRIPTION);
-    if fs::metadata(&path).ok()?.len() > MOST_BYTES {
+    if fs::metadata(&path).ok()?.len() > MAX_BYTES {
         return None;
     }
     let description: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;

@@ -26,20 +26,23 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// Pooling modes; their results are concatenated.
+    /// Pooling modes, whose results are concatenated.
     modes: Vec<PoolingMode>,
+    /// Layers to pool and their weights.
     layers: Vec<(usize, f32)>,
+    /// True if vectors are L2-normalized even if the model does not normalize.
     normalize: bool,
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
     /// Number of turn embeddings; `None` if the network has none.
     turns: Option<usize>,
+    /// Number of role embeddings; `None` if the network has none.
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
     backend: Box<dyn Backend>,
-    /// Maximum number of tokens per batch. It is reduced when a device runs out of memory.
+    /// Maximum number of tokens per batch. It is reduced when the device runs out of memory.
     budget: AtomicUsize,
 }
 
@@ -50,8 +53,7 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses `network` instead of the weights in the folder. It must have the same
-    /// shape.
+    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -287,8 +289,7 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of the model with the caller's settings. Device and precision do not change the
-/// fingerprint.
+/// Returns the fingerprint of a model with these settings. Device and precision do not change it.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default.

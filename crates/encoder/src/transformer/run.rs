@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Returns the pooled vectors of all inputs, with the pools concatenated.
+/// Computes the pooled vectors of all inputs. The vectors of several pools are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -71,7 +71,7 @@ type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 /// Indices of items that were processed together, and the result.
 type Piece<T> = (Vec<usize>, T);
 
-/// Runs `work` on all items that have tokens, in packs.
+/// Runs `work` on packs of items. Items without tokens are skipped.
 fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
