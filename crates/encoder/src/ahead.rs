@@ -29,7 +29,7 @@ impl Inputs {
         }
     }
 
-    /// Whether there are no inputs.
+    /// Returns true if there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,13 +66,12 @@ pub struct Options {
     pub dialogues: DialogueOptions,
 }
 
-/// Source of chunks and receiver of their vectors. Both methods are called on the caller's thread; encoding
-/// runs on other threads.
+/// Source of chunks and receiver of their vectors. Both methods are called on the thread that calls [`encode`].
 pub trait Stream {
-    /// See [`Chunk::tag`].
+    /// Type of [`Chunk::tag`].
     type Tag: Send;
 
-    /// Returns the next chunk, or `None` at the end. It may be called before earlier chunks are encoded.
+    /// Returns the next chunk, or `None` at the end. Is called before the previous chunks are encoded.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
     /// Receives the vectors of a chunk. Chunks arrive in the order in which `next` returned them.
@@ -81,15 +80,15 @@ pub trait Stream {
 
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
-/// When stopped, it finishes the chunks that are being encoded and passes their vectors to [`Stream::done`]. Fails
-/// on the first error of the encoder or stream, and on vectors that are not finite.
+/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`]. Fails
+/// on the first error of the encoder or the stream, and on vectors that are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
-    // The chunks that are being encoded, and one in the queue.
+    // Number of chunks that are being encoded, plus one in the queue.
     let ahead = encoder.chunks_at_once() + 1;
     let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
     let waiting = Mutex::new(waiting);
@@ -115,33 +114,33 @@ pub fn encode<S: Stream>(
             });
         }
         drop(finished);
-        let (mut given, mut taken, mut more) = (0, 0, true);
-        let mut early = BTreeMap::new();
+        let (mut sent, mut delivered, mut more) = (0, 0, true);
+        let mut unordered = BTreeMap::new();
         loop {
-            while more && given - taken < ahead as u64 && !stop() {
+            while more && sent - delivered < ahead as u64 && !stop() {
                 match stream.next()? {
-                    Some(chunk) => match work.send((given, chunk)) {
-                        Ok(()) => given += 1,
+                    Some(chunk) => match work.send((sent, chunk)) {
+                        Ok(()) => sent += 1,
                         // All encoder threads have ended. If one failed, its error is in `results`.
                         Err(_) => break,
                     },
                     None => more = false,
                 }
             }
-            if taken == given {
+            if delivered == sent {
                 return Ok(!more);
             }
             let Ok((number, tag, encoded)) = results.recv() else { return Ok(false) };
-            early.insert(number, (tag, encoded));
-            while let Some((tag, encoded)) = early.remove(&taken) {
-                taken += 1;
+            unordered.insert(number, (tag, encoded));
+            while let Some((tag, encoded)) = unordered.remove(&delivered) {
+                delivered += 1;
                 stream.done(tag, encoded?)?;
             }
         }
     })
 }
 
-/// Checks the number, width and values of the vectors. Nothing checks them again after they are stored.
+/// Checks the number, width and values of the vectors. Stored vectors are not checked again.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;

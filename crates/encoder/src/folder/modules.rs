@@ -197,7 +197,7 @@ fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     }
     let known = |k: &String| PoolingMode::ALL.iter().any(|m| m.flag() == k);
     let on = file
-        .values()
+        .values
         .iter()
         .find(|(k, v)| k.starts_with("pooling_mode_") && !known(k) && **v == Value::Bool(true));
     if let Some((key, _)) = on {

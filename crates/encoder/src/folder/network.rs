@@ -162,20 +162,14 @@ pub struct Parameter {
     pub dims: Vec<usize>,
 }
 
-/// Sizes of the embedding tables, and number of layers.
+/// Number of layers, and number of rows of each embedding table. It is `None` for a table that the network does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of word embeddings.
     pub words: usize,
-    /// Number of position embeddings.
     pub positions: usize,
-    /// Number of segment embeddings; `None` if there are none.
     pub types: Option<usize>,
-    /// Number of turn embeddings; `None` if there are none.
     pub turns: Option<usize>,
-    /// Number of role embeddings; `None` if there are none.
     pub roles: Option<usize>,
-    /// Number of layers.
     pub layers: usize,
 }
 

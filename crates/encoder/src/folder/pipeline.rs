@@ -60,7 +60,7 @@ pub enum PoolingMode {
     Max,
     /// Mean over all tokens.
     Mean,
-    /// The sum, divided by the square root of the number of tokens.
+    /// Sum over all tokens, divided by the square root of their number.
     MeanSqrtLen,
     /// Mean over all tokens with the weights 1, 2, 3, … by position.
     WeightedMean,
@@ -131,7 +131,7 @@ pub enum DenseActivation {
     Tanh,
     /// `max(x, 0)`.
     Relu,
-    /// `x·Φ(x)`, exact.
+    /// `x·Φ(x)`, where `Φ` is the normal distribution function. It is not approximated.
     Gelu,
     /// `1/(1 + exp(−x))`.
     Sigmoid,

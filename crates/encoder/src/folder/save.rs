@@ -161,6 +161,11 @@ pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
     file.sync_all().at("flush", path)
 }
 
+/// Converts f32 values to little-endian bytes.
+pub(crate) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
+}
+
 /// Tensor to write. Tensors are converted to bytes one at a time, to save memory.
 pub(crate) struct Numbers<'a> {
     pub dims: &'a [usize],
@@ -177,7 +182,7 @@ impl View for Numbers<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        self.numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>().into()
+        bytes_of(self.numbers).into()
     }
 
     fn data_len(&self) -> usize {

@@ -3,7 +3,7 @@
 //! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds
 //! a separator token to such models.
 
-use std::{collections::BTreeMap, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 use serde_json::{Map, Value};
 use tokenizers::{AddedToken, processors::template::TemplateProcessing};
@@ -218,18 +218,6 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     match places.find(|at| !bare.is_empty() && framed[*at..].starts_with(bare)) {
         Some(at) => Ok((framed[..at].to_vec(), framed[at + bare.len()..].to_vec())),
         None => Err(unusable("inserts special tokens within texts")),
-    }
-}
-
-/// Looks up the ids of the special tokens by their names in the files.
-pub(super) fn specials(inner: &tokenizers::Tokenizer, names: &BTreeMap<String, String>) -> Specials {
-    let id = |role: &str| names.get(role).and_then(|token| inner.token_to_id(token));
-    Specials {
-        cls: id("cls_token"),
-        sep: id("sep_token"),
-        pad: id("pad_token"),
-        mask: id("mask_token"),
-        unknown: id("unk_token"),
     }
 }
 

@@ -16,7 +16,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 use crate::folder::{
     config::{self, Architecture, Config, Object},
-    tokenizer::{Parts, Specials, Tokenizer, specials},
+    tokenizer::{Parts, Specials, Tokenizer},
     vocabulary,
 };
 
@@ -119,7 +119,14 @@ impl TokenizerFiles {
         self.apply_class(&mut inner, &mut notices)?;
         self.apply_lowercase(&mut inner)?;
         self.frame(&mut inner)?;
-        let specials = specials(&inner, &self.names);
+        let id = |role: &str| self.names.get(role).and_then(|token| inner.token_to_id(token));
+        let specials = Specials {
+            cls: id("cls_token"),
+            sep: id("sep_token"),
+            pad: id("pad_token"),
+            mask: id("mask_token"),
+            unknown: id("unk_token"),
+        };
         self.check(&inner, config, specials)?;
         let cut_front = match self.settings.text("truncation_side")? {
             Some(side) => side == "left",
@@ -296,7 +303,7 @@ impl TokenizerFiles {
             "pad_to_multiple_of",
             "auto_map",
         ];
-        let mut settings = self.settings.values().clone();
+        let mut settings = self.settings.values.clone();
         settings.retain(|key, _| !PLACE.contains(&key.as_str()));
         for (role, name) in self.names.iter().filter(|(_, name)| inner.token_to_id(name).is_some()) {
             settings.entry(role.clone()).or_insert_with(|| json!(name));

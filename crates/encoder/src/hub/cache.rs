@@ -50,11 +50,11 @@ impl Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The model is complete.
-    Whole(Box<Snapshot>),
-    /// The model is incomplete, for this reason.
-    Part(String),
+    Complete(Box<Snapshot>),
+    /// The model is incomplete; the text is the reason.
+    Incomplete(String),
     /// The model is not in the cache.
-    Nothing,
+    Missing,
 }
 
 /// Looks up a model in the cache. Fails if a file in the cache cannot be read or is damaged.
@@ -64,8 +64,8 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
         // Blobs without a reference belong to an unfinished pull.
         let begun = fs::read_dir(repository.join("blobs")).is_ok_and(|mut blobs| blobs.next().is_some());
         return Ok(match begun {
-            true => Found::Part("its download is not finished".to_owned()),
-            false => Found::Nothing,
+            true => Found::Incomplete("its download is not finished".to_owned()),
+            false => Found::Missing,
         });
     };
     snapshot(&repository, &revision)
@@ -75,25 +75,25 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {
-        return Ok(Found::Nothing);
+        return Ok(Found::Missing);
     }
     let record = Record::read(repository, revision)?;
-    let lacking = match &record {
+    let missing = match &record {
         Some(record) => record.files.iter().find(|f| !path.join(&f.path).is_file()).map(|f| f.path.clone()),
         None => files::missing(&path)?,
     };
-    if let Some(file) = lacking {
-        return Ok(Found::Part(format!("{file} is missing")));
+    if let Some(file) = missing {
+        return Ok(Found::Incomplete(format!("{file} is missing")));
     }
     // The `transformers` library does not download modules.json, which configures pooling and normalization. If it
     // is not here, the model may still have one, unless the folder `.no_exist` records that it does not exist.
-    let noted = repository.join(".no_exist").join(revision).join(files::MODULES);
-    if record.is_none() && !path.join(files::MODULES).is_file() && !noted.exists() {
+    let known_missing = repository.join(".no_exist").join(revision).join(files::MODULES);
+    if record.is_none() && !path.join(files::MODULES).is_file() && !known_missing.exists() {
         let reason =
             "another program downloaded parts of it, and it is unknown whether the model has a modules.json";
-        return Ok(Found::Part(reason.to_owned()));
+        return Ok(Found::Incomplete(reason.to_owned()));
     }
-    Ok(Found::Whole(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
+    Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
 /// Resolves a branch, tag or commit to a commit; `None` if the cache has no such reference or snapshot.
@@ -271,33 +271,33 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_program_is_used_only_if_complete() {
         let cache = Cache::new();
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
         for file in ["config.json", "model.safetensors", "vocab.txt"] {
             cache.write(&format!("snapshots/abc/{file}"), "{}");
         }
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
         cache.write("refs/main", "abc\n");
-        assert!(matches!(cache.find("o/m"), Found::Part(why) if why.contains("modules.json")));
+        assert!(matches!(cache.find("o/m"), Found::Incomplete(why) if why.contains("modules.json")));
         cache.write(".no_exist/abc/modules.json", "");
-        assert!(matches!(cache.find("o/m"), Found::Whole(s) if s.revision == "abc" && s.record.is_none()));
-        assert!(matches!(cache.find("o/m@abc"), Found::Whole(_)));
-        assert_eq!(cache.find("o/m@other"), Found::Nothing);
+        assert!(matches!(cache.find("o/m"), Found::Complete(s) if s.revision == "abc" && s.record.is_none()));
+        assert!(matches!(cache.find("o/m@abc"), Found::Complete(_)));
+        assert_eq!(cache.find("o/m@other"), Found::Missing);
         cache.write("snapshots/abc/modules.json", r#"[{"path":"1_Pooling","type":"x.Pooling"}]"#);
-        assert_eq!(cache.find("o/m"), Found::Part("1_Pooling/config.json is missing".into()));
+        assert_eq!(cache.find("o/m"), Found::Incomplete("1_Pooling/config.json is missing".into()));
     }
 
     #[test]
     fn a_reference_cannot_leave_the_cache() {
         let cache = Cache::new();
         cache.write("refs/main", "../../..");
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
     }
 
     #[test]
     fn an_unfinished_pull_is_incomplete() {
         let cache = Cache::new();
         cache.write("blobs/0a.incomplete", "x");
-        assert_eq!(cache.find("o/m"), Found::Part("its download is not finished".into()));
+        assert_eq!(cache.find("o/m"), Found::Incomplete("its download is not finished".into()));
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
         revisions.sort_by_key(|revision| (*revision != main.trim(), revision.clone()));
         for revision in revisions.into_iter().filter(|r| cache::is_commit(r)) {
             // Other programs use the cache too, so unusable models are skipped silently.
-            let Ok(Found::Whole(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
+            let Ok(Found::Complete(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
             if !is_encoder(&snapshot.path) {
                 continue;
             }

@@ -74,7 +74,7 @@ fn looks_like_a_path(text: &str) -> bool {
 
 fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
     let message = match cache::find(spec, places)? {
-        Found::Whole(snapshot) => {
+        Found::Complete(snapshot) => {
             return Ok(Resolved {
                 path: snapshot.path,
                 name: spec.name().to_owned(),
@@ -83,8 +83,8 @@ fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
                 origin: Origin::Cache,
             });
         }
-        Found::Part(why) => format!("the model `{spec}` is incomplete in the cache: {why}"),
-        Found::Nothing => format!("the model `{spec}` is not in the cache ({})", places.cache.display()),
+        Found::Incomplete(why) => format!("the model `{spec}` is incomplete in the cache: {why}"),
+        Found::Missing => format!("the model `{spec}` is not in the cache ({})", places.cache.display()),
     };
     Err(Error::input(message).with_hint(format!("download it with `turnwise model pull {spec}`")))
 }

@@ -240,42 +240,44 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
     counted
 }
 
-/// The terms that an encoder keeps, by descending document frequency.
-pub(super) struct Kept {
+/// Terms that an encoder keeps, by descending document frequency.
+pub(super) struct SelectedTerms {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
     /// New column index of each old column.
-    new: Vec<Option<u32>>,
+    new_columns: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `least`. If more than `most` terms remain, keeps those with
+/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps those with
 /// the highest document frequency.
-pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
+pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize) -> SelectedTerms {
     let mut order: Vec<usize> =
-        (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= least).collect();
+        (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= min_documents).collect();
     // Ties are broken by the term, so that columns do not depend on the order of the documents or the hash map.
     order.sort_unstable_by(|a, b| {
         let known = |c: &usize| counted.documents_with[*c];
         known(b).cmp(&known(a)).then_with(|| counted.terms[*a].cmp(&counted.terms[*b]))
     });
-    order.truncate(most);
-    let mut new = vec![None; counted.terms.len()];
-    order.iter().enumerate().for_each(|(column, old)| new[*old] = Some(column as u32));
-    Kept {
+    order.truncate(max_terms);
+    let mut new_columns = vec![None; counted.terms.len()];
+    order.iter().enumerate().for_each(|(column, old)| new_columns[*old] = Some(column as u32));
+    SelectedTerms {
         terms: order.iter().map(|c| counted.terms[*c].clone()).collect(),
         documents_with: order.iter().map(|c| counted.documents_with[*c]).collect(),
-        new,
+        new_columns,
     }
 }
 
-impl Kept {
+impl SelectedTerms {
     /// Returns the matrix of the kept terms. `weigh` receives the columns and counts of a row, in column order.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();
         for entries in rows.iter() {
             row.clear();
-            row.extend(entries.iter().filter_map(|(old, count)| Some((self.new[*old as usize]?, *count))));
+            row.extend(
+                entries.iter().filter_map(|(old, count)| Some((self.new_columns[*old as usize]?, *count))),
+            );
             row.sort_unstable();
             if !row.is_empty() {
                 matrix.push(weigh(&row));
@@ -362,12 +364,12 @@ mod tests {
         let texts = ["b a b", "a c", "", "A d d d"];
         let counted = count(texts.iter().map(|t| (*t).to_owned()));
         assert_eq!((counted.terms.len(), counted.rows.len()), (4, 4));
-        let all = keep(&counted, 1, 9);
-        let names = |kept: &Kept| kept.terms.iter().map(|t| t.to_string()).collect::<Vec<_>>();
+        let all = select(&counted, 1, 9);
+        let names = |kept: &SelectedTerms| kept.terms.iter().map(|t| t.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&all), ["a", "b", "c", "d"]);
         assert_eq!(all.documents_with, [3, 1, 1, 1]);
-        assert_eq!(names(&keep(&counted, 2, 9)), ["a"]);
-        assert_eq!(names(&keep(&counted, 1, 2)), ["a", "b"]);
+        assert_eq!(names(&select(&counted, 2, 9)), ["a"]);
+        assert_eq!(names(&select(&counted, 1, 2)), ["a", "b"]);
         let matrix = all.matrix(&counted.rows, |row| row.iter().map(|(c, n)| (*c, *n as f32)).collect());
         assert_eq!(matrix.rows(), 3, "a document without terms has no row");
         assert_eq!(matrix.row(0), (&[0, 1][..], &[1.0, 2.0][..]));

@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use safetensors::View;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use turnwise_core::{
@@ -20,7 +19,7 @@ use crate::{
     Fingerprint,
     fingerprint::Fingerprinter,
     folder::{
-        save::{Numbers, TemporaryFolder, write_tensors},
+        save::{Numbers, TemporaryFolder, bytes_of, write_tensors},
         weights::Weights,
     },
 };
@@ -33,9 +32,8 @@ const MODEL: &str = "model.safetensors";
 const VERSION: u32 = 1;
 
 /// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Hint for damaged folders.
 const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
 /// Contents of the description file.
@@ -94,8 +92,7 @@ pub(super) fn fingerprint(
     }
     fingerprint.text(words.0, &words.1);
     for tensor in tensors {
-        let numbers = Numbers { dims: &tensor.dims, numbers: tensor.numbers };
-        fingerprint.part(tensor.name, &numbers.data());
+        fingerprint.part(tensor.name, &bytes_of(tensor.numbers));
     }
     fingerprint.finish()
 }
@@ -103,7 +100,7 @@ pub(super) fn fingerprint(
 /// Returns the kind of encoder in a folder; `None` if the folder has no valid description.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     let path = folder.join(DESCRIPTION);
-    if fs::metadata(&path).ok()?.len() > MOST_BYTES {
+    if fs::metadata(&path).ok()?.len() > MAX_BYTES {
         return None;
     }
     let description: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
@@ -144,7 +141,6 @@ pub(super) fn save(
     files::replace_folder(new, folder, &sibling(folder, "old"))
 }
 
-/// Returns the BLAKE3 digest of a file.
 fn digest(path: &Path) -> Result<blake3::Hash> {
     let file = File::open(path).at("open", path)?;
     Ok(blake3::Hasher::new().update_reader(file).at("read", path)?.finalize())

@@ -139,17 +139,18 @@ pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> 
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `most` columns. The basis approximates the space of the largest right
+/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest right
 /// singular vectors.
-fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
-    if matrix.rows() <= most.min(matrix.cols()) {
+fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> Panels {
+    if matrix.rows() <= max_columns.min(matrix.cols()) {
         return matrix.transposed().orthonormal();
     }
-    if matrix.cols() <= most {
+    if matrix.cols() <= max_columns {
         return Panels::from_fn(matrix.cols(), matrix.cols(), |r, c| f64::from(u8::from(r == c)));
     }
     let mut q =
-        Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
+        Panels::from_fn(matrix.cols(), max_columns, |r, c| normal(seed, (r * max_columns + c) as u64))
+            .orthonormal();
     for _ in 1..iterations {
         q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
     }
@@ -228,10 +229,10 @@ fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
 }
 
 /// Returns the standard normal random number at an index (Box–Muller transform).
-pub(super) fn normal(seed: u64, place: u64) -> f64 {
+pub(super) fn normal(seed: u64, index: u64) -> f64 {
     // Uniform with 53 bits. It is never 0, because the logarithm of 0 is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (unit(hash64(seed, 2 * place)), unit(hash64(seed, 2 * place + 1)));
+    let (a, b) = (unit(hash64(seed, 2 * index)), unit(hash64(seed, 2 * index + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 

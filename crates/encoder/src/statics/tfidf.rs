@@ -34,7 +34,7 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum document frequency of a term. If no term reaches the minimum, all terms are kept.
+    /// Minimum document frequency of a term. If no term reaches it, the minimum is 1.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
@@ -107,25 +107,29 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
         };
         return Err(Error::data(message).with_hint("use a corpus with texts"));
     }
-    let mut kept = compose::keep(&counted, settings.min_documents, settings.max_terms);
-    if kept.terms.is_empty() {
-        kept = compose::keep(&counted, 1, settings.max_terms);
+    let mut selected = compose::select(&counted, settings.min_documents, settings.max_terms);
+    if selected.terms.is_empty() {
+        selected = compose::select(&counted, 1, settings.max_terms);
     }
     // Smoothed IDF: computed as if one more document contained every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
-    let idf: Vec<f32> = kept.documents_with.iter().map(idf).collect();
+    let idf: Vec<f32> = selected.documents_with.iter().map(idf).collect();
     let terms_seen = counted.terms.len();
-    let matrix = kept.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
+    let matrix = selected.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
     drop(counted);
     let svd = linalg::truncated_svd(&matrix, settings.dim, Effort::THOROUGH, settings.seed);
-    let fit =
-        TfidfFit { documents, without_terms: documents - matrix.rows(), terms_seen, terms: kept.terms.len() };
+    let fit = TfidfFit {
+        documents,
+        without_terms: documents - matrix.rows(),
+        terms_seen,
+        terms: selected.terms.len(),
+    };
     let dim = svd.values.len();
     let mean = match settings.centre {
         true => mean_projection(&matrix, &svd.components, dim),
         false => vec![0.0; dim],
     };
-    Ok(TfidfSvd::new(*settings, fit, kept.terms, idf, svd.components, mean))
+    Ok(TfidfSvd::new(*settings, fit, selected.terms, idf, svd.components, mean))
 }
 
 impl TfidfSvd {

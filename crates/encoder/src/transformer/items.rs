@@ -11,14 +11,13 @@ use crate::{DialoguePooling, Part, Reduction, Sequence, contract::speakers, fold
 /// A sequence to encode, with the pooling of its vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
-    /// Index of the input. An input can have several items; their results are combined.
+    /// Index of the input. The results of several items of one input are combined.
     pub(super) input: usize,
     pub(super) sequence: Sequence,
-    /// For each pooling operation, the rows of the sequence to pool.
+    /// Rows of the sequence to pool, for each pooling mode of the model.
     pub(super) pools: Vec<Vec<Part>>,
 }
 
-/// Returns the reduction of a pooling mode.
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     match mode {
         PoolingMode::Max => Reduction::Max,
@@ -29,10 +28,10 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 /// Returns the row ranges to pool in one window of an input.
 ///
 /// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before`
-/// is the number of these in earlier windows.
+/// is the number of tokens to pool in earlier windows.
 ///
-/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token,
-/// it is the mean over the windows, weighted by window size.
+/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token, the
+/// sum is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;
@@ -56,8 +55,8 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
 
 /// Groups items of similar length into packs of at most `budget` tokens. An item with more tokens gets its own pack.
 ///
-/// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are left
-/// out; some tokenizers encode an empty text to no tokens.
+/// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are
+/// skipped; some tokenizers encode an empty text to no tokens.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));
@@ -99,8 +98,7 @@ pub(super) struct Framing<'a> {
     pub(super) after: &'a [u32],
     /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Number of turn embeddings; `None` if the model has none. In a model with turn embeddings, positions restart in
-    /// every turn.
+    /// Number of turn embeddings; `None` if the model has none. With turn embeddings, positions restart in every turn.
     pub(super) turns: Option<usize>,
     /// Number of role embeddings; `None` if the model has none.
     pub(super) roles: Option<usize>,
@@ -171,17 +169,17 @@ impl Framing<'_> {
     }
 }
 
-/// Returns the weighted row ranges to pool for each window. Their weighted sum is the sum of the means of all speaker
-/// groups; see [`DialoguePooling::group`].
-pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
+/// Returns the weighted row ranges to pool for each window of a dialogue. The sum over all of them is the sum of the
+/// means of all groups of speakers; see [`DialoguePooling::group`].
+pub(super) fn by_speakers(windows: &[Window], pooling: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for span in windows.iter().flat_map(|w| &w.spans) {
-        if let Some(group) = by.group(span.speaker) {
+        if let Some(group) = pooling.group(span.speaker) {
             *tokens.entry(group).or_default() += span.rows.len();
         }
     }
     let part = |span: &Span| -> Option<Part> {
-        let tokens = tokens.get(&by.group(span.speaker)?).copied().unwrap_or(1);
+        let tokens = tokens.get(&pooling.group(span.speaker)?).copied().unwrap_or(1);
         Some(Part { rows: span.rows.clone(), weight: 1.0 / tokens.max(1) as f32 })
     };
     windows.iter().map(|w| w.spans.iter().filter_map(part).collect()).collect()

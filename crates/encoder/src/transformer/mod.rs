@@ -26,21 +26,23 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// Pooling modes; their results are concatenated.
+    /// Pooling modes, whose results are concatenated.
     modes: Vec<PoolingMode>,
+    /// Layers to pool and their weights.
     layers: Vec<(usize, f32)>,
+    /// True if vectors are L2-normalized even if the model does not normalize.
     normalize: bool,
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
-    max_tokens: usize,
     /// Number of turn embeddings; `None` if the network has none.
     turns: Option<usize>,
+    /// Number of role embeddings; `None` if the network has none.
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
     backend: Box<dyn Backend>,
-    /// Maximum number of tokens per batch. It is reduced when a device runs out of memory.
+    /// Maximum number of tokens per batch. It is reduced when the device runs out of memory.
     budget: AtomicUsize,
 }
 
@@ -51,8 +53,7 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses `network` instead of the weights in the folder. It must have the same
-    /// shape.
+    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -105,7 +106,6 @@ impl Transformer {
             normalize: settings.normalize,
             dim,
             full,
-            max_tokens,
             turns,
             roles,
             fingerprint,
@@ -115,13 +115,7 @@ impl Transformer {
         })
     }
 
-    /// Tokenizes a text. Returns the item and the number of tokens cut off.
-    fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
-        let tokens = self.tokenizer.encode(&prompt.before(text))?;
-        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
-    }
-
-    /// Like [`Transformer::text_item`], for a text that is already tokenized.
+    /// Returns the item of a text that is already tokenized, and the number of tokens cut off.
     fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
@@ -181,7 +175,7 @@ impl Transformer {
         let framing = Framing {
             before: self.tokenizer.before(),
             after: self.tokenizer.after(),
-            max_tokens: self.max_tokens,
+            max_tokens: self.tokenizer.max_tokens(),
             turns: self.turns,
             roles: self.roles,
         };
@@ -274,13 +268,8 @@ impl Transformer {
         let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;
         self.finish(pooled)
     }
-
-    fn finish(&self, pooled: Vectors) -> Result<Vectors> {
-        run::finish(pooled, &self.pipeline, self.dim, self.normalize)
-    }
 }
 
-/// Prompt that is added before a text.
 struct Prompt {
     text: String,
     /// Position of the first token that is pooled.
@@ -300,8 +289,7 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of the model with the caller's settings. Device and precision do not change the
-/// fingerprint.
+/// Returns the fingerprint of a model with these settings. Device and precision do not change it.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default.
@@ -344,7 +332,7 @@ impl Encoder for Transformer {
     }
 
     fn max_tokens(&self) -> Option<usize> {
-        Some(self.max_tokens)
+        Some(self.tokenizer.max_tokens())
     }
 
     fn notices(&self) -> &[String] {
@@ -370,7 +358,10 @@ impl Encoder for Transformer {
 
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
+        let item = |(n, text): (usize, &&str)| {
+            let tokens = self.tokenizer.encode(&prompt.before(text))?;
+            Ok((self.item(n, tokens.ids, &prompt), tokens.cut))
+        };
         // For up to three texts, starting parallel work costs more than it saves.
         let tokenized: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,

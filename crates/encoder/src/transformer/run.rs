@@ -13,6 +13,7 @@ use turnwise_core::error::{Error, Result};
 
 use crate::{
     Backend, Batch, Part, Pool, PoolRequest, Reduction, Sequence, TextOptions, TokenVectors, Vectors,
+    backend::{empty, pool_into},
     folder::{Dense, DenseActivation, Pipeline, Step},
     transformer::{
         Prompt, Transformer,
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Returns the pooled vectors of all inputs, with the pools concatenated.
+/// Computes the pooled vectors of all inputs. The vectors of several pools are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -42,25 +43,21 @@ pub(super) fn run(
         backend.pool(batch, &PoolRequest { layers, pools: &pools })
     })?;
     let mut vectors = Vectors::zeros(inputs, width * reductions.len());
-    for (p, reduction) in reductions.iter().enumerate() {
-        let columns = p * width..(p + 1) * width;
-        if *reduction == Reduction::Max {
-            (0..inputs).for_each(|n| vectors.row_mut(n)[columns.clone()].fill(f32::NEG_INFINITY));
+    for n in 0..inputs {
+        for (pool, reduction) in vectors.row_mut(n).chunks_exact_mut(width).zip(reductions) {
+            pool.fill(empty(*reduction));
         }
     }
     // Add windows in the order of the items, so that sums do not depend on which pack finished first.
-    let mut place = vec![(0, 0); items.len()];
+    let mut positions = vec![(0, 0); items.len()];
     for (r, (pack, _)) in results.iter().enumerate() {
-        pack.iter().enumerate().for_each(|(row, n)| place[*n] = (r, row));
+        pack.iter().enumerate().for_each(|(row, n)| positions[*n] = (r, row));
     }
-    for (item, (r, row)) in items.iter().zip(place).filter(|(item, _)| !item.sequence.is_empty()) {
-        for (p, reduction) in reductions.iter().enumerate() {
-            let from = results[r].1[p].row(row);
-            let to = &mut vectors.row_mut(item.input)[p * width..(p + 1) * width];
-            match reduction {
-                Reduction::Sum => to.iter_mut().zip(from).for_each(|(t, f)| *t += f),
-                Reduction::Max => to.iter_mut().zip(from).for_each(|(t, f)| *t = t.max(*f)),
-            }
+    let whole = [Part { rows: 0..1, weight: 1.0 }];
+    for (item, (r, row)) in items.iter().zip(positions).filter(|(item, _)| !item.sequence.is_empty()) {
+        let sums = vectors.row_mut(item.input).chunks_exact_mut(width);
+        for ((sum, pool), reduction) in sums.zip(&results[r].1).zip(reductions) {
+            pool_into(sum, pool.row(row), &whole, *reduction);
         }
     }
     // An input without tokens has no maximum. Its vector is zero, like a sum over nothing.
@@ -69,13 +66,13 @@ pub(super) fn run(
 }
 
 /// Function that processes the items of a pack.
-pub(super) type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
+type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
 /// Indices of items that were processed together, and the result.
-pub(super) type Piece<T> = (Vec<usize>, T);
+type Piece<T> = (Vec<usize>, T);
 
-/// Runs `work` on all items that have tokens, in packs.
-pub(super) fn in_packs<T: Send>(
+/// Runs `work` on packs of items. Items without tokens are skipped.
+fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
     items: &[Item],
@@ -164,6 +161,26 @@ impl Transformer {
         Ok(outputs)
     }
 
+    /// Applies the model's final steps to pooled vectors. Fails if a value is not finite.
+    pub(super) fn finish(&self, pooled: Vectors) -> Result<Vectors> {
+        let mut vectors = pooled;
+        for step in &self.pipeline.steps {
+            match step {
+                Step::Normalize => vectors.normalize(),
+                Step::Dense(layer) => vectors = dense(layer, &vectors),
+            }
+        }
+        let mut vectors = vectors.truncate(self.dim);
+        if self.normalize {
+            vectors.normalize();
+        }
+        let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
+        match wrong {
+            None => Ok(vectors),
+            Some(n) => Err(not_finite(&format!("input {}", n + 1))),
+        }
+    }
+
     /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
     fn token_input(
         &self,
@@ -201,57 +218,21 @@ pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<us
     Ok(width)
 }
 
-pub(super) fn finish(
-    pooled: Vectors,
-    pipeline: &Pipeline,
-    dim: usize,
-    also_normalize: bool,
-) -> Result<Vectors> {
-    let mut vectors = pooled;
-    for step in &pipeline.steps {
-        match step {
-            Step::Normalize => vectors.normalize(),
-            Step::Dense(layer) => vectors = dense(layer, &vectors),
-        }
-    }
-    let mut vectors = vectors.truncate(dim);
-    if also_normalize {
-        vectors.normalize();
-    }
-    let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
-    match wrong {
-        None => Ok(vectors),
-        Some(n) => Err(not_finite(&format!("input {}", n + 1))),
-    }
-}
-
 fn not_finite(input: &str) -> Error {
     Error::data(format!("the model computed values that are not finite for {input}"))
         .with_hint("use --precision f32; if that fails too, the model's weights are damaged")
 }
 
 fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
-    let mut out = Vectors::zeros(vectors.len(), layer.outputs);
-    let rows: Vec<Vec<f32>> = (0..vectors.len())
-        .into_par_iter()
-        .map(|n| {
-            let x = vectors.row(n);
-            let sum = |weights: &[f32]| {
-                weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum::<f64>()
-            };
-            layer
-                .weight
-                .chunks_exact(layer.inputs)
-                .enumerate()
-                .map(|(o, weights)| {
-                    let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
-                    activate(layer.activation, sum(weights) as f32 + bias)
-                })
-                .collect()
-        })
-        .collect();
-    rows.iter().enumerate().for_each(|(n, row)| out.row_mut(n).copy_from_slice(row));
-    out
+    let output = |x: &[f32], o: usize| {
+        let weights = &layer.weight[o * layer.inputs..][..layer.inputs];
+        let sum: f64 = weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+        let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
+        activate(layer.activation, sum as f32 + bias)
+    };
+    let rows = (0..vectors.len()).into_par_iter();
+    let flat = rows.flat_map_iter(|n| (0..layer.outputs).map(move |o| output(vectors.row(n), o)));
+    Vectors::from_flat(layer.outputs, flat.collect()).unwrap_or_else(|| Vectors::new(layer.outputs))
 }
 
 fn activate(activation: DenseActivation, x: f32) -> f32 {

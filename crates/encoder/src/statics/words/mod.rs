@@ -17,7 +17,7 @@ mod read;
 
 /// Maximum length of a word, in characters, when segmenting text in scripts without spaces, such as Chinese. Longer
 /// entries of a table are not real words; looking for them would only cost time.
-const MOST_LETTERS: usize = 32;
+const MAX_LETTERS: usize = 32;
 
 /// Word vectors in file order. Common files are sorted by descending word frequency.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ impl WordTable {
                 entry.insert(row);
                 self.vectors.extend_from_slice(vector);
                 if word.chars().all(is_unspaced) {
-                    self.longest = self.longest.max(word.chars().count().min(MOST_LETTERS));
+                    self.longest = self.longest.max(word.chars().count().min(MAX_LETTERS));
                 }
                 true
             }
@@ -104,9 +104,9 @@ pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
         let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         match unspaced {
-            true => cut(table, run, &mut rows),
+            true => segment(table, run, &mut rows),
             false => rows.extend(
-                text::analyze(run).iter().filter_map(|t| word(table, &t.term, &run[t.range.clone()])),
+                text::analyze(run).iter().filter_map(|t| look_up(table, &t.term, &run[t.range.clone()])),
             ),
         }
         rest = after;
@@ -114,12 +114,12 @@ pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     rows
 }
 
-fn word(table: &WordTable, term: &str, written: &str) -> Option<u32> {
+fn look_up(table: &WordTable, term: &str, written: &str) -> Option<u32> {
     let lower = || table.row_of(&written.to_lowercase());
     table.row_of(term).or_else(lower).or_else(|| table.row_of(written))
 }
 
-fn cut(table: &WordTable, run: &str, rows: &mut Vec<u32>) {
+fn segment(table: &WordTable, run: &str, rows: &mut Vec<u32>) {
     let normal: String = run.nfkc().collect();
     let mut rest = normal.as_str();
     while let Some(first) = rest.chars().next() {

@@ -14,7 +14,7 @@ use crate::statics::words::{WordTable, formats};
 /// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
 /// Maximum number of columns; a larger number in a header is an error.
-const MOST_COLUMNS: usize = 65_536;
+const MAX_COLUMNS: usize = 65_536;
 
 /// Format of a word vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,15 +67,15 @@ fn read_words_from(
 ) -> Result<(WordTable, WordReading)> {
     let mut head = Vec::new();
     // A read error is kept until the parser reaches it, so that the message can contain the line.
-    let broken = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
+    let error = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
     if head.iter().all(u8::is_ascii_whitespace) {
-        if let Some(e) = broken {
+        if let Some(e) = error {
             return Err(e).at("read", name);
         }
         return Err(wrong(name, "the file is empty", formats::OTHER_FORMAT));
     }
     let (format, header) = detect_format(name, &head)?;
-    let rest = Broken { error: broken, stream };
+    let rest = FailingReader { error, stream };
     let stream = Cursor::new(head).chain(std::io::BufReader::with_capacity(HEAD_BYTES, rest));
     let reading = WordReading { format, words: 0, duplicates: 0, not_utf8: 0 };
     let mut collector = Collector { limit, table: WordTable::default(), reading };
@@ -94,12 +94,12 @@ fn read_words_from(
 }
 
 /// The rest of a stream after format detection. If reading the head failed, the first read returns that error.
-struct Broken<R> {
+struct FailingReader<R> {
     error: Option<std::io::Error>,
     stream: R,
 }
 
-impl<R: Read> Read for Broken<R> {
+impl<R: Read> Read for FailingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.error.take() {
             Some(e) => Err(e),
@@ -119,7 +119,7 @@ fn detect_format(name: &str, head: &[u8]) -> Result<(WordFormat, Option<Header>)
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
     let (first, rest) = (&head[..end], head.get(end + 1..).unwrap_or_default());
     let Some((words, columns)) = two_counts(first) else { return Ok((WordFormat::Glove, None)) };
-    if columns == 0 || columns > MOST_COLUMNS as u64 || words == 0 {
+    if columns == 0 || columns > MAX_COLUMNS as u64 || words == 0 {
         let what = format!("line 1 gives {words} words with {columns} columns, which is impossible");
         return Err(wrong(name, &what, "the line must have the number of words and the number of columns"));
     }
@@ -148,9 +148,7 @@ fn is_text(rest: &[u8], columns: usize) -> bool {
     readable || (is_utf8 && no_control)
 }
 
-/// Collects words into a table.
 pub(super) struct Collector {
-    /// Maximum number of words to read.
     limit: Option<usize>,
     pub table: WordTable,
     pub reading: WordReading,
@@ -177,16 +175,14 @@ impl Collector {
     }
 }
 
-/// Creates an error about the contents of a file.
 pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
     Error::data(format!("{name}: {what}")).with_hint(hint)
 }
 
-/// Creates an error for a stream that ends early.
-pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
+pub(super) fn ends_early(name: &str, position: &str, source: &std::io::Error) -> Error {
     wrong(
         name,
-        &format!("the file ends early in {place}: {source}"),
+        &format!("the file ends early in {position}: {source}"),
         "download the file again: it is damaged or incomplete",
     )
 }
