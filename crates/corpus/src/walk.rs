@@ -124,7 +124,8 @@ fn file_source(path: &Path, from: Option<&'static Format>) -> Result<Source> {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
                 let format = format.name;
-                let message = format!("{name} belongs to a corpus in the format {format}, but contains no dialogues");
+                let message =
+                    format!("{name} belongs to a corpus in the format {format}, but contains no dialogues");
                 return Err(Error::data(message).with_hint("pass the folder that contains it"));
             }
             None => {

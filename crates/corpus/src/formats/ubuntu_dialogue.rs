@@ -187,7 +187,8 @@ impl Table {
             },
             Table::Evaluation => {
                 let distractors = (2..width).map(cell).collect::<Result<Vec<_>, _>>()?;
-                let texts = distractors.into_iter().map(|text| utterances(text).collect::<Vec<_>>().join(" "));
+                let texts =
+                    distractors.into_iter().map(|text| utterances(text).collect::<Vec<_>>().join(" "));
                 dialogue.note("distractors", texts.collect::<Vec<String>>());
                 1
             }
