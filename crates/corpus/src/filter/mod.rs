@@ -17,7 +17,7 @@ pub use pushdown::{Comparison, Condition, FactNames, Facts, MAX_FACT_BYTES, Tree
 use crate::{Dialogue, Role, Time, Turn};
 use turnwise_core::error::Result;
 
-/// Fields that can be used in filters. `corpus` is an alias of `source`.
+/// Names of the fields that can be used in filters. `corpus` is an alias of `source`.
 pub const FIELDS: [&str; 15] = [
     "id", "corpus", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time",
     "turns", "turn", "length", "meta.KEY",

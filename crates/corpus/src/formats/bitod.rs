@@ -11,7 +11,6 @@ pub(super) static FORMAT: Format = Format {
     about: "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)",
     sniff,
     read,
-    folder: None,
 };
 
 #[derive(Deserialize)]

@@ -7,14 +7,14 @@ pub(super) static FORMAT: Format = Format {
     about: "the turnwise format: one JSON dialogue per line; `corpus schema` prints its JSON Schema",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
-    let Some(first) = probe.first_json_line() else { return Fit::No };
-    let turn = first.get("turns").and_then(|turns| turns.get(0));
-    let has_text = turn.is_some_and(|turn| turn.get("text").is_some());
-    let fits = has_text && first.contains_key("id") && !first.contains_key("dialogue_id");
+    let fits = any_json_line(probe, |line| {
+        let turn = line.get("turns").and_then(|turns| turns.get(0));
+        let has_text = turn.is_some_and(|turn| turn.get("text").is_some());
+        has_text && line.contains_key("id") && !line.contains_key("dialogue_id")
+    });
     if fits { Fit::Yes } else { Fit::No }
 }
 

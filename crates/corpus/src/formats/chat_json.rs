@@ -59,17 +59,25 @@ pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool,
     if records.is_empty() && head.contains(start) { Fit::Maybe } else { Fit::No }
 }
 
-/// Reads all records of a file. The arguments of `parse` are the record, the file name without extensions, and the
-/// position of the record in the file, counted from 1.
-pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
-where
-    F: FnMut(Record, &str, u64) -> Result<Dialogue, RecordError> + Send + 'static,
-{
+/// Reads all records of a file. `add_turns` removes the turns from a record and adds them to the dialogue.
+pub(super) fn read(
+    input: Input,
+    options: &ReadOptions,
+    add_turns: fn(&mut Dialogue, &mut Record) -> Result<(), String>,
+) -> Result<Dialogues> {
     let stem = input.stem();
+    let parse = move |json: &[u8], position| {
+        let mut record = record(json)?;
+        let mut dialogue = begin(&mut record, &stem, position)?;
+        add_turns(&mut dialogue, &mut record)
+            .map_err(|reason| RecordError::new(reason).with_id(Some(dialogue.id.as_str())))?;
+        dialogue.metadata = rest(record);
+        Ok(Some(dialogue))
+    };
     let input = match shape(&input.probe()) {
         Shape::Lines => {
             return Ok(support::from_lines(input, options, move |line| {
-                parse(record(line.text.as_bytes())?, &stem, line.number).map(Some)
+                parse(line.text.as_bytes(), line.number)
             }));
         }
         Shape::Array => input,
@@ -79,9 +87,7 @@ where
             Input::from_stream(name, path, Box::new(array))?
         }
     };
-    Ok(support::from_elements(input, options, 1, move |element| {
-        parse(record(&element.json)?, &stem, position(element)).map(Some)
-    }))
+    Ok(support::from_elements(input, options, 1, move |element| parse(&element.json, position(element))))
 }
 
 fn record(json: &[u8]) -> Result<Record, RecordError> {
@@ -97,12 +103,9 @@ const ID_KEYS: &str =
 
 /// Creates a dialogue without turns from the id, title, time and language of a record, and removes these fields from the
 /// record. The id of a record without an id is made from the file name and the position of the record.
-pub(super) fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    let id = match take(record, ID_KEYS.split(' '), scalar_text) {
-        Some(id) => DialogueId::new(id)?,
-        None => support::generated_id(stem, position)?,
-    };
-    let mut dialogue = support::dialogue(id, stem, None);
+fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let id = take(record, ID_KEYS.split(' '), scalar_text);
+    let mut dialogue = support::dialogue(support::id_or_generated(id, stem, position)?, stem, None);
     dialogue.title = take_text(record, &["title"]);
     dialogue.time = take_time(record);
     dialogue.language = take(record, ["language", "lang"], |tag| {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use crate::formats::prelude::*;
 
-/// Dialogues and problems that a [`LineReader`] has completed.
-pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;
+/// Dialogues and errors that a [`LineReader`] has completed, each with its line.
+pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
 /// Builder of the dialogues in a file of one format. It gets the lines of the file.
 pub(super) trait LineReader: Send {
@@ -29,7 +29,7 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
                 Some(Ok(line)) => reader.line(line, &mut out),
                 Some(Err(e)) => {
                     ended = matches!(e, LineError::Broken { .. });
-                    out.push_back(Err(support::line_problem(&path, e)));
+                    return Some(Err(support::line_problem(&path, e)));
                 }
                 None => {
                     ended = true;
@@ -37,7 +37,8 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
                 }
             }
         }
-        out.pop_front()
+        let (line, dialogue) = out.pop_front()?;
+        support::finished(dialogue.map(Some), &path, line)
     }))
 }
 
@@ -91,16 +92,16 @@ impl Draft {
         }
     }
 
-    /// Returns the validated dialogue.
-    pub(super) fn finish(mut self, path: &str) -> Result<Dialogue, Problem> {
-        let id = self.dialogue.id.as_str().to_owned();
+    /// Returns the dialogue, or an error if it is over the limit. The first value is the line where the dialogue starts.
+    pub(super) fn finish(mut self) -> (u64, Result<Dialogue, RecordError>) {
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);
-            return Err(RecordError::new(reason).with_id(Some(id)).at(path, self.line));
+            let id = Some(self.dialogue.id.as_str());
+            return (self.line, Err(RecordError::new(reason).with_id(id)));
         }
         for turn in &mut self.dialogue.turns {
             turn.text.truncate(turn.text.trim_end().len());
         }
-        support::checked(self.dialogue).map_err(|fail| fail.at(path, self.line))
+        (self.line, Ok(self.dialogue))
     }
 }

@@ -12,7 +12,6 @@ pub(super) static FORMAT: Format = Format {
     about: "ConvLab-3 unified format (KVRET, DailyDialog and many more): an array of dialogues with `data_split`",
     sniff,
     read,
-    folder: None,
 };
 
 #[derive(Deserialize)]

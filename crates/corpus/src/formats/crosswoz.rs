@@ -10,7 +10,6 @@ pub(super) static FORMAT: Format = Format {
     about: "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`",
     sniff,
     read,
-    folder: None,
 };
 
 #[derive(Deserialize)]
@@ -38,11 +37,10 @@ struct Message {
 }
 
 fn sniff(probe: &Probe<'_>) -> Fit {
-    let Some((_, Value::Object(first))) = probe.first_element(1) else {
-        return Fit::No;
-    };
-    let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
-    if all { Fit::Yes } else { Fit::No }
+    let fits = any_element(probe, 1, |_, value| {
+        ["messages", "goal", "sys-usr"].iter().all(|key| value.get(key).is_some())
+    });
+    if fits { Fit::Yes } else { Fit::No }
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {

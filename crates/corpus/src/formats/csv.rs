@@ -10,7 +10,6 @@ pub(super) static FORMAT: Format = Format {
     about: "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -34,6 +33,8 @@ struct Turns {
 }
 
 impl TurnRows for Turns {
+    const NUMBER_KEY: &'static str = "turn";
+
     fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError> {
         let Some(at) = self.columns.of(Field::Id) else {
             return Ok(support::generated_id(&self.stem, row_number)?.as_str().to_owned());
@@ -96,10 +97,6 @@ impl TurnRows for Turns {
         }
         dialogue.source.clone_from(&self.stem);
         Ok(number)
-    }
-
-    fn number_key(&self) -> &'static str {
-        "turn"
     }
 
     fn has_header(&self) -> bool {

@@ -30,7 +30,6 @@ pub(super) static SESSION: Format = Format {
     about: "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs",
     sniff: sniff_session,
     read: read_session,
-    folder: None,
 };
 
 fn sniff_session(probe: &Probe<'_>) -> Fit {
@@ -65,6 +64,8 @@ struct Utterances {
 }
 
 impl TurnRows for Utterances {
+    const NUMBER_KEY: &'static str = "number";
+
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
             "" => Err("the line does not start with a session".into()),
@@ -87,10 +88,6 @@ impl TurnRows for Utterances {
             push_unique(&mut dialogue.domains, topic.trim());
         }
         Ok(None)
-    }
-
-    fn number_key(&self) -> &'static str {
-        "number"
     }
 
     fn has_header(&self) -> bool {
@@ -161,7 +158,6 @@ pub(super) static TRAIN: Format = Format {
     about: "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0",
     sniff: sniff_train,
     read: read_train,
-    folder: None,
 };
 
 fn sniff_train(probe: &Probe<'_>) -> Fit {
@@ -187,7 +183,6 @@ pub(super) static CLUSTERING: Format = Format {
     about: "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number",
     sniff: sniff_clustering,
     read: read_clustering,
-    folder: None,
 };
 
 fn sniff_clustering(probe: &Probe<'_>) -> Fit {

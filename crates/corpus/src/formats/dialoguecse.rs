@@ -50,7 +50,6 @@ pub(super) static TRAIN: Format = Format {
     about: "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels",
     sniff: sniff_train,
     read: |input, options| read(input, options, train),
-    folder: None,
 };
 
 fn sniff_train(probe: &Probe<'_>) -> Fit {
@@ -107,7 +106,6 @@ pub(super) static SELECT: Format = Format {
     about: "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another",
     sniff: sniff_select,
     read: |input, options| read(input, options, select),
-    folder: None,
 };
 
 fn sniff_select(probe: &Probe<'_>) -> Fit {
@@ -148,7 +146,6 @@ pub(super) static STS: Format = Format {
     about: "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs",
     sniff: sniff_sts,
     read: |input, options| read(input, options, sts),
-    folder: None,
 };
 
 fn sniff_sts(probe: &Probe<'_>) -> Fit {

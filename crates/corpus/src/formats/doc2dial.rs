@@ -10,7 +10,6 @@ pub(super) static FORMAT: Format = Format {
     about: "Doc2Dial and MultiDoc2Dial (doc2dial_dial_*.json); the documents themselves are not read",
     sniff,
     read,
-    folder: None,
 };
 
 /// Nesting depth of a dialogue in Doc2Dial, under `dial_data`, a domain, a document and an index.
@@ -58,10 +57,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         }
         count += 1;
         let read: Record = record(element, Some("dial_id"))?;
-        let id = match read.dial_id.filter(|id| !id.is_empty()) {
-            Some(id) => DialogueId::new(id)?,
-            None => support::generated_id(&stem, count)?,
-        };
+        let id = support::id_or_generated(read.dial_id, &stem, count)?;
         let mut dialogue = support::dialogue(id, source, Some("en"));
         dialogue.domains.extend(element.keys.get(1).cloned());
         if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {

@@ -8,7 +8,6 @@ pub(super) static FORMAT: Format = Format {
     about: "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text",
     sniff,
     read,
-    folder: None,
 };
 
 const COLUMNS: [&str; 5] = ["session.ID", "Message.ID", "Message.Timestamp", "Message.From", "Message.Text"];
@@ -32,6 +31,8 @@ struct Messages {
 }
 
 impl TurnRows for Messages {
+    const NUMBER_KEY: &'static str = "message_id";
+
     /// Returns the domain and the session number, because the sessions of each file are numbered from 1.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
@@ -65,14 +66,6 @@ impl TurnRows for Messages {
         }
         let number = cell(1)?;
         Ok(Some(number.parse().map_err(|_| format!("the Message.ID `{number}` is not a number"))?))
-    }
-
-    fn number_key(&self) -> &'static str {
-        "message_id"
-    }
-
-    fn has_header(&self) -> bool {
-        true
     }
 }
 

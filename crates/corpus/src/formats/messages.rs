@@ -20,7 +20,6 @@ pub(super) static FORMAT: Format = Format {
     about: "chat-completion records, {\"messages\": [{\"role\", \"content\"}]}: one per line (JSONL) or in one JSON array",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -32,26 +31,21 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    chat_json::read(input, options, dialogue)
+    chat_json::read(input, options, add_turns)
 }
 
-fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
-    let fail = |reason: String| RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
+fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String> {
     let Some(Value::Array(messages)) = record.remove("messages") else {
-        return Err(fail("the record has no list `messages`".to_owned()));
+        return Err("the record has no list `messages`".to_owned());
     };
-    let mut turns = Dialogue::new(dialogue.id.clone());
     let mut called = BTreeMap::new();
     for (n, message) in (1..).zip(messages) {
         let Value::Object(message) = message else {
-            return Err(fail(format!("message {n} is not an object")));
+            return Err(format!("message {n} is not an object"));
         };
-        add_turn(&mut turns, message, &mut called).map_err(|why| fail(format!("message {n} {why}")))?;
+        add_turn(dialogue, message, &mut called).map_err(|reason| format!("message {n} {reason}"))?;
     }
-    dialogue.turns = turns.turns;
-    dialogue.metadata = chat_json::rest(record);
-    Ok(dialogue)
+    Ok(())
 }
 
 /// Adds the turn of a message. `called` maps the ids of earlier tool calls to tool names. The error is the end of a

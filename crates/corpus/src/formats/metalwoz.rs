@@ -15,7 +15,6 @@ pub(super) static FORMAT: Format = Format {
     about: "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); MultiWOZ 2.0 in this layout",
     sniff,
     read,
-    folder: None,
 };
 
 /// Maximum size of `tasks.txt` in bytes. A larger file is ignored.
@@ -63,10 +62,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
     Ok(support::from_lines(input, options, move |line| {
         let read: Record = support::parse(line.text.as_bytes(), "id")?;
-        let id = match read.id.filter(|id| !id.is_empty()) {
-            Some(id) => DialogueId::new(id)?,
-            None => support::generated_id(&stem, line.number)?,
-        };
+        let id = support::id_or_generated(read.id, &stem, line.number)?;
         let mut dialogue = support::dialogue(id, "metalwoz", Some("en"));
         dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
         if let Some(task) = read.task_id {

@@ -46,7 +46,7 @@ use crate::{
 use turnwise_core::error::{Error, Reject, Result};
 
 pub use csv::ColumnMap;
-pub(crate) use support::{json_reason, line_problem};
+pub(crate) use support::{RecordError, line_problem};
 
 /// The types and helpers that most formats use.
 mod prelude {
@@ -60,7 +60,7 @@ mod prelude {
         },
     };
     pub(super) use crate::{
-        Dialogue, MAX_TURNS, Metadata, Role, Time, Turn,
+        Dialogue, Metadata, Role, Time, Turn,
         input::{Input, Probe},
         json_elements::{Element, ElementError, Elements},
         lines::{Line, LineError, Lines},
@@ -125,8 +125,6 @@ pub struct Format {
     pub about: &'static str,
     sniff: fn(&Probe<'_>) -> Fit,
     read: fn(Input, &ReadOptions) -> Result<Dialogues>,
-    /// Set if a whole folder can be one corpus in this format.
-    folder: Option<Folder>,
 }
 
 /// Functions of a format that reads the files of a folder together.
@@ -147,14 +145,19 @@ impl Format {
         (self.read)(input, options)
     }
 
+    /// Returns the functions for folders. Returns `None` if the format reads only files.
+    fn folder(&self) -> Option<&'static Folder> {
+        (self.name == slack::FORMAT.name).then_some(&slack::FOLDER)
+    }
+
     /// Returns whether a folder is one corpus in this format. The files of such a folder are read together.
     pub fn claims_folder(&self, folder: &Path) -> bool {
-        self.folder.as_ref().is_some_and(|functions| (functions.claims)(folder))
+        self.folder().is_some_and(|functions| (functions.claims)(folder))
     }
 
     /// Reads the dialogues of a folder that is one corpus. Returns an error if the format reads only files.
     pub fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
-        match &self.folder {
+        match self.folder() {
             Some(functions) => (functions.read)(folder, options),
             None => {
                 let (folder, format) = (folder.display(), self.name);

@@ -18,7 +18,6 @@ pub(super) static FORMAT: Format = Format {
     about: "MultiWOZ 2.0 and 2.1 (data.json, ConvLab-2's val.json), MultiWOZ 2.2 (dialogues_*.json)",
     sniff,
     read,
-    folder: None,
 };
 
 #[derive(Deserialize)]
@@ -65,10 +64,9 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let dialogues = support::from_elements(input, options, 1, move |element| {
         let key = element.keys.last().map_or("", String::as_str);
         let read: Record = record(element, framed.then_some("dialogue_id"))?;
-        let id = match read.dialogue_id.as_deref() {
-            Some(id) if !id.is_empty() => DialogueId::new(id)?,
-            _ if !framed => DialogueId::new(key)?,
-            _ => support::generated_id(&stem, position(element))?,
+        let id = match read.dialogue_id.filter(|id| !id.is_empty()) {
+            None if !framed => DialogueId::new(key)?,
+            id => support::id_or_generated(id, &stem, position(element))?,
         };
         let mut dialogue = support::dialogue(id, "multiwoz", Some("en"));
         match (read.log, read.turns) {

@@ -34,7 +34,6 @@ pub(super) static FORMAT: Format = Format {
     // The magic bytes at the start of a file.
     sniff: |probe| if probe.text.starts_with("PAR1") { Fit::Yes } else { Fit::No },
     read,
-    folder: None,
 };
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {

@@ -13,7 +13,6 @@ pub(super) static FORMAT: Format = Format {
     about: "response selection (ECD, Douban, Ubuntu): label, context turns and a response, separated by tabs",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {

@@ -15,7 +15,6 @@ pub(super) static FORMAT: Format = Format {
     about: "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder per topic",
     sniff,
     read,
-    folder: None,
 };
 
 /// Name of the file with the workers whose dialogues the authors of the corpus exclude. It is in one of the folders that

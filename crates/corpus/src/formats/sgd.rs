@@ -9,7 +9,6 @@ pub(super) static FORMAT: Format = Format {
     about: "Schema-Guided Dialogue (dialogues_*.json in train, dev, test); a dialogue's domains are its services",
     sniff,
     read,
-    folder: None,
 };
 
 #[derive(Deserialize)]
@@ -39,8 +38,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let read: Record = record(element, Some("dialogue_id"))?;
         let id = match (read.dialogue_id.filter(|id| !id.is_empty()), &split) {
             (Some(id), Some(split)) => DialogueId::new(format!("{split}-{id}"))?,
-            (Some(id), None) => DialogueId::new(id)?,
-            (None, _) => support::generated_id(&stem, position(element))?,
+            (id, _) => support::id_or_generated(id, &stem, position(element))?,
         };
         let mut dialogue = support::dialogue(id, "sgd", Some("en"));
         read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));

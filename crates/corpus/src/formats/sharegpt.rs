@@ -14,7 +14,6 @@ pub(super) static FORMAT: Format = Format {
     about: "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array",
     sniff,
     read,
-    folder: None,
 };
 
 const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
@@ -33,35 +32,33 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    chat_json::read(input, options, dialogue)
+    chat_json::read(input, options, add_turns)
 }
 
-fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
-    let id = dialogue.id.clone();
-    let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
+fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String> {
     let list = LISTS.iter().find_map(|&key| match record.get_mut(key) {
         Some(Value::Array(list)) => Some((key, std::mem::take(list))),
         _ => None,
     });
     let Some((key, turns)) = list else {
-        return Err(fail("the record has no list `conversations` (or `conversation`, `items`)".to_owned()));
+        return Err("the record has no list `conversations` (or `conversation`, `items`)".to_owned());
     };
     record.remove(key);
-    if let Some(text) = chat_json::take_text(&mut record, &["system", "system_prompt"]) {
+    if let Some(text) = chat_json::take_text(record, &["system", "system_prompt"]) {
         dialogue.push("system", Role::System, text);
     }
     for (n, turn) in (1..).zip(turns) {
         let Value::Object(turn) = turn else {
-            return Err(fail(format!("turn {n} of `{key}` is not an object")));
+            return Err(format!("turn {n} of `{key}` is not an object"));
         };
-        add_turns(&mut dialogue, turn).map_err(|why| fail(format!("turn {n} of `{key}` {why}")))?;
+        add_member(dialogue, turn).map_err(|reason| format!("turn {n} of `{key}` {reason}"))?;
     }
-    dialogue.metadata = chat_json::rest(record);
-    Ok(dialogue)
+    Ok(())
 }
 
-fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
+/// Adds the turns of a member of the list: one turn, or a question and its answer. The error is the end of a sentence
+/// about the member.
+fn add_member(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
     let Some(speaker) = chat_json::take_text(&mut turn, &SPEAKERS) else {
         let before = dialogue.turns.len();
         for key in QUESTIONS.iter().chain(&ANSWERS) {

@@ -22,14 +22,13 @@ mod names;
 
 use std::{
     collections::VecDeque,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use serde_json::Value;
 
-use crate::formats::prelude::*;
+use crate::{formats::prelude::*, walk::entries};
 use channel::{ChannelDays, Day, days, for_each_message};
 use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
@@ -39,8 +38,9 @@ pub(super) static FORMAT: Format = Format {
     about: "Slack export: the unpacked folder, the folder of a channel, or the file of a day",
     sniff,
     read,
-    folder: Some(Folder { claims: claims_folder, read: read_folder }),
 };
+
+pub(super) static FOLDER: Folder = Folder { claims: claims_folder, read: read_folder };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
     let name = probe.file_name();
@@ -132,15 +132,7 @@ fn read_folder(folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        let path = entry.at("read", folder)?.path();
-        if path.is_dir() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 #[cfg(test)]

@@ -102,6 +102,14 @@ pub(crate) fn finished(
     dialogue.map_err(|e| e.at(path, line)).transpose()
 }
 
+/// Returns the id of a record. An empty or missing id is replaced by [`generated_id`].
+pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Result<DialogueId> {
+    match id.filter(|id| !id.is_empty()) {
+        Some(id) => DialogueId::new(id),
+        None => generated_id(stem, number),
+    }
+}
+
 /// Makes the id of a record without an id from the file name and a number, usually the position of the record.
 pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))

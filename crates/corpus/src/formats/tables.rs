@@ -100,6 +100,9 @@ where
 
 /// Converter from the rows of a table to dialogues. Each row is a turn.
 pub(super) trait TurnRows: Send + 'static {
+    /// Metadata key for turn numbers that are not unique within a dialogue.
+    const NUMBER_KEY: &'static str;
+
     /// Returns the dialogue id of a row. Consecutive rows with the same id are one dialogue. `row_number` is the number
     /// of the row, counted from 1 without the header and blank rows.
     fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError>;
@@ -108,11 +111,10 @@ pub(super) trait TurnRows: Send + 'static {
     /// if the table has one.
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// Returns the metadata key for turn numbers that are not unique within a dialogue.
-    fn number_key(&self) -> &'static str;
-
     /// Returns whether the first row is a header.
-    fn has_header(&self) -> bool;
+    fn has_header(&self) -> bool {
+        true
+    }
 }
 
 /// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
@@ -247,7 +249,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         let Some(Open { line, numbers, dialogue: Some(mut dialogue), .. }) = self.open.take() else {
             return;
         };
-        number_turns(&mut dialogue, &numbers, self.parse.number_key());
+        number_turns(&mut dialogue, &numbers, P::NUMBER_KEY);
         dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
         self.ready.extend(support::finished(Ok(Some(dialogue)), &self.path, line));
     }

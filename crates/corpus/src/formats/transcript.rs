@@ -21,7 +21,6 @@ pub(super) static FORMAT: Format = Format {
     about: "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ===",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -50,7 +49,6 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let reader = Reader {
-        path: input.name.clone(),
         stem: input.stem(),
         limit: options.max_record,
         blank_ends: !ignores_blank_lines(input.probe().text),
@@ -111,7 +109,6 @@ struct Heading {
 }
 
 struct Reader {
-    path: String,
     stem: String,
     limit: usize,
     /// Whether a blank line ends a dialogue.
@@ -211,7 +208,7 @@ impl Reader {
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
             // The file name cannot be part of an id.
-            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
+            Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
 
@@ -222,13 +219,12 @@ impl Reader {
         match self.draft.take() {
             Some(mut draft) => {
                 draft.dialogue.note("comments", std::mem::take(&mut self.heading.comments));
-                out.push_back(draft.finish(&self.path));
+                out.push_back(draft.finish());
             }
             None => {
                 if let Some(line) = self.heading.stray_line {
                     self.heading = Heading::default();
-                    let reason = "no turns found here: no line starts with `Speaker: `";
-                    out.push_back(Err(RecordError::new(reason).at(&self.path, line)));
+                    out.push_back((line, Err("no turns found here: no line starts with `Speaker: `".into())));
                 }
             }
         }

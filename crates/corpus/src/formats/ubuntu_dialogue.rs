@@ -11,6 +11,7 @@
 //! A row becomes a dialogue of the context and the utterance. Label and distractors become metadata. `__eou__` ends an
 //! utterance, and `__eot__` ends a turn of one or more utterances. Every utterance becomes a separate turn.
 
+use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 
 pub(super) static FORMAT: Format = Format {
@@ -18,7 +19,6 @@ pub(super) static FORMAT: Format = Format {
     about: "Ubuntu Dialogue Corpus: version 2's CSV (Context,Utterance,Label) and the raw dialogs/*/*.tsv",
     sniff,
     read,
-    folder: None,
 };
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -37,16 +37,18 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let Some(table) = Table::recognized(input.probe().text) else {
-        let options = options.clone();
-        // A file is one chat. It is read when the iterator is used.
-        return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
+        return Ok(read_chat(input, options));
     };
     let path_info = PathInfo::of(&input);
     let prefix = format!("ubuntu-dialogue-{}", input.stem());
     let mut rows = 0;
     Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
         rows += 1;
-        table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref())
+        let id = support::generated_id(&prefix, rows)?;
+        let mut dialogue = support::dialogue(id, "ubuntu-dialogue", Some("en"));
+        dialogue.note("split", path_info.split.as_deref());
+        table.add_turns(&mut dialogue, row).map_err(|e| e.with_id(Some(dialogue.id.as_str())))?;
+        Ok(dialogue)
     }))
 }
 
@@ -80,59 +82,56 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Reads a raw chat. Returns the dialogue and the problems of invalid lines, or only the problem of the file.
-fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
-    let path = input.name.clone();
-    let mut out = Vec::new();
+/// Reads a raw chat, which becomes one dialogue. Invalid lines are reported.
+fn read_chat(input: Input, options: &ReadOptions) -> Dialogues {
     // File numbers are unique only within a folder.
     let name = match input.folder_name() {
         Some(folder) => format!("ubuntu-dialogue-{folder}-{}", input.stem()),
         None => format!("ubuntu-dialogue-{}", input.stem()),
     };
-    let mut dialogue = match DialogueId::new(name) {
-        Ok(id) => support::dialogue(id, "ubuntu-dialogue", Some("en")),
-        Err(e) => return vec![Err(RecordError::from(e).at(&path, 1))],
-    };
-    let mut lines = Lines::new(input.into_stream(), options.max_record);
-    let mut first = None::<String>;
-    let mut size = 0;
-    while let Some(line) = lines.next_line() {
-        let line = match line {
-            Ok(line) => line,
-            // A truncated chat is dropped.
-            Err(e @ LineError::Broken { .. }) => return vec![Err(support::line_problem(&path, e))],
-            Err(e) => {
-                out.push(Err(support::line_problem(&path, e)));
-                continue;
-            }
-        };
-        if line.text.trim().is_empty() {
-            continue;
+    match DialogueId::new(name) {
+        Ok(id) => {
+            let dialogue = support::dialogue(id, "ubuntu-dialogue", Some("en"));
+            let draft = Some(Draft::new(dialogue, 1, options.max_record));
+            chat_text::read(input, options, Chat { draft, first: None })
         }
-        size += line.text.len();
-        if size > options.max_record || dialogue.turns.len() >= MAX_TURNS {
-            let reason = format!(
-                "the chat is over {:.1} MB long (raise the limit with --max-record-mb)",
-                options.max_record as f64 / 1e6
-            );
-            let error = RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
-            return vec![Err(error.at(&path, line.number))];
+        Err(e) => Box::new(std::iter::once(Err(RecordError::from(e).at(&input.name, 1)))),
+    }
+}
+
+struct Chat {
+    draft: Option<Draft>,
+    /// Name of the person who starts the chat.
+    first: Option<String>,
+}
+
+impl LineReader for Chat {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if line.text.trim().is_empty() {
+            return;
         }
         match Message::parse(line.text) {
             // The corpus contains some empty messages.
             Ok(message) if message.text.is_empty() => {}
             Ok(message) => {
                 // The person who starts the chat is the user, and the other person is the agent.
-                let is_user = first.get_or_insert_with(|| message.from.to_owned()) == message.from;
+                let is_user = self.first.get_or_insert_with(|| message.from.to_owned()) == message.from;
                 let role = if is_user { Role::User } else { Role::Agent };
-                dialogue.push(message.from, role, message.text).time = Some(message.time);
+                let draft = self.draft.as_mut();
+                if let Some(turn) = draft.and_then(|draft| draft.turn(message.from, role, message.text)) {
+                    turn.time = Some(message.time);
+                }
             }
-            Err(fail) => out.push(Err(fail.at(&path, line.number))),
+            Err(e) => out.push_back((line.number, Err(e))),
         }
     }
-    dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
-    out.push(support::checked(dialogue).map_err(|fail| fail.at(&path, 1)));
-    out
+
+    fn end(&mut self, out: &mut Out) {
+        if let Some(mut draft) = self.draft.take() {
+            draft.dialogue.time = draft.dialogue.turns.first().and_then(|turn| turn.time);
+            out.push_back(draft.finish());
+        }
+    }
 }
 
 /// Layout of a table in version 2 of the corpus.
@@ -155,20 +154,17 @@ impl Table {
         }
     }
 
-    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, RecordError> {
-        let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
-        let cell = |at| tables::text(row, at).map_err(|fail| fail.with_id(Some(id.as_str())));
-        let wanted = match self {
-            Table::Train => 3,
-            Table::Evaluation => 2,
+    /// Adds the turns and the metadata of a row to its dialogue.
+    fn add_turns(self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<(), RecordError> {
+        let cell = |at| tables::text(row, at);
+        let (width, wanted) = match self {
+            Table::Train => (row.width(), 3),
+            Table::Evaluation => (row.width(), 2),
         };
-        if row.width() < wanted {
-            return Err(fail(format!("the row has {} columns, not {wanted}", row.width())));
+        if width < wanted {
+            return Err(format!("the row has {width} columns, not {wanted}").into());
         }
-        let mut dialogue = support::dialogue(id.clone(), "ubuntu-dialogue", Some("en"));
-        dialogue.note("split", split);
-        let context = cell(0)?;
-        let turns: Vec<&str> = context.split("__eot__").collect();
+        let turns: Vec<&str> = cell(0)?.split("__eot__").collect();
         // The last turn also ends with `__eot__`.
         let turns = match turns.split_last() {
             Some((last, rest)) if last.trim().is_empty() => rest,
@@ -176,34 +172,29 @@ impl Table {
         };
         let response = cell(1)?;
         if utterances(response).next().is_none() {
-            return Err(fail("the row has no utterance after the context".to_owned()));
+            return Err("the row has no utterance after the context".into());
         }
         for (turn, (speaker, role)) in turns.iter().chain([&response]).zip(speakers()) {
             for utterance in utterances(turn) {
                 dialogue.push(speaker, role.clone(), utterance);
             }
         }
-        match self {
-            Table::Train => {
-                let label = cell(2)?.trim();
-                let number = match label {
-                    "1" | "1.0" => 1,
-                    "0" | "0.0" => 0,
-                    _ => return Err(fail(format!("the label `{label}` is neither 0 nor 1"))),
-                };
-                dialogue.note("label", number);
-            }
+        let label = match self {
+            Table::Train => match cell(2)?.trim() {
+                "1" | "1.0" => 1,
+                "0" | "0.0" => 0,
+                label => return Err(format!("the label `{label}` is neither 0 nor 1").into()),
+            },
             Table::Evaluation => {
-                let distractors = (2..row.width()).map(cell).collect::<Result<Vec<_>, _>>()?;
-                let texts: Vec<String> = distractors
-                    .into_iter()
-                    .map(|text| utterances(text).collect::<Vec<_>>().join(" "))
-                    .collect();
-                dialogue.note("label", 1);
-                dialogue.note("distractors", texts);
+                let distractors = (2..width).map(cell).collect::<Result<Vec<_>, _>>()?;
+                let texts =
+                    distractors.into_iter().map(|text| utterances(text).collect::<Vec<_>>().join(" "));
+                dialogue.note("distractors", texts.collect::<Vec<String>>());
+                1
             }
-        }
-        Ok(dialogue)
+        };
+        dialogue.note("label", label);
+        Ok(())
     }
 }
 

@@ -22,7 +22,6 @@ pub(super) static FORMAT: Format = Format {
     about: "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder",
     sniff,
     read,
-    folder: None,
 };
 
 const LOG_EXTENSIONS: [&str; 2] = [".ascii.txt", ".raw.txt"];
@@ -146,9 +145,7 @@ impl Log {
 /// Reads a log with its reply links. Returns the conversations and all problems.
 fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
     let name = input.name.clone();
-    let unreadable = |reason: String| {
-        vec![Err(Problem::File(Reject { path: name.clone(), line: None, id: None, reason }))]
-    };
+    let unreadable = |reason: String| vec![Err(support::file_problem(&name, None, reason))];
     let Some((path, stem)) =
         input.path.clone().and_then(|path| Some((path.clone(), stem(&path)?.to_owned())))
     else {

@@ -27,7 +27,6 @@ pub(super) static FORMAT: Format = Format {
     about: "WhatsApp chat, exported as text from an iPhone or Android",
     sniff,
     read,
-    folder: None,
 };
 
 /// Time without messages after which a new dialogue starts.
@@ -53,7 +52,6 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     };
     let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
     let reader = Reader {
-        path: input.name.clone(),
         title: title.unwrap_or(&stem).to_owned(),
         stem,
         limit: options.max_record,
@@ -67,7 +65,6 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
 }
 
 struct Reader {
-    path: String,
     stem: String,
     title: String,
     limit: usize,
@@ -91,7 +88,7 @@ impl LineReader for Reader {
                 None => {
                     self.skipping = true;
                     let reason = "text before the first message; is the start of the export missing?";
-                    out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
+                    out.push_back((line.number, Err(reason.into())));
                 }
             }
             return;
@@ -102,7 +99,7 @@ impl LineReader for Reader {
             let reason = format!(
                 "the date {date} or its time is invalid in the order {order}, which was detected at the beginning of the file"
             );
-            out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
+            out.push_back((line.number, Err(reason.into())));
             return;
         };
         self.skipping = false;
@@ -163,7 +160,7 @@ impl Reader {
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
             // The file name cannot be part of an id.
-            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
+            Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
 
@@ -171,7 +168,7 @@ impl Reader {
         if let Some(draft) = self.draft.take() {
             let turns = &draft.dialogue.turns;
             if turns.is_empty() || turns.iter().any(|t| t.role != Some(Role::System)) {
-                out.push_back(draft.finish(&self.path));
+                out.push_back(draft.finish());
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
     io::BufRead,
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,23 +13,15 @@ use super::{
     message::{Raw, Ts, is_left_out, timestamps, turn},
     names::{Channel, Names, for_each_entry, open},
 };
-use crate::formats::prelude::*;
+use crate::{formats::prelude::*, walk::entries};
 
 /// Returns the day files in the folder of a channel, sorted by day. Each file comes with its day, such as `2026-03-02`.
 pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        let path = entry.at("read", folder)?.path();
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let day = name
-            .strip_suffix(".json")
-            .filter(|day| day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok());
-        if let Some(day) = day.map(str::to_owned) {
-            found.push((day, path));
-        }
-    }
-    found.sort();
-    Ok(found)
+    let day_of = |path: &PathBuf| {
+        let day = path.file_name()?.to_str()?.strip_suffix(".json")?;
+        (day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok()).then(|| day.to_owned())
+    };
+    Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
 /// Calls `take` on each message of a file, with the line of the message. Errors are added to `problems`.

@@ -54,18 +54,9 @@ pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
 
 /// Returns whether a message is skipped, because it is a join, a leave, or an edit event that repeats a message.
 pub(super) fn is_left_out(raw: &Raw) -> bool {
-    const LEFT_OUT: [&str; 9] = [
-        "channel_join",
-        "channel_leave",
-        "group_join",
-        "group_leave",
-        "bot_add",
-        "bot_remove",
-        "message_changed",
-        "message_deleted",
-        "message_replied",
-    ];
-    text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.contains(&subtype))
+    const LEFT_OUT: &str = "channel_join channel_leave group_join group_leave bot_add bot_remove message_changed \
+                            message_deleted message_replied";
+    text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.split(' ').any(|left_out| left_out == subtype))
 }
 
 /// Returns whether a message with this subtype is a notice without a speaker, such as a new topic or a pin.

@@ -1,5 +1,7 @@
 //! Parser for the lines of a WhatsApp export: date, time, speaker and text. Also detects the order of day and month.
 
+use std::str::FromStr;
+
 use jiff::civil::DateTime;
 
 /// Order of day, month and year in the dates of a chat.
@@ -24,7 +26,7 @@ impl Order {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
     /// The numbers of the date, in the order of the text.
-    numbers: [u16; 3],
+    numbers: [i16; 3],
     /// The date as it is in the text.
     pub(super) date: &'a str,
     clock: Clock,
@@ -35,7 +37,7 @@ pub(super) struct Header<'a> {
 }
 
 /// Hour, minute, second.
-type Clock = (u8, u8, Option<u8>);
+type Clock = (i8, i8, Option<i8>);
 
 /// Returns whether a character is a direction mark. WhatsApp adds such marks before lines, names and notices.
 pub(super) fn is_mark(c: char) -> bool {
@@ -111,10 +113,8 @@ impl<'a> Header<'a> {
             return None;
         }
         let (hour, minute, second) = self.clock;
-        let second = i8::try_from(second.unwrap_or(0)).ok()?;
-        let [month, day] = [i8::try_from(month).ok()?, i8::try_from(day).ok()?];
-        let (hour, minute) = (i8::try_from(hour).ok()?, i8::try_from(minute).ok()?);
-        DateTime::new(i16::try_from(year).ok()?, month, day, hour, minute, second, 0).ok()
+        let (month, day) = (i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+        DateTime::new(year, month, day, hour, minute, second.unwrap_or(0), 0).ok()
     }
 
     /// Returns whether the time has seconds.
@@ -124,7 +124,7 @@ impl<'a> Header<'a> {
 }
 
 /// Parses a number with at most `max_digits` digits. Returns the number and the rest of the text.
-fn number(text: &str, max_digits: usize) -> Option<(u16, &str)> {
+fn number<N: FromStr>(text: &str, max_digits: usize) -> Option<(N, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 || digits > max_digits {
         return None;
@@ -146,7 +146,7 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
         "下午" | "午後" | "오후" => Some(true),
         _ => None,
     };
-    let (hour, after) = number(&text[word_end..], 2)?;
+    let (hour, after) = number::<i8>(&text[word_end..], 2)?;
     let separator = after.chars().next().filter(|c| matches!(c, ':' | '.'))?;
     let (minute, after) = number(after.strip_prefix(separator)?, 2)?;
     let (second, after) = match after.strip_prefix(separator).and_then(|t| number(t, 2)) {
@@ -159,9 +159,7 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
         Some(pm) => hour % 12 + if pm { 12 } else { 0 },
         None => hour,
     };
-    let second = second.map(u8::try_from).transpose().ok()?;
-    let clock = (u8::try_from(hour).ok()?, u8::try_from(minute).ok()?, second);
-    Some((clock, upper, after))
+    Some(((hour, minute, second), upper, after))
 }
 
 /// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM (`None` if it is missing),
