@@ -7,8 +7,6 @@
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
 
-use std::sync::Arc;
-
 use candle_core::{D, Device, Result as Candle, Tensor};
 
 use super::{
@@ -21,7 +19,7 @@ use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
     named_enum,
-    ops::{Segments, pool},
+    ops::pool,
     recipe::Given,
 };
 use turnwise_core::{
@@ -259,14 +257,14 @@ impl Responses {
 
     /// Context-aware embeddings of the responses with mean aggregation (I₂).
     fn mean_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
-        let contexts = pool(states, &Arc::new(Segments::new(tokens.contexts.clone())))?;
+        let contexts = pool(states, tokens.contexts.clone())?;
         let of_token = contexts.index_select(&losses::indices(&tokens.example, states)?, 0)?;
         matched(responses, &of_token, &tokens.sums)
     }
 
     /// Context-aware embeddings of the responses with weighted aggregation (I₁).
     fn weighted_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
-        let turns = pool(states, &Arc::new(Segments::new(tokens.turns.clone())))?;
+        let turns = pool(states, tokens.turns.clone())?;
         // Each turn is matched with every response, so the tokens of a response are repeated per turn.
         let (mut rows, mut of_turn, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         let (mut turn, mut candidate) = (0, 0);
@@ -302,7 +300,7 @@ impl Responses {
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;
-    pool(&responses.broadcast_mul(&weights)?, &Arc::new(Segments::new(sums.to_vec())))
+    pool(&responses.broadcast_mul(&weights)?, sums.to_vec())
 }
 
 #[derive(Default)]
@@ -329,7 +327,7 @@ impl Loss for Responses {
             true => self.mean_aggregated(states, &responses, &tokens)?,
             false => self.weighted_aggregated(states, &responses, &tokens)?,
         };
-        let plain = pool(&responses, &Arc::new(Segments::new(tokens.means)))?;
+        let plain = pool(&responses, tokens.means)?;
         let scores = losses::cosines(&plain, &aware)?.reshape((self.contexts.len(), self.candidates))?;
         losses::nt_xent_first(&scores, self.temperature)
     }
