@@ -15,7 +15,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, Sample, StepTraining, Training},
+    definition::{Definition, Sample, StepTraining},
     losses,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub static DIAL2VEC: Definition = Definition {
     about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         several_turns: true,
         batch: 5,
         learning_rate: 1e-5,

@@ -12,7 +12,7 @@ use candle_core::{D, Device, Result as Candle, Tensor};
 use super::{
     HardNegatives, Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
     check_several_dialogues,
-    definition::{Definition, Role, Sample, StepTraining, Steps, Training},
+    definition::{Definition, Role, Sample, StepTraining},
     losses, other_dialogue, turns_of,
 };
 use crate::{
@@ -32,7 +32,7 @@ use turnwise_encoder::{Part, Sequence, network::Activation};
 pub static DIALOGUECSE: Definition = Definition {
     name: "dialoguecse",
     about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
-    training: Training::Steps(StepTraining { learning_rate: 5e-5, ..steps(|given| read(given, 0)) }),
+    steps: Some(StepTraining { learning_rate: 5e-5, ..steps(|given| read(given, 0)) }),
     ..Definition::DEFAULT
 };
 
@@ -43,9 +43,10 @@ pub static JOINT: Definition = Definition {
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
     role: Role::Main,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         several_turns: true,
-        steps: Steps::PerCorpus(100),
+        steps: 100,
+        per_corpus: true,
         warm_up: 10,
         learning_rate: 3e-5,
         auxiliary: &[
