@@ -44,11 +44,12 @@ fn main() -> Anyhow<()> {
     recipe.clip = 0.0;
     recipe.auxiliary = Some(BTreeMap::new());
     let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
-    let steps = recipe.steps().ok_or("the objective has no steps")?;
+    let steps = recipe.steps.as_ref().ok_or("the objective has no steps")?;
     let data = TrainingSet::new(
         &dialogues(corpus, number("--dialogues", 400)?)?.into(),
         &folder.tokenizer()?,
-        steps.preprocessing(recipe.min_turns),
+        steps.merge_turns,
+        recipe.min_turns,
         None,
     )?;
     let network = folder.network()?;

@@ -24,24 +24,24 @@
 //! # }
 //! ```
 
-pub mod context_cca;
+mod context_cca;
 pub mod data;
-pub mod device;
-pub mod gradients;
+mod device;
+mod gradients;
 pub mod model;
-pub mod neighbors;
+mod neighbors;
 pub mod objectives;
-pub mod ops;
+mod ops;
 pub mod optimizer;
 pub mod order;
 pub mod recipe;
 pub mod run;
 mod scatter;
 pub mod schedule;
-pub mod spool;
-pub mod teacher;
+mod spool;
+mod teacher;
 pub mod trainer;
-pub mod unique;
+mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
 

@@ -19,10 +19,7 @@
 mod tests;
 
 use super::{
-    objectives::{
-        Definition,
-        definition::{Role, Training},
-    },
+    objectives::{Definition, definition::Role},
     scatter,
 };
 use turnwise_core::error::{Error, Result};
@@ -35,7 +32,6 @@ pub static CONTEXT_CCA: Definition = Definition {
     about: "utterances: those with similar turns before and after them get similar vectors; a linear layer in closed form, no \
             training steps",
     role: Role::Main,
-    training: Training::ClosedForm,
     ..Definition::DEFAULT
 };
 

@@ -30,8 +30,8 @@ pub struct Definition {
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// Training method of the objective.
-    pub training: Training,
+    /// Training with gradient steps; `None` if a linear layer is computed in closed form instead.
+    pub steps: Option<StepTraining>,
 }
 
 /// Items that the label-free evaluation encodes.
@@ -54,15 +54,6 @@ pub enum Role {
     Both,
 }
 
-/// Training method of an objective.
-#[derive(Debug)]
-pub enum Training {
-    /// The encoder is trained with gradient steps.
-    Steps(StepTraining),
-    /// A linear layer is computed in closed form, without gradient steps.
-    ClosedForm,
-}
-
 /// Properties and defaults of an objective that is trained with gradient steps.
 #[derive(Debug)]
 pub struct StepTraining {
@@ -83,7 +74,9 @@ pub struct StepTraining {
     /// True if consecutive turns of one speaker are merged by default.
     pub merge_turns: bool,
     /// Default number of steps.
-    pub steps: Steps,
+    pub steps: u64,
+    /// True if the default number of steps is multiplied by the number of corpora.
+    pub per_corpus: bool,
     /// Default number of warm-up steps. It applies only if the number of steps is also the default.
     pub warm_up: u64,
     /// Default batch size.
@@ -94,32 +87,14 @@ pub struct StepTraining {
     pub max_tokens: usize,
     /// Default temperature; 1 if the loss has none.
     pub temperature: f64,
-    /// Layers that are frozen by default.
-    pub frozen: Frozen,
+    /// True if the lower half of the layers is frozen by default, false if no layer is.
+    pub freezes_half: bool,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
     /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal those above.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
     pub settings: fn(&mut Given<'_>) -> ObjectiveBuilder,
-}
-
-/// Default number of steps.
-#[derive(Debug, Clone, Copy)]
-pub enum Steps {
-    /// One number, for corpora of any number and size.
-    Total(u64),
-    /// A number that is multiplied by the number of corpora.
-    PerCorpus(u64),
-}
-
-/// Layers that are frozen by default.
-#[derive(Debug, Clone, Copy)]
-pub enum Frozen {
-    /// No layer is frozen.
-    Nothing,
-    /// The lower half of the layers is frozen.
-    Half,
 }
 
 /// The settings of an objective, as a function that creates it once the data and the model are loaded.
@@ -180,16 +155,8 @@ impl Definition {
         select: Selection::LabelFree,
         role: Role::Both,
         min_turns: 2,
-        training: Training::ClosedForm,
+        steps: None,
     };
-
-    /// Properties of the training steps; `None` if the objective has no steps.
-    pub fn steps(&self) -> Option<&StepTraining> {
-        match &self.training {
-            Training::Steps(steps) => Some(steps),
-            Training::ClosedForm => None,
-        }
-    }
 }
 
 impl StepTraining {
@@ -201,13 +168,14 @@ impl StepTraining {
             one_corpus: false,
             several_turns: false,
             merge_turns: false,
-            steps: Steps::Total(300),
+            steps: 300,
+            per_corpus: false,
             warm_up: 0,
             batch: 32,
             learning_rate: 2e-5,
             max_tokens: 64,
             temperature: 1.0,
-            frozen: Frozen::Half,
+            freezes_half: true,
             auxiliary: &[],
             as_auxiliary: None,
             settings,

@@ -9,20 +9,20 @@
 //! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
 //! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range};
 
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, Sample, StepTraining, Training},
+    definition::{Definition, Sample, StepTraining},
     losses,
 };
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::Packed,
     named_enum,
-    ops::{Segments, pool},
+    ops::pool,
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Part, Sequence, network::Table};
@@ -33,7 +33,7 @@ pub static DIAL2VEC: Definition = Definition {
     about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         several_turns: true,
         batch: 5,
         learning_rate: 1e-5,
@@ -271,12 +271,7 @@ struct Sums {
 impl Loss for Matched {
     fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
         let sums = self.sums(packed);
-        let segments = |parts: &[Vec<Part>]| Arc::new(Segments::new(parts.to_vec()));
-        let turns = pool(states, &segments(&sums.turns))?;
-        let near = pool(&turns, &segments(&sums.near))?;
         let tokens = states.index_select(&losses::indices(&sums.rows, states)?, 0)?;
-        let near_token = near.index_select(&losses::indices(&sums.of_token, states)?, 0)?;
-        let matched = tokens.broadcast_mul(&(&tokens * &near_token)?.sum_keepdim(1)?)?;
         // In `matched`, the tokens of all turns are contiguous.
         let mut start = 0;
         let contiguous = |parts: &Vec<Part>| {
@@ -284,9 +279,13 @@ impl Loss for Matched {
             start = rows.end;
             vec![Part { rows, weight: 1.0 }]
         };
-        let cross = pool(&matched, &Arc::new(Segments::new(sums.turns.iter().map(contiguous).collect())))?;
-        let sides = segments(&sums.sides);
-        let (own, cross) = (pool(&turns, &sides)?, pool(&cross, &sides)?);
+        let turns_of_matched = sums.turns.iter().map(contiguous).collect();
+        let turns = pool(states, sums.turns)?;
+        let near = pool(&turns, sums.near)?;
+        let near_token = near.index_select(&losses::indices(&sums.of_token, states)?, 0)?;
+        let matched = tokens.broadcast_mul(&(&tokens * &near_token)?.sum_keepdim(1)?)?;
+        let cross = pool(&matched, turns_of_matched)?;
+        let (own, cross) = (pool(&turns, sums.sides.clone())?, pool(&cross, sums.sides)?);
         // One row per dialogue and side, one column per sample.
         let count = self.turns.len() / self.samples;
         let scores = losses::cosines(&own, &cross)?.reshape((count, self.samples, 2))?;

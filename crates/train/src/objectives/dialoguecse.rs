@@ -7,21 +7,19 @@
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
 
-use std::sync::Arc;
-
 use candle_core::{D, Device, Result as Candle, Tensor};
 
 use super::{
     HardNegatives, Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
     check_several_dialogues,
-    definition::{Definition, Role, Sample, StepTraining, Steps, Training},
+    definition::{Definition, Role, Sample, StepTraining},
     losses, other_dialogue, turns_of,
 };
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
     named_enum,
-    ops::{Segments, pool},
+    ops::pool,
     recipe::Given,
 };
 use turnwise_core::{
@@ -34,7 +32,7 @@ use turnwise_encoder::{Part, Sequence, network::Activation};
 pub static DIALOGUECSE: Definition = Definition {
     name: "dialoguecse",
     about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
-    training: Training::Steps(StepTraining { learning_rate: 5e-5, ..steps(|given| read(given, 0)) }),
+    steps: Some(StepTraining { learning_rate: 5e-5, ..steps(|given| read(given, 0)) }),
     ..Definition::DEFAULT
 };
 
@@ -45,9 +43,10 @@ pub static JOINT: Definition = Definition {
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
     role: Role::Main,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         several_turns: true,
-        steps: Steps::PerCorpus(100),
+        steps: 100,
+        per_corpus: true,
         warm_up: 10,
         learning_rate: 3e-5,
         auxiliary: &[
@@ -259,14 +258,14 @@ impl Responses {
 
     /// Context-aware embeddings of the responses with mean aggregation (I₂).
     fn mean_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
-        let contexts = pool(states, &Arc::new(Segments::new(tokens.contexts.clone())))?;
+        let contexts = pool(states, tokens.contexts.clone())?;
         let of_token = contexts.index_select(&losses::indices(&tokens.example, states)?, 0)?;
         matched(responses, &of_token, &tokens.sums)
     }
 
     /// Context-aware embeddings of the responses with weighted aggregation (I₁).
     fn weighted_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
-        let turns = pool(states, &Arc::new(Segments::new(tokens.turns.clone())))?;
+        let turns = pool(states, tokens.turns.clone())?;
         // Each turn is matched with every response, so the tokens of a response are repeated per turn.
         let (mut rows, mut of_turn, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         let (mut turn, mut candidate) = (0, 0);
@@ -302,7 +301,7 @@ impl Responses {
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;
-    pool(&responses.broadcast_mul(&weights)?, &Arc::new(Segments::new(sums.to_vec())))
+    pool(&responses.broadcast_mul(&weights)?, sums.to_vec())
 }
 
 #[derive(Default)]
@@ -329,7 +328,7 @@ impl Loss for Responses {
             true => self.mean_aggregated(states, &responses, &tokens)?,
             false => self.weighted_aggregated(states, &responses, &tokens)?,
         };
-        let plain = pool(&responses, &Arc::new(Segments::new(tokens.means)))?;
+        let plain = pool(&responses, tokens.means)?;
         let scores = losses::cosines(&plain, &aware)?.reshape((self.contexts.len(), self.candidates))?;
         losses::nt_xent_first(&scores, self.temperature)
     }

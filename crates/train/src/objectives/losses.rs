@@ -1,13 +1,11 @@
 //! Building blocks of the losses: mean pooling, cosine similarities and NT-Xent.
 
-use std::sync::Arc;
-
 use candle_core::{D, Device, Result, Tensor};
 
 use crate::{
     device,
     model::{Packed, Parameter, Trainable},
-    ops::{Segments, linear, pool},
+    ops::{linear, pool},
 };
 use turnwise_core::{error, random::hash64};
 use turnwise_encoder::{Sequence, Vectors, network::Activation};
@@ -15,7 +13,7 @@ use turnwise_encoder::{Sequence, Vectors, network::Activation};
 /// Mean-pools the tokens of each sequence.
 pub(crate) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
     let parts = (0..packed.sequences.len()).map(|n| packed.mean(n, 1.0)).collect();
-    pool(states, &Arc::new(Segments::new(parts)))
+    pool(states, parts)
 }
 
 /// Number of sequences that are encoded together.

@@ -11,7 +11,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, Frozen, StepTraining, Training},
+    definition::{Definition, StepTraining},
     losses, turns_of,
 };
 use crate::{
@@ -33,10 +33,10 @@ pub static MLM: Definition = Definition {
     about: "utterances and dialogues: masked language model, as in BERT",
     held_out: false,
     min_turns: 1,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         batch: 50,
         max_tokens: 128,
-        frozen: Frozen::Nothing,
+        freezes_half: false,
         ..StepTraining::new(|given| {
             let max_tokens = given.max_tokens();
             ObjectiveBuilder::new(move |setup| {

@@ -16,7 +16,7 @@ mod simcse;
 #[cfg(test)]
 mod tests;
 
-pub use definition::{Definition, ObjectiveBuilder, Sample, Setup, Sources, Training};
+pub use definition::{Definition, ObjectiveBuilder, Sample, Setup, Sources};
 pub use dial2vec::{Dial2vec, Profile};
 pub use dialoguecse::{Aggregation, DialogueCse};
 pub use hard_negatives::{HardNegatives, MiningSettings};
@@ -144,7 +144,7 @@ pub trait Objective: Send + Sync {
 
     /// Returns true if a batch cannot be split into independent micro-batches.
     fn in_batch(&self) -> bool {
-        self.definition().steps().is_some_and(|steps| steps.in_batch)
+        self.definition().steps.as_ref().is_some_and(|steps| steps.in_batch)
     }
 
     /// Lists all examples in the data.
@@ -198,7 +198,7 @@ impl Prepared {
         count: usize,
         loss: impl Loss + 'static,
     ) -> Self {
-        let is_pooled = definition.steps().is_some_and(|steps| steps.pooled_loss);
+        let is_pooled = definition.steps.as_ref().is_some_and(|steps| steps.pooled_loss);
         Prepared { packed: Packed::new(sequences), count, is_pooled, loss: Box::new(loss) }
     }
 

@@ -11,7 +11,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
-    definition::{Definition, Sample, StepTraining, Steps, Training},
+    definition::{Definition, Sample, StepTraining},
     losses,
 };
 use crate::{data::TrainingSet, model::Packed, teacher::Teacher};
@@ -28,11 +28,12 @@ pub static NEIGHBORS: Definition = Definition {
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
     min_turns: 1,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         in_batch: true,
         pooled_loss: true,
         several_turns: true,
-        steps: Steps::PerCorpus(150),
+        steps: 150,
+        per_corpus: true,
         warm_up: 10,
         max_tokens: 160,
         temperature: 0.1,

@@ -9,7 +9,7 @@ use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared, check_several_dialogues,
-    definition::{Definition, StepTraining, Training},
+    definition::{Definition, StepTraining},
     losses, other_dialogue, turns_of,
 };
 use crate::{
@@ -26,7 +26,7 @@ pub static RELEVANCE: Definition = Definition {
     benchmark: "response responses.jsonl",
     held_out: false,
     min_turns: 3,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         several_turns: true,
         max_tokens: 128,
         ..StepTraining::new(|given| {

@@ -11,7 +11,7 @@ use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, StepTraining, Training},
+    definition::{Definition, StepTraining},
     losses, turns_of,
 };
 use crate::{
@@ -27,7 +27,7 @@ pub static RESPONSES: Definition = Definition {
     name: "responses",
     about: "utterances: a response is similar to the turns before it",
     benchmark: "response responses.jsonl",
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         warm_up: 30,
         temperature: 0.05,
         ..steps(|given| read(given, Matching::Cosine, 3))
@@ -39,10 +39,7 @@ pub static RESPONSES: Definition = Definition {
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
     about: "utterances: a turn matches its response (SiameseBERT-S)",
-    training: Training::Steps(StepTraining {
-        several_turns: false,
-        ..steps(|given| read(given, Matching::Layer, 1))
-    }),
+    steps: Some(StepTraining { several_turns: false, ..steps(|given| read(given, Matching::Layer, 1)) }),
     ..Definition::DEFAULT
 };
 
@@ -50,7 +47,7 @@ pub static SIAMESE_S: Definition = Definition {
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
     about: "utterances: several turns match their response (SiameseBERT-M)",
-    training: Training::Steps(steps(|given| read(given, Matching::Perceptron, 3))),
+    steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
     ..Definition::DEFAULT
 };
 

@@ -13,7 +13,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, StepTraining, Steps, Training},
+    definition::{Definition, StepTraining},
     losses, turns_of,
 };
 use crate::{
@@ -36,9 +36,9 @@ pub static ROLE_POSITION: Definition = Definition {
     held_out: false,
     // The label-free criterion measures topics, not dialogue acts.
     select: Selection::Last,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         pooled_loss: true,
-        steps: Steps::Total(200),
+        steps: 200,
         warm_up: 20,
         batch: 64,
         learning_rate: 1e-4,

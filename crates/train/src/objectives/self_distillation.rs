@@ -7,7 +7,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, Role, StepTraining, Training},
+    definition::{Definition, Role, StepTraining},
     losses, turns_of,
 };
 use crate::{
@@ -24,7 +24,7 @@ pub static SELF_DISTILLATION: Definition = Definition {
     about: "utterances: keeps their vectors close to those of the base model",
     role: Role::Auxiliary,
     min_turns: 1,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         pooled_loss: true,
         ..StepTraining::new(|given| {
             let max_tokens = given.max_tokens();

@@ -5,7 +5,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{
     Location, Loss, Objective, ObjectiveBuilder, Prepared,
-    definition::{Definition, Frozen, StepTraining, Training},
+    definition::{Definition, StepTraining},
     losses, turns_of,
 };
 use crate::{data::TrainingSet, model::Packed};
@@ -17,7 +17,7 @@ pub static SIMCSE: Definition = Definition {
     name: "simcse",
     about: "utterances: an utterance matches itself under a different dropout mask (SimCSE)",
     min_turns: 1,
-    training: Training::Steps(StepTraining {
+    steps: Some(StepTraining {
         in_batch: true,
         pooled_loss: true,
         one_corpus: true,
@@ -25,7 +25,7 @@ pub static SIMCSE: Definition = Definition {
         learning_rate: 3e-5,
         max_tokens: 32,
         temperature: 0.05,
-        frozen: Frozen::Nothing,
+        freezes_half: false,
         ..StepTraining::new(|given| {
             let objective = SimCse { temperature: given.temperature(), max_tokens: given.max_tokens() };
             ObjectiveBuilder::new(move |_| Ok(objective))

@@ -89,7 +89,11 @@ pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSet
     // With auxiliary objectives, micro-batches need a loss that depends only on pooled embeddings.
     let in_micro_batches = settings.auxiliary.is_empty() || {
         let is_independent = |objective: ObjectiveName| {
-            objective.definition().steps().is_some_and(|training| training.pooled_loss && !training.in_batch)
+            objective
+                .definition()
+                .steps
+                .as_ref()
+                .is_some_and(|training| training.pooled_loss && !training.in_batch)
         };
         let mut auxiliary = settings.auxiliary.iter();
         training.in_batch && auxiliary.all(|auxiliary| is_independent(auxiliary.objective))

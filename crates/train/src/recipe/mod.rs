@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub use built_in::{about as known_about, names as known_names};
 pub(super) use check::not_of_layers;
 pub use dev_task::DevTask;
-pub use resolve::{AuxiliarySettings, Given, LayerSettings, Method, ResolvedRecipe, StepSettings};
+pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepSettings};
 
 pub use super::objectives::{Aggregation, ObjectiveName, Profile};
 

@@ -2,11 +2,7 @@
 
 use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
-    data::Preprocessing,
-    objectives::{
-        Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup,
-        definition::{Frozen, StepTraining, Steps, Training},
-    },
+    objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
     run::evaluations::Selection,
     schedule::Schedule,
@@ -30,17 +26,10 @@ pub struct ResolvedRecipe {
     pub evaluates: bool,
     /// Criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// Training method, with its settings.
-    pub method: Method,
-}
-
-/// Training method.
-#[derive(Debug)]
-pub enum Method {
-    /// The encoder is trained with gradient steps.
-    Steps(StepSettings),
-    /// A linear layer is computed in closed form and appended to the encoder.
-    Layer(LayerSettings),
+    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
+    pub steps: Option<StepSettings>,
+    /// Settings of the layer in closed form; `None` if no layer is learned.
+    pub layer: Option<LayerSettings>,
 }
 
 /// Settings of a layer in closed form.
@@ -67,8 +56,6 @@ pub struct StepSettings {
     pub merge_turns: bool,
     /// Number of steps between evaluations; 0 disables them.
     pub evaluate_every: u64,
-    /// The layer that is appended to the trained encoder.
-    pub layer: Option<LayerSettings>,
 }
 
 /// Settings of an auxiliary objective.
@@ -85,27 +72,11 @@ pub struct AuxiliarySettings {
 }
 
 impl ResolvedRecipe {
-    /// Settings of the layer in closed form; `None` if no layer is learned.
-    pub fn layer(&self) -> Option<LayerSettings> {
-        match &self.method {
-            Method::Steps(steps) => steps.layer,
-            Method::Layer(layer) => Some(*layer),
-        }
-    }
-
-    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
-    pub fn steps(&self) -> Option<&StepSettings> {
-        match &self.method {
-            Method::Steps(steps) => Some(steps),
-            Method::Layer(_) => None,
-        }
-    }
-
     /// Returns true if an input sequence can contain several turns. The turns then need a separator token.
     pub fn divides_turns(&self) -> bool {
-        let auxiliary = self.steps().into_iter().flat_map(|steps| &steps.auxiliary);
+        let auxiliary = self.steps.iter().flat_map(|steps| &steps.auxiliary);
         let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.file.objective]);
-        all.any(|objective| objective.definition().steps().is_some_and(|steps| steps.several_turns))
+        all.any(|objective| objective.definition().steps.as_ref().is_some_and(|steps| steps.several_turns))
     }
 }
 
@@ -123,11 +94,6 @@ impl StepSettings {
             true => Ok(main),
             false => Ok(Box::new(MultiTask::new(main, auxiliary, setup.data)?)),
         }
-    }
-
-    /// Preprocessing of the dialogues, which must have at least `min_turns` turns.
-    pub fn preprocessing(&self, min_turns: usize) -> Preprocessing {
-        Preprocessing { merged: self.merge_turns, turns: min_turns }
     }
 }
 
@@ -211,20 +177,23 @@ impl Recipe {
         let by_default = if definition.held_out && self.dev.is_empty() && evaluates { HELD_OUT } else { 0 };
         let held_out = *self.held_out.get_or_insert(by_default);
         let min_turns = *self.min_turns.get_or_insert(definition.min_turns);
-        let (method, select) = match &definition.training {
-            Training::Steps(training) => {
-                let select = *self.select.get_or_insert(definition.select);
-                (Method::Steps(self.resolve_steps(training, layers, max_tokens)?), select)
-            }
-            Training::ClosedForm => (Method::Layer(self.resolve_closed_form()?), definition.select),
+        let select = match &definition.steps {
+            Some(_) => *self.select.get_or_insert(definition.select),
+            None => definition.select,
         };
-        Ok(ResolvedRecipe { file: self, min_turns, held_out, evaluates, select, method })
-    }
-
-    fn resolve_closed_form(&mut self) -> Result<LayerSettings> {
-        check::closed_form(self)?;
-        let context = *self.context.get_or_insert(1);
-        Ok(LayerSettings { context, strength: *self.strength.get_or_insert(0.5) })
+        let (steps, layer) = match &definition.steps {
+            Some(training) => {
+                let steps = self.resolve_steps(training, layers, max_tokens)?;
+                let strength = self.layer.then(|| *self.strength.get_or_insert(0.5));
+                (Some(steps), strength.map(|strength| LayerSettings { context: 1, strength }))
+            }
+            None => {
+                check::closed_form(&self)?;
+                let context = *self.context.get_or_insert(1);
+                (None, Some(LayerSettings { context, strength: *self.strength.get_or_insert(0.5) }))
+            }
+        };
+        Ok(ResolvedRecipe { file: self, min_turns, held_out, evaluates, select, steps, layer })
     }
 
     fn resolve_steps(
@@ -241,10 +210,8 @@ impl Recipe {
         if self.steps.is_none() {
             self.warm_up.get_or_insert(training.warm_up);
         }
-        let steps = *self.steps.get_or_insert(match training.steps {
-            Steps::Total(steps) => steps,
-            Steps::PerCorpus(steps) => steps * self.corpus.len().max(1) as u64,
-        });
+        let corpora = if training.per_corpus { self.corpus.len().max(1) as u64 } else { 1 };
+        let steps = *self.steps.get_or_insert(corpora * training.steps);
         if self.auxiliary.is_none() && !training.auxiliary.is_empty() {
             self.auxiliary = Some(training.auxiliary.iter().copied().collect());
         }
@@ -252,8 +219,6 @@ impl Recipe {
         let auxiliary = auxiliary
             .map(|(objective, weight)| self.auxiliary_settings(*objective, *weight, max_tokens))
             .collect::<Result<Vec<AuxiliarySettings>>>()?;
-        let layer =
-            self.layer.then(|| LayerSettings { context: 1, strength: *self.strength.get_or_insert(0.5) });
         let plan = Plan {
             batch: *self.batch.get_or_insert(training.batch),
             parts: self.parts,
@@ -267,10 +232,7 @@ impl Recipe {
             dropout: self.dropout as f32,
             seed: self.seed,
         };
-        let frozen_layers = match training.frozen {
-            Frozen::Nothing => 0,
-            Frozen::Half => layers / 2,
-        };
+        let frozen_layers = if training.freezes_half { layers / 2 } else { 0 };
         let settings = StepSettings {
             main,
             auxiliary,
@@ -278,7 +240,6 @@ impl Recipe {
             frozen_layers: *self.frozen_layers.get_or_insert(frozen_layers),
             merge_turns: *self.merge_turns.get_or_insert(training.merge_turns),
             evaluate_every: *self.evaluate_every.get_or_insert(steps.div_ceil(5)),
-            layer,
         };
         check::steps(self, training, &settings)?;
         Ok(settings)
@@ -310,7 +271,7 @@ impl Recipe {
         weight: f64,
         max_tokens: usize,
     ) -> Result<AuxiliarySettings> {
-        let Training::Steps(training) = &objective.definition().training else {
+        let Some(training) = &objective.definition().steps else {
             return Err(Error::Internal(format!("{} has no steps", objective.name())));
         };
         let mut own = Recipe::new(objective, self.model.clone(), self.corpus.clone());

@@ -42,7 +42,7 @@ impl BaseModel {
                 .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
         }
         let folder = ModelFolder::open(&found.path)?;
-        if recipe.objective.definition().steps().is_some() && has_a_layer(&folder) {
+        if recipe.objective.definition().steps.is_some() && has_a_layer(&folder) {
             return Err(Error::input(format!("{model} has a dense layer after pooling, which cannot be trained"))
                 .with_hint(
                 "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `context-cca` layer is \
@@ -56,7 +56,7 @@ impl BaseModel {
     /// Reports that a second layer will be appended, or that the pooling of the base model is replaced.
     pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
         let name = &recipe.file.model;
-        if recipe.steps().is_none() {
+        if recipe.steps.is_none() {
             if has_a_layer(&self.folder) {
                 observer.note(&format!("{name} already has a dense layer; the new layer is added after it"));
             }
@@ -88,7 +88,7 @@ pub(super) fn with_separator(
     let Some((token, is_new)) = save_divided(base, &recipe.file.model, &start)? else {
         return ModelFolder::open(base.path());
     };
-    let new = match (is_new, recipe.steps().map(|steps| steps.frozen_layers)) {
+    let new = match (is_new, recipe.steps.as_ref().map(|steps| steps.frozen_layers)) {
         (false, _) => "",
         (true, Some(0)) => ", a new token",
         (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",

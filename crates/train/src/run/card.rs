@@ -52,13 +52,13 @@ impl Card<'_> {
             Selection::Dev => ", selected by the labels of the tasks below",
             Selection::Last => "",
         };
-        let steps = recipe.steps().map(|settings| {
+        let steps = recipe.steps.as_ref().map(|settings| {
             format!(
                 "{} steps of {} examples, learning rate {}, frozen layers: {}. This is the model of step {kept}{selected}",
                 settings.plan.schedule.steps, settings.plan.batch, settings.plan.rate, settings.frozen_layers
             )
         });
-        let layer = recipe.layer().filter(|_| self.layered).map(|layer| {
+        let layer = recipe.layer.filter(|_| self.layered).map(|layer| {
             format!(
                 "an appended linear layer, which gives similar vectors to utterances that occur in similar contexts (context turns on \
                  each side: {}; strength: {})",

@@ -135,7 +135,7 @@ impl LayerTraining<'_> {
     ) -> Result<(ModelFolder, Learned)> {
         let started = Instant::now();
         let settings =
-            self.run.recipe.layer().ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
+            self.run.recipe.layer.ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
         let (sums, mut learned) = self.accumulate(settings, before, network, corpora)?;
         let Layer { weight, bias, correlations, baseline } = context_cca::learn(&sums, settings.strength)?;
         (learned.correlations, learned.baseline) = (correlations, baseline);

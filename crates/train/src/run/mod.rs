@@ -26,7 +26,7 @@ pub use observer::{Progress, RunObserver, Stage};
 pub use outcome::{Gain, Outcome, Spent};
 pub use sweep::{FinishedRun, RUNS, sweep};
 
-use crate::recipe::{Method, Recipe, ResolvedRecipe};
+use crate::recipe::{Recipe, ResolvedRecipe};
 use base_model::BaseModel;
 use card::Card;
 use corpus::Corpora;
@@ -105,7 +105,7 @@ fn run_one(
     let given = recipe.clone();
     let (base, recipe) = BaseModel::open(recipe, &options.models)?;
     base.report(&recipe, observer);
-    if recipe.steps().is_none() && options.devices.len() > 1 {
+    if recipe.steps.is_none() && options.devices.len() > 1 {
         let name = recipe.file.objective.name();
         return Err(Error::input(format!("{name} has no steps to distribute over several devices"))
             .with_hint("use a single one with --device"));
@@ -158,11 +158,9 @@ fn run_one(
         observer,
     };
     let eval_data = EvaluationData { tasks, held_out };
-    let outcome = match &recipe.method {
-        Method::Steps(settings) => training::train(&run, settings, corpora, eval_data, &devices, spool)?,
-        Method::Layer(_) => {
-            LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?
-        }
+    let outcome = match &recipe.steps {
+        Some(settings) => training::train(&run, settings, corpora, eval_data, &devices, spool)?,
+        None => LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?,
     };
     Ok((outcome, recipe))
 }

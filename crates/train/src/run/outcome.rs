@@ -64,7 +64,7 @@ impl Spent {
 impl Outcome {
     /// Reads the result of a finished run from its files.
     pub(super) fn read(folder: &RunFolder, recipe: &ResolvedRecipe) -> Result<Self> {
-        let metrics = match recipe.steps().is_some() {
+        let metrics = match recipe.steps.is_some() {
             true => lines::read::<Line>(&folder.join(METRICS))?,
             false => Vec::new(),
         };

@@ -86,7 +86,7 @@ impl Sources for RunSources<'_> {
         })?;
         observer.note(&format!(
             "hard negatives for {} of {}",
-            counted(hard.len() as u64, "text"),
+            counted(hard.count() as u64, "text"),
             counted(chosen.len() as u64, "utterance")
         ));
         Ok(hard)

@@ -52,11 +52,11 @@ pub(super) fn train(
     let folder = base_model::with_separator(&base.folder, run_folder.path(), recipe, observer)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
-    let preprocessing = settings.preprocessing(recipe.min_turns);
-    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, preprocessing, spool)?;
+    let (merge_turns, min_turns) = (settings.merge_turns, recipe.min_turns);
+    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, merge_turns, min_turns, spool)?;
     let data = data.with_prompt(prompt, &tokenizer)?.with_corpora(&corpora.ends);
     if data.is_empty() && data.left_out > 0 {
-        let turns = counted(recipe.min_turns as u64, "turn");
+        let turns = counted(min_turns as u64, "turn");
         let skipped = counted(data.left_out as u64, "dialogue");
         return Err(Error::data(format!("every dialogue is shorter than {turns}: {skipped} skipped"))
             .with_hint(
@@ -82,7 +82,7 @@ pub(super) fn train(
     let objective = settings.create(&Setup { model: &model, data: &data, seed, sources: &sources })?;
     let evaluator = Evaluator::new(run, &corpora, eval_data, &folder)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
-    let corpora = settings.layer.is_some().then_some(corpora);
+    let corpora = recipe.layer.is_some().then_some(corpora);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, settings.plan)?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
     run_folder.begin(recipe, inputs)?;

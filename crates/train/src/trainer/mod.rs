@@ -88,7 +88,7 @@ impl<'a> Trainer<'a> {
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
         let order = Order::new(examples, plan.seed);
-        let order = match objective.definition().steps().is_some_and(|steps| steps.one_corpus)
+        let order = match objective.definition().steps.as_ref().is_some_and(|steps| steps.one_corpus)
             && data.corpora() > 1
         {
             true => order.by_corpus(plan.batch, |location| data.corpus(location.dialogue) as u32),
@@ -249,7 +249,7 @@ impl<'a> Trainer<'a> {
     /// Returns the dropout configuration for a seed.
     fn dropout(&self, key: u64) -> Option<DropoutConfig> {
         let probability = self.plan.dropout;
-        (probability > 0.0).then_some(DropoutConfig { hidden: probability, attention: probability, key })
+        (probability > 0.0).then_some(DropoutConfig { probability, key })
     }
 }
 

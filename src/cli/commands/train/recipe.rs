@@ -124,7 +124,7 @@ fn objective(name: &str) -> Result<ObjectiveName> {
 /// were given stay.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
-    let Some(training) = recipe.objective.definition().steps() else { return };
+    let Some(training) = recipe.objective.definition().steps.as_ref() else { return };
     if recipe.steps.is_none() {
         recipe.steps = Some(100);
         recipe.warm_up.get_or_insert(10);

@@ -35,7 +35,7 @@ pub(super) fn end(
     let model = model_in(output);
     let gains = outcome.gains(recipe.file.seed);
     let agreements = outcome.agreements();
-    let planned = recipe.steps().map(|settings| settings.plan.schedule.steps);
+    let planned = recipe.steps.as_ref().map(|settings| settings.plan.schedule.steps);
     let result = serde_json::json!({
         "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
