@@ -208,7 +208,7 @@ pub fn chunks(answer: &Answer) -> String {
 #[test]
 fn errors_are_json_responses() {
     let t = with_index();
-    let server = Server::start(&t, "-i x --max-body-mb 1");
+    let server = Server::start(&t, "-i x --max-body-mib 1");
     let post = |body: &str| server.ask("POST", "/v1/search", &[], body.as_bytes());
     post("{\"query\": \"x\",\n \"k\": }").says(400, &["expected value at line 2 column 7"]);
     let error = post("{\"quary\": \"x\"}").says(400, &["unknown field `quary`", "did you mean `query`?"]);

@@ -47,12 +47,14 @@ fn renamed_flags_keep_their_old_names() {
         ("bench build dsts x -o y --pair-sources z", "bench build dsts x -o y --key z"),
         ("bench build response x -o y --candidates 5", "bench build response x -o y --of 5"),
         ("search tune --reset", "search tune --forget"),
+        ("ingest x --normalize-text nfc", "ingest x --normalize nfc"),
     ];
     if cfg!(feature = "serve") {
         lines.push((
-            "serve --max-concurrent 2 --max-queue 3 --max-body-mb 4",
+            "serve --max-concurrent 2 --max-queue 3 --max-body-mib 4",
             "serve --at-once 2 --waiting 3 --body-mb 4",
         ));
+        lines.push(("serve --max-body-mib 4", "serve --max-body-mb 4"));
     }
     for (new, old) in lines {
         for line in [new, old] {

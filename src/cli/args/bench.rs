@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Subcommand};
 
 use super::{
-    BuildCommand, EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks,
-    parse_value,
+    BuildCommand, EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one,
+    encoder::describe_for_benchmarks, parse_value,
 };
 use turnwise_eval::{
     recipe::Paper,
@@ -240,11 +240,8 @@ pub(crate) struct AnnArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
-    /// Files and folders of dialogues, in any format that `ingest` reads
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) read: ReadArgs,
+    pub(crate) input: InputArgs,
     /// Number of utterances to use as queries
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one)]
     pub(crate) queries: usize,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value};
+use super::{
+    EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value,
+};
 use turnwise_eval::{
     build::{CandidateSelection, Published},
     rank::Terms,
@@ -64,11 +66,8 @@ pub(crate) enum BuildCommand {
     /// Keeps the dialogues with exactly one domain. With --paper SET/train, keeps all dialogues.
     #[command(alias = "dial")]
     Dialogues {
-        /// Files and folders of dialogues, in any format that `ingest` reads
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
         #[command(flatten)]
-        read: ReadArgs,
+        input: InputArgs,
         /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
@@ -84,11 +83,8 @@ pub(crate) enum BuildCommand {
     /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from the previous
     /// one. The turn is the right response; the wrong responses are random turns of other dialogues.
     Response {
-        /// Files and folders of dialogues, in any format that `ingest` reads
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
         #[command(flatten)]
-        read: ReadArgs,
+        input: InputArgs,
         /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,

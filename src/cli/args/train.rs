@@ -88,11 +88,11 @@ pub(crate) struct TrainRunArgs {
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
-    what: Option<String>,
+    objective_or_recipe: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Folders are read recursively. Several paths are several corpora. With some objectives, the examples of a step are
-    /// all from one corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
+    /// Folders are read recursively. Each path is one corpus. With some objectives, all examples of a step come from the same
+    /// corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -118,8 +118,7 @@ pub(crate) struct TrainRunArgs {
     pub(crate) seeds: Option<Seeds>,
     /// Predefined combination of settings
     ///
-    /// `small` makes it practical to train a large model on two cores. Options given explicitly
-    /// take precedence.
+    /// `small` makes it practical to train a large model on two cores. Options given explicitly take precedence.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
     /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
@@ -160,11 +159,11 @@ impl TrainRunArgs {
         Ok(split.map_or((self.device, &[]), |(first, others)| (*first, others)))
     }
 
-    // clap requires both, unless there is a subcommand, which has its own arguments.
+    // clap requires the next two arguments, except with a subcommand, which has its own.
 
-    /// Objective or recipe.
-    pub(crate) fn what(&self) -> &str {
-        self.what.as_deref().unwrap_or_default()
+    /// Name of an objective, or name or file of a recipe.
+    pub(crate) fn objective_or_recipe(&self) -> &str {
+        self.objective_or_recipe.as_deref().unwrap_or_default()
     }
 
     /// Output folder of the run.
@@ -190,7 +189,7 @@ pub(crate) struct OptimizationArgs {
     #[arg(long = "micro-batches", alias = "parts", value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub(crate) learning_rate: Option<f64>,
     /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
     #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
@@ -201,13 +200,13 @@ pub(crate) struct OptimizationArgs {
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
     /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     pub(crate) weight_decay: Option<f64>,
     /// Clip the gradient norm to this value; 0 disables clipping [default: 1]
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM")]
     pub(crate) clip: Option<f64>,
     /// Dropout probability of hidden states and attention [default: 0.1]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub(crate) dropout: Option<f64>,
     /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, mlm: 0]
     ///
@@ -242,10 +241,10 @@ pub(crate) struct EvaluationArgs {
     pub(crate) held_out: Option<usize>,
     /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
-    /// label-free: the last step whose score is close to the best one (within 0.005, or within one standard error for
-    /// held-out dialogues). The score compares the nearest neighbors of the two halves of each held-out dialogue: it is
-    /// their overlap. Without held-out dialogues, it is the share of the nearest neighbors by BM25 that are also nearest
-    /// by vectors.
+    /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split into
+    /// two halves; the score is the overlap of the nearest neighbors of both halves, and close means within one standard
+    /// error. Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest
+    /// neighbors by vectors, and close means within 0.005.
     ///
     /// dev: the first step with the best mean of the main measures of the --dev tasks.
     ///
@@ -254,7 +253,7 @@ pub(crate) struct EvaluationArgs {
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
     ///
-    /// The improvement is that of the score of --select. With `--select last`, there is no early stopping.
+    /// The score that --select uses must improve. With `--select last`, there is no early stopping.
     #[arg(long, value_name = "N")]
     pub(crate) patience: Option<usize>,
 }
@@ -281,15 +280,15 @@ pub(crate) struct ObjectiveArgs {
     /// Temperature τ of the softmax [default: set by the objective]
     ///
     /// Similarities are divided by this value.
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     pub(crate) temperature: Option<f64>,
     /// Only dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
     /// Only dialoguecse, joint: number of hard negatives among the negatives [default: dialoguecse: 0, joint: 2]
     ///
-    /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that may be right as
-    /// well are excluded.
+    /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that could also be a right
+    /// response are excluded.
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::cli::{
-    args::{ReadArgs, WriteArgs},
+    args::{InputArgs, ReadArgs, WriteArgs},
     commands,
     prelude::*,
 };
@@ -16,8 +16,7 @@ use turnwise_corpus::{
 };
 
 pub(super) fn run(
-    paths: &[PathBuf],
-    read: &ReadArgs,
+    input: &InputArgs,
     cleaning: &Cleaning,
     write: &WriteArgs,
     context: &Context<'_>,
@@ -27,7 +26,7 @@ pub(super) fn run(
     let mut cleaned = Cleaned::default();
     let (mut written, mut left_out) = (0u64, 0u64);
     let mut texts = HashSet::new();
-    let problems = each_dialogue(paths, read, "converting", context, &mut |mut dialogue| {
+    let problems = each_dialogue(&input.paths, &input.read, "converting", context, &mut |mut dialogue| {
         let kept = cleaning.apply(&mut dialogue, &mut cleaned)
             && (!cleaning.dedupe || texts.insert(dialogue.text_key()))
             && write.filter.as_ref().is_none_or(|f| f.matches(&dialogue));

@@ -28,7 +28,7 @@ use turnwise_store::{
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     opening::check_flags(&args, context)?;
     let location = context.location()?;
-    let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    let (plan, read) = commands::plan(&args.input, context)?;
     commands::must_not_overwrite_inputs(
         args.rejects.file.as_slice(),
         plan.sources.iter().map(|s| s.name.as_str()),

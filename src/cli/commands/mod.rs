@@ -37,7 +37,7 @@ mod verify;
 use std::fs;
 
 use crate::cli::{
-    args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
+    args::{Command, ConfigCommand, CorpusCommand, IndexCommand, InputArgs, ReadArgs},
     prelude::*,
     printer::Printer,
 };
@@ -97,8 +97,8 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
         CorpusCommand::Export(write) => export::run(&write, context),
-        CorpusCommand::Convert { paths, read, clean, write } => {
-            convert::run(&paths, &read, &cleaning(&clean), &write, context)
+        CorpusCommand::Convert { input, clean, write } => {
+            convert::run(&input, &cleaning(&clean), &write, context)
         }
         CorpusCommand::Split { paths, read, parts, output } => {
             split::run(&paths, &read, &parts, &output, context)
@@ -118,10 +118,10 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     }
 }
 
-/// Resolves the input paths and the read options.
-fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
-    let reader = reader(args, context)?;
-    let plan = reader.plan(paths)?;
+/// Finds the files to ingest. Returns them with the read options.
+fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
+    let reader = reader(&args.read, context)?;
+    let plan = reader.plan(&args.paths)?;
     for path in &plan.unrecognized {
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
@@ -170,7 +170,8 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Names the file that lists the rejects, or the option that writes one.
+/// Names the file that lists the rejected records. Without it, and if not all of them were shown, names the option that
+/// writes it.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {

@@ -71,7 +71,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
         limits: Limits {
             max_concurrent: args.max_concurrent,
             max_queue: args.max_queue,
-            max_body: args.max_body_mb << 20,
+            max_body: args.max_body_mib << 20,
             timeout: Duration::from_secs(args.timeout.max(1)),
             ..Limits::default()
         },

@@ -25,9 +25,9 @@ use turnwise_search::{Mode, SearchRequest, Searcher};
 use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
-    let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    let (plan, read) = commands::plan(&args.input, context)?;
     let bytes = plan.sources.iter().map(|source| source.bytes().unwrap_or(0)).sum();
-    let paths = args.paths.iter().map(|path| path.display().to_string()).collect();
+    let paths = args.input.paths.iter().map(|path| path.display().to_string()).collect();
     let options = IngestOptions { read, ..IngestOptions::default() };
     let throughput = Throughput::new(paths, bytes);
     std::fs::create_dir_all(&args.results).at("create", &args.results)?;

@@ -22,12 +22,15 @@ macro_rules! override_required {
 
 /// Reads the recipe given by name or file, or starts from an objective, and applies the options.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
-    let (mut recipe, is_written) = match (is_file(args.what()), Recipe::known(args.what())) {
-        (true, _) => (read(Path::new(args.what()))?, true),
-        (false, Some(known)) => (known?, true),
-        (false, None) => (Recipe::new(objective(args.what())?, String::new(), Vec::new()), false),
-    };
-    let default_data = (is_written && !is_file(args.what())).then_some(Path::new("data"));
+    let (mut recipe, is_written) =
+        match (is_file(args.objective_or_recipe()), Recipe::known(args.objective_or_recipe())) {
+            (true, _) => (read(Path::new(args.objective_or_recipe()))?, true),
+            (false, Some(known)) => (known?, true),
+            (false, None) => {
+                (Recipe::new(objective(args.objective_or_recipe())?, String::new(), Vec::new()), false)
+            }
+        };
+    let default_data = (is_written && !is_file(args.objective_or_recipe())).then_some(Path::new("data"));
     if let Some(folder) = args.data.as_deref().or(default_data) {
         recipe.below(folder);
     }
@@ -98,10 +101,11 @@ fn check_data(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
         return Ok(());
     }
     let all = missing.join(", ");
-    Err(Error::input(format!("the recipe {} needs data that are missing: {all}", args.what())).with_hint(
-        "set their folder with `--data FOLDER`, or replace them with `--corpus` and `--dev`; \
+    Err(Error::input(format!("the recipe {} needs data that are missing: {all}", args.objective_or_recipe()))
+        .with_hint(
+            "set their folder with `--data FOLDER`, or replace them with `--corpus` and `--dev`; \
          `turnwise train list` shows which data are available",
-    ))
+        ))
 }
 
 /// Finds an objective by name. The suggestions for a misspelled name include recipes.

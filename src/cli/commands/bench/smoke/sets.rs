@@ -3,7 +3,7 @@
 use crate::cli::prelude::*;
 use crate::{
     cli::{
-        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
+        args::{BuildCommand, EncoderArgs, InputArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     samples,
@@ -65,6 +65,7 @@ impl Sets {
             candidate_selection,
             terms: Terms::default(),
         };
+        let input = |name: &str| InputArgs { paths: vec![self.path(name)], read: ReadArgs::default() };
         let commands = [
             sr("select.txt", CandidateSelection::Text),
             sr("released.txt", CandidateSelection::Released),
@@ -78,14 +79,12 @@ impl Sets {
                 tokens: TokenArgs::default(),
             },
             BuildCommand::Dialogues {
-                paths: vec![self.path("dialogues")],
-                read: ReadArgs::default(),
+                input: input("dialogues"),
                 output: self.path("dial.jsonl"),
                 paper: None,
             },
             BuildCommand::Response {
-                paths: vec![self.path("some.jsonl")],
-                read: ReadArgs::default(),
+                input: input("some.jsonl"),
                 output: self.path("samples.jsonl"),
                 candidates: 10,
                 context: 2,
