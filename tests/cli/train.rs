@@ -1,4 +1,4 @@
-//! Training: runs that end in a model, are killed and gone on with, and say what is wrong.
+//! `turnwise train`: complete, killed and resumed runs, evaluations and errors.
 
 use std::{fs, thread, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Writes an encoder of two layers that knows letters, with numbers that look like chance.
+/// Writes an encoder with two layers, a vocabulary of letters, and pseudo-random weights.
 fn encoder(t: &Turnwise, name: &str) {
     let config = json!({
         "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
@@ -75,7 +75,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// A folder with that encoder under the name `small`.
+/// Folder with this encoder under the name `small`.
 pub fn with_encoder() -> Turnwise {
     let t = Turnwise::new();
     encoder(&t, "small");
@@ -126,17 +126,17 @@ fn every_objective_ends_in_a_model_that_encodes() {
         assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
         let card = t.read(&format!("{objective}/model/README.md"));
         assert!(card.contains("# small, trained on dialogues") && card.contains(&trained_on), "{card}");
-        // A folder is no repository of the hub.
+        // The start model is a folder, not a repository of the hub.
         assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
-    // The same under the name that people will type; its teacher has told what it looked at.
+    // `auto` gives the same model. The run reports the dialogues of the teacher.
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
     .says(0, &["fitted a teacher on 252 dialogues: "]);
     assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
-    // Half of the layers stayed, and with them the embeddings.
+    // The embeddings and half of the layers are frozen.
     let recipe = t.read("dialoguecse/recipe.toml");
     assert!(recipe.contains("frozen_layers = 1") && recipe.contains("temperature = 0.1"), "{recipe}");
 }
@@ -150,7 +150,7 @@ fn a_killed_run_resumes_to_the_same_model() {
     t.ok(&format!("{command} -o whole"));
     let mut child =
         t.command(&format!("{command} -o killed").split(' ').collect::<Vec<_>>()).spawn().unwrap();
-    // Killed as soon as there is something to go on from.
+    // Killed as soon as a checkpoint exists.
     while !t.path("killed/checkpoints/step-00000010/state.json").exists()
         && child.try_wait().unwrap().is_none()
     {
@@ -158,7 +158,7 @@ fn a_killed_run_resumes_to_the_same_model() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!t.path("killed/model").exists(), "it ended before it was killed");
+    assert!(!t.path("killed/model").exists(), "the run ended before it was killed");
     t.run(&format!("{command} -o killed")).says(2, &["already contains a run", "--resume"]);
     let said = t.run(&format!("{command} -o killed --resume"));
     said.says(0, &["resuming after "]);
@@ -171,13 +171,13 @@ fn a_killed_run_resumes_to_the_same_model() {
             .collect()
     };
     assert_eq!(losses("killed"), losses("whole"));
-    // A recipe is all that a run needs.
+    // A run can be repeated from its recipe.
     t.ok("train whole/recipe.toml -o again");
     assert_eq!(trained(&t, "again"), trained(&t, "whole"));
     t.ok("train whole/recipe.toml -o other --seed 0");
     assert!(t.read("other/recipe.toml").contains("seed = 0"));
     assert_ne!(trained(&t, "other"), trained(&t, "whole"));
-    // Another run's state is not gone on with, and a finished one stays as it is.
+    // A run does not resume with different settings, and a complete run does not change.
     let recipe = t.read("killed/recipe.toml");
     t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3").says(
         2,
@@ -191,11 +191,11 @@ fn a_killed_run_resumes_to_the_same_model() {
     said.says(0, &["the run in killed has already ended"]);
     assert!(said.out.contains("120 steps, loss "), "{said:?}");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
-    // The model alone is made again of the last checkpoint.
+    // A missing model is created again from the last checkpoint.
     fs::remove_dir_all(t.path("killed/model")).unwrap();
     t.run("train killed/recipe.toml -o killed --resume").says(0, &["resuming after 120 steps"]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
-    // It is called by its run.
+    // The model is named after its run.
     assert_eq!(t.json("model info ./killed/model")["name"], "killed/model");
 }
 
@@ -213,7 +213,7 @@ fn a_folder_has_one_run_at_a_time() {
         .says(5, &["runs/one is being written by process", "wait until it ends"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    // It has let go of it, and what was refused left nothing behind.
+    // The run has released the folder, and the refused run left no files.
     t.run(&format!("{train} --steps 3 --resume")).says(
         2,
         &[
@@ -221,7 +221,7 @@ fn a_folder_has_one_run_at_a_time() {
             "to continue it: `turnwise train runs/one/recipe.toml -o runs/one --resume`",
         ],
     );
-    // One that was killed before it began is begun.
+    // A run that was killed before its first step starts.
     t.write("early/lock", "");
     t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 4 --evaluate-every 0 -o early --resume"
@@ -236,7 +236,7 @@ fn a_folder_has_one_run_at_a_time() {
 fn an_interrupted_run_keeps_its_steps_and_resumes_its_evaluation() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
-    // Most of the time is spent measuring: there it is interrupted.
+    // Most of the time is spent on evaluation, so the interrupt happens there.
     let command = "train simcse --corpus parts/train.jsonl -m ./small --dev dialogues:parts/dev.jsonl --steps 30 --batch 4 \
                    --evaluate-every 1 --patience 0 --learning-rate 1e-3";
     t.ok(&format!("{command} -o whole"));
@@ -266,14 +266,14 @@ fn a_damaged_checkpoint_is_reported() {
     let command =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --checkpoint-every 2 --batch 4");
     t.ok(&command);
-    // Its model is there; without it the run has not ended.
+    // Without its model, the run is not complete.
     fs::remove_dir_all(t.path("run/model")).unwrap();
     let file = "run/checkpoints/step-00000004/tensors.safetensors";
     let bytes = fs::read(t.path(file)).unwrap();
     t.write(file, &bytes[..bytes.len() / 2]);
     let resume = format!("{command} --resume");
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
-    // One bit of one number: what is read would be a number still.
+    // A flipped bit gives a valid number, so only the checksum detects it.
     let mut turned = bytes.clone();
     let last = turned.len() - 1;
     turned[last] ^= 0x40;
@@ -294,7 +294,7 @@ fn a_run_does_not_resume_with_changed_dev_tasks() {
     let resume = format!("{train} --resume");
     t.run(&resume)
         .says(2, &["cannot resume the run in run: the data of its dev tasks", "restore the original files"]);
-    // Without a corpus, a run is told where its recipe is; so is who names its folder for a recipe.
+    // Without a corpus, and with the folder of a run instead of a recipe, the error names the recipe of the run.
     t.run("train simcse -m ./small -o run --resume")
         .says(2, &["turnwise train run/recipe.toml -o run --resume"]);
     t.run("train run -o other").says(2, &["run is the folder of a run", "its recipe is run/recipe.toml"]);
@@ -311,7 +311,7 @@ fn a_failed_step_saves_its_batch() {
     assert!(!t.path("run/model").exists());
 }
 
-/// Makes the last norm of an encoder give numbers whose squares are infinite.
+/// Sets the weights of the last layer norm so large that the squares of its outputs are infinite.
 fn too_large(t: &Turnwise) {
     let mut bytes = fs::read(t.path("small/model.safetensors")).unwrap();
     let end = bytes.len();
@@ -335,11 +335,11 @@ fn an_encoder_with_a_prompt_is_trained_with_it() {
     t.write("small/1_Pooling/config.json", pooling.to_string());
     let train = format!("train responses --corpus {SAMPLES} -m ./small --steps 4 --batch 4");
     t.run(&format!("{train} -o run")).says(0, &["with the prompt \"q: \""]);
-    // What was trained is the mean of all tokens, and so it is served.
+    // The model was trained with the prompt, so the saved model has the same prompt.
     assert_eq!(t.json("model info ./run/model")["prompts"]["query"], "q: ");
     let pooling: Value = serde_json::from_str(&t.read("run/model/1_Pooling/config.json")).unwrap();
     assert_eq!(pooling["include_prompt"], true);
-    // `[CLS]`, `q`; and what the tokenizer makes of the colon, which it does not know.
+    // `[CLS]`, `q`, and the unknown token for the colon.
     too_large(&t);
     t.run(&format!("{train} -o broken")).says(3, &["failed-batch.json"]);
     let batch = batch_of(&t, "broken");
@@ -357,7 +357,7 @@ fn an_index_can_be_trained_on() {
     t.ok("train simcse --corpus chats -m ./small -o by-name --steps 3 --batch 4");
     t.ok("train simcse --corpus indexes/chats -m ./small -o by-path --steps 3 --batch 4");
     assert_eq!(trained(&t, "by-name"), trained(&t, "by-path"));
-    // How files are read is nothing to an index.
+    // Options for reading files do not apply to an index.
     t.run("train simcse --corpus chats --from whatsapp -m ./small -o none")
         .says(2, &["--from is an option for files, but chats is an index"]);
     assert!(!t.path("none").exists());
@@ -367,7 +367,7 @@ fn an_index_can_be_trained_on() {
 fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
     pieces(&t);
-    // An export that has all, and one that has some of them again; a change makes another of it.
+    // One export has all dialogues. A second one repeats some of them, and has one with changed content.
     let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
     let first = some.lines().next().unwrap();
     let mut changed: Value = serde_json::from_str(first).unwrap();
@@ -378,7 +378,7 @@ fn a_dialogue_that_is_read_twice_is_used_once() {
     let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
     t.run(&format!("{train} --corpus exports -o twice"))
         .says(0, &["60 dialogues of exports were already read", "with 281 dialogues"]);
-    // What has none of its own is no corpus: no step is of it.
+    // A corpus without dialogues of its own gets no steps.
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
         .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));
@@ -404,7 +404,7 @@ fn unsuitable_training_data_is_reported() {
             "warning: 12 of the 32 tokens are unknown to ./small",
         ],
     );
-    // Warnings are told whoever asks for quiet, what to do next is not.
+    // -q suppresses hints, but not warnings.
     let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
     assert!(said.err.lines().all(|line| line.starts_with("warning: ")), "{said:?}");
 }
@@ -501,7 +501,7 @@ fn invalid_runs_are_refused_before_anything_is_written() {
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
     t.write("bad.toml", "objective = \"simcse\"\nmodel = \"./small\"\ncorpus = []\nstepps = 3\n");
     t.run(&format!("train bad.toml --corpus {SAMPLES} -o run")).says(3, &["bad.toml:4: ", "stepps"]);
-    // A recipe need not say what is typed.
+    // A recipe can omit settings that are given on the command line.
     t.write("short.toml", "objective = \"simcse\"\nsteps = 1\nbatch = 4\n");
     t.run("train short.toml -m ./small -o run").says(2, &["no dialogues to train on"]);
     t.ok(&format!("train short.toml -m ./small --corpus {SAMPLES} -o short"));
@@ -520,14 +520,14 @@ fn models_are_trained_with_mean_pooling() {
     t.run(&format!("train simcse {train} -m ./first -o first-run")).says(0, &["uses cls pooling"]);
     t.ok(&format!("train simcse {train} -m ./small -o small-run"));
     assert_eq!(trained(&t, "first-run"), trained(&t, "small-run"));
-    // It opens as what it was trained to be.
+    // The saved model has mean pooling.
     for run in ["first-run", "small-run"] {
         t.ok(&format!("embed {SAMPLES} --model ./{run}/model -o {run}.npy"));
     }
     assert_eq!(fs::read(t.path("first-run.npy")).unwrap(), fs::read(t.path("small-run.npy")).unwrap());
 }
 
-/// Makes the tokenizer of an encoder put nothing around texts, and know no separator.
+/// Removes the separator and the special tokens around texts from the tokenizer of an encoder.
 fn without_separator(t: &Turnwise, name: &str) {
     let words: Vec<String> = t.read(&format!("{name}/vocab.txt")).lines().map(str::to_owned).collect();
     let vocab: serde_json::Map<String, Value> = words
@@ -559,7 +559,7 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     assert!(told.err.contains("separated by [SEP], a new token"), "{told:?}");
     let config: Value = serde_json::from_str(&t.read("run/model/config.json")).unwrap();
     assert_eq!(config["vocab_size"], 78);
-    // What it learned is used: a text ends with the token, and its vector is no longer the mean of the others.
+    // Training uses the new token: its embedding is no longer the mean of the other embeddings.
     t.write("texts.txt", "where is my parcel\n");
     for (model, name) in [("run/model", "trained"), ("run/start", "begun")] {
         t.ok(&format!("embed texts.txt -m ./{model} --precision f32 -o {name}.npy"));
@@ -568,12 +568,12 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     assert!(t.read("run/model/tokenizer.json").contains("[SEP]"));
     let told = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
     assert!(told.err.contains("with a fixed random vector"), "{told:?}");
-    // An utterance alone needs nothing.
+    // An objective with single utterances needs no separator.
     t.ok(&format!("train simcse {train} -o alone"));
     assert!(!t.path("alone/start").exists());
 }
 
-/// The lines of a run's file.
+/// Lines of a JSON lines file of a run.
 pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
@@ -608,7 +608,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         )),
         "{said:?}"
     );
-    // What is kept is what was measured: the same task, asked of the saved model.
+    // The saved model gives the same value in `bench`.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
     assert_eq!(state["step"], best["step"]);
     let curves = t.read("run/curves.svg");
@@ -619,7 +619,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     }
     assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
     assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
-    // Stopped after a checkpoint and gone on with, it ends in the same.
+    // A run that was stopped after a checkpoint and resumed gives the same result.
     let copy = |from: &str, to: &str| {
         fs::create_dir_all(t.path(to)).unwrap();
         for entry in fs::read_dir(t.path(from)).unwrap() {
@@ -635,7 +635,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     copy("run/checkpoints/best", "again/checkpoints/best");
     t.ok(&format!("{train} -o again --resume"));
     assert_eq!(trained(&t, "again"), trained(&t, "run"));
-    // What it took is told of all its steps, not of the last two.
+    // The summary covers all steps, not only those after the resume.
     let examples = |run: &str| t.json(&format!("{train} -o {run} --resume"))["examples"].take();
     assert_eq!((examples("again"), examples("run")), (json!(72), json!(72)));
     let without_seconds = |name: &str| -> Vec<Value> {
@@ -644,7 +644,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         all
     };
     assert_eq!(without_seconds("again"), without_seconds("run"));
-    // Chosen by labels it says so; the last step is nobody's choice.
+    // If the step was selected by labels, the summary says so. The last step is not a selection.
     let said = t.run(&format!("{train} -o dev --select dev"));
     assert!(said.out.contains("selected by the dev tasks"), "{said:?}");
     let said = t.run(&format!("{train} -o last --select last"));
@@ -692,7 +692,7 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     let losses = |run: &str| lines(&t, run).iter().map(|line| line["loss"].clone()).collect::<Vec<_>>();
     assert_eq!(losses("again/metrics.jsonl"), losses("run/metrics.jsonl"));
     assert_ne!(losses("other/metrics.jsonl"), losses("run/metrics.jsonl"));
-    // None where that is not wanted, or where they are too few.
+    // With --held-out 0, or with too few dialogues, none are held out.
     let said = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
     assert!(
         said.out.contains("agreement of neighbors with words: ") && !said.err.contains("held out"),
@@ -715,7 +715,7 @@ fn a_run_without_further_gain_stops() {
     assert!(said.out.contains("of 400 (stopped early: no more gain)"), "{said:?}");
     let steps = lines(&t, "run/metrics.jsonl").len();
     assert!(steps < 400);
-    // It stays ended.
+    // Resuming a stopped run changes nothing.
     t.ok(&format!(
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
          --patience 2 --resume"
@@ -769,7 +769,7 @@ fn an_included_recipe_finds_its_data_and_start_model() {
     t.ok(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc"));
     let recipe = t.read("runs/dialoguecse-mdc/recipe.toml");
     assert!(recipe.contains("there/mdc_dev") && recipe.contains("runs/words-mdc/model"), "{recipe}");
-    // Unasked where benchmarks look as well.
+    // The default data folder is the same as for benchmarks.
     t.run(&format!("train words-mdc -m ./small {short} -o run")).says(
         2,
         &["the recipe words-mdc needs data that are missing: data/mdc_dev", "`--data FOLDER`", "train list"],
@@ -819,22 +819,22 @@ fn several_seeds_and_settings_are_compared() {
     assert_eq!(runs.as_array().unwrap().len(), 4);
     let recipe = t.read("swept/temperature=0.05_dialogues=80/recipe.toml");
     assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
-    // Those that are there are gone on with, and end as they were.
+    // Complete runs do not change when the sweep is resumed.
     fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
     t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["already contains runs"]);
     t.run(&format!("train {train} --seeds 3..4 -o seeds --resume"))
         .says(0, &["the run in seeds/seed-3 has already ended"]);
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
-    // More of them come beside those.
+    // Additional seeds are added to the existing ones.
     let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
     assert!(said.out.contains("all seeds (3 runs)"), "{said:?}");
     assert!(!t.ok(&format!("train {train} --seeds 1 -o single")).contains('±'));
-    // What nothing is measured of has its losses to tell.
+    // Without evaluations, the losses are compared.
     let said = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
     assert!(said.out.contains("all seeds (2 runs)\n  loss: "), "{said:?}");
 }
 
-/// The sample dialogues in pieces: some files in a folder, one behind the other as their names are.
+/// Writes the sample dialogues to several files in a folder, in the order of their names.
 fn pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");
@@ -874,7 +874,7 @@ fn streamed_and_in_memory_training_give_the_same_model() {
         assert_eq!(stream.0.len(), 6);
         assert!(stream == memory, "{objective}: {:?} {:?}", (stream.0, stream.1), (memory.0, memory.1));
     }
-    // What was read by stream lay in files that nobody has to clear away.
+    // The temporary files of the run are removed.
     let left = |folder: &str| {
         let names = fs::read_dir(t.path(folder)).unwrap().map(|e| e.unwrap().file_name());
         names.filter(|name| name.to_string_lossy().contains("spool")).count()
@@ -889,11 +889,11 @@ fn damaged_and_changed_inputs_are_reported() {
     let command =
         "train simcse --corpus pieces -m ./small --steps 4 --checkpoint-every 2 --batch 4 --evaluate-every 0";
     t.ok(&format!("{command} -o run"));
-    // Another run than the one that was begun.
+    // The input changed, so the run does not resume.
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
     t.run(&format!("{command} -o run --resume")).says(2, &["cannot resume the run in run: the dialogues"]);
-    // An archive that ends too early.
+    // A truncated archive.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();
     t.write("pieces/9.jsonl.gz", &archive[..archive.len() / 2]);

@@ -12,7 +12,7 @@
 //!   are still parsed.
 //!
 //! The folder has an index of the sample dialogues, `chats`, and the files `chats.jsonl.zst` (some of them) and
-//! `labeled.jsonl` (those in English). The guides show what all sample dialogues give, which differs only in numbers.
+//! `labeled.jsonl` (those in English). The guides show the output for all sample dialogues, which differs only in numbers.
 
 use std::{
     fmt::Write as _,
@@ -83,12 +83,12 @@ impl Block {
     }
 }
 
-/// What this machine has for the guides.
+/// Programs and data on this machine that blocks need.
 struct Machine {
     /// Cache of the Hugging Face libraries.
     cache: PathBuf,
     has_model: bool,
-    /// The folder that every page starts with.
+    /// Folder that is copied for every page.
     start: TempDir,
 }
 
@@ -109,7 +109,7 @@ impl Machine {
         machine
     }
 
-    /// Why a block cannot run here, if it cannot.
+    /// Returns the reason why a block cannot run on this machine; `None` if it can run.
     fn lacks(&self, block: &Block) -> Option<&'static str> {
         // The guides show what the demo and its default model print. With a fitted encoder, output and warnings differ.
         if !self.has_model {
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// A script in a folder, with standard error in standard output.
+    /// Command that runs a script in a folder, with standard error redirected to standard output.
     fn shell(&self, script: &str, folder: &Path) -> Command {
         let mut command = Command::new("sh");
         let program = Path::new(env!("CARGO_BIN_EXE_turnwise")).parent().unwrap();
@@ -152,7 +152,7 @@ impl Machine {
     }
 }
 
-/// A server that a page has started.
+/// A server that a page has started. It is killed when it is dropped.
 struct Server(Child);
 
 impl Drop for Server {
