@@ -36,8 +36,8 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     t.ok(&format!("ingest --engine {one} --model ./fitted in.jsonl"));
     // No encoder is opened: the model does not exist anymore.
     fs::rename(t.path("fitted"), t.path("away")).unwrap();
-    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
-    assert!(told.contains("280  added") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(result.contains("280  added") && result.contains("280 dialogues with 3,208 turns"), "{result}");
     fs::rename(t.path("away"), t.path("fitted")).unwrap();
     for question in [
         "search parcel --mode dense",
@@ -51,16 +51,16 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
         assert_eq!(ingested, assembled, "{question}");
     }
     // A repeated assembly changes nothing. A later ingest needs the encoder that made the vectors.
-    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
-    assert!(told.contains("280  unchanged"), "{told}");
+    let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(result.contains("280  unchanged"), "{result}");
     assert!(t.ok(&format!("ingest --engine {other} in.jsonl")).contains("280  unchanged"));
     // `--replace` replaces the dialogues with vectors of a different encoder.
     t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
     t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
     t.run(&format!("encode --assemble wide in.jsonl --engine {other}"))
         .says(2, &["has", "--replace replaces"]);
-    let told = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
-    assert!(told.contains("280  added") && told.contains("now holds 280 dialogues"), "{told}");
+    let result = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
+    assert!(result.contains("280  added") && result.contains("now holds 280 dialogues"), "{result}");
     let stats = t.json(&format!("search parcel --mode dense --engine {other}"));
     assert_eq!(hits(&stats).len(), 10);
 }
@@ -125,8 +125,8 @@ fn a_killed_assembly_continues_without_duplicates() {
         false
     });
     assert!(began, "the assembly was never killed while it wrote");
-    let told = t.ok(&assemble);
-    assert!(told.contains("1,400  unchanged"), "{told}");
-    let totals = told.contains("1,400 dialogues with 16,040 turns");
-    assert!(totals, "{told}");
+    let result = t.ok(&assemble);
+    assert!(result.contains("1,400  unchanged"), "{result}");
+    let totals = result.contains("1,400 dialogues with 16,040 turns");
+    assert!(totals, "{result}");
 }

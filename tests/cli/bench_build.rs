@@ -120,8 +120,8 @@ fn the_files_of_dial2vec_are_evaluated_directly() {
     let t = Turnwise::new();
     let line = |n: usize| {
         let (word, topic) = if n.is_multiple_of(2) { ("card", 1) } else { ("parcel", 2) };
-        let said = format!("my {word} {n}#I see#thanks");
-        format!("010\t{said}|{said}\t{topic}\n")
+        let outcome = format!("my {word} {n}#I see#thanks");
+        format!("010\t{outcome}|{outcome}\t{topic}\n")
     };
     t.write("mwoz/clustering_dev.tsv", (0..12).map(line).collect::<String>());
     let results = t.json("bench dialogues mwoz/clustering_dev.tsv -r bm25 -r tfidf-svd:2 --profile code");

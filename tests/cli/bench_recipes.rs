@@ -141,9 +141,10 @@ fn a_row_whose_model_is_missing_is_not_an_error() {
         ),
     );
     t.write("there/select.txt", select());
-    for (more, told) in [("", ""), (" --data there", " --data there")] {
+    for (more, result) in [("", ""), (" --data there", " --data there")] {
         t.ok(&format!("bench reproduce --recipes recipes --report out.md{more}"));
-        let why = format!("T5: its model is not trained yet: `turnwise train dial2vec-sgd -o runs/x{told}`.");
+        let why =
+            format!("T5: its model is not trained yet: `turnwise train dial2vec-sgd -o runs/x{result}`.");
         assert!(t.read("out.md").contains(&why), "{}", t.read("out.md"));
     }
 }

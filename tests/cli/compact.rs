@@ -88,24 +88,32 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     t.run("search -i x --mode dense garden")
         .says(0, &["dense search cannot find 1 utterance yet; run `turnwise encode -i indexes/x`"]);
     let encoded = t.json("encode -i x");
-    assert_eq!((&encoded["utterances"], &encoded["dialogues"]), (&1.into(), &1.into()), "only the deleted texts are missing");
+    assert_eq!(
+        (&encoded["utterances"], &encoded["dialogues"]),
+        (&1.into(), &1.into()),
+        "only the deleted texts are missing"
+    );
     let again = t.ok("index compact -i x");
     assert_eq!(again, "indexes/x has no deleted or replaced data\n");
     t.write("secret.jsonl", secret());
-    assert_eq!(t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"], 1, "a purged dialogue can be ingested again");
+    assert_eq!(
+        t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"],
+        1,
+        "a purged dialogue can be ingested again"
+    );
 }
 
 #[test]
 fn a_compaction_reports_what_it_removed_and_a_purge_without_matches_still_compacts() {
     let t = filled();
     t.ok("delete -i x secret-4711");
-    let said = t.ok("index compact -i x");
+    let output = t.ok("index compact -i x");
     assert!(
-        said.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
-        "{said}"
+        output.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
+        "{output}"
     );
-    assert!(said.contains("indexes/x: rebuilt the lexical index and the graphs\n"), "{said}");
-    assert!(said.contains(" before, ") && said.ends_with(" now\n"), "{said}");
+    assert!(output.contains("indexes/x: rebuilt the lexical index and the graphs\n"), "{output}");
+    assert!(output.contains(" before, ") && output.ends_with(" now\n"), "{output}");
 
     t.ok("delete -i x changed");
     let dry = t.json("delete -i x banking-001 --purge --dry-run");
@@ -272,16 +280,19 @@ fn outdated_parts_are_shown_with_the_command_that_updates_them() {
     t.ok("ingest -i x more.jsonl --no-index");
     let behind =
         |t: &Turnwise| -> Vec<Value> { t.json("index info -i x")["behind"].as_array().unwrap().clone() };
-    let told = |behind: &[Value], part: &str| -> String {
+    let result = |behind: &[Value], part: &str| -> String {
         let found = behind.iter().find(|b| b["part"] == part).unwrap_or_else(|| panic!("{part}: {behind:?}"));
         format!("{} | {}", found["what"].as_str().unwrap(), found["command"].as_str().unwrap())
     };
     let now = behind(&t);
     assert_eq!(now.len(), 3, "{now:?}");
-    assert_eq!(told(&now, "lexical"), "the lexical index is out of date | turnwise index build -i indexes/x");
-    assert_eq!(told(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
     assert_eq!(
-        told(&now, "graphs"),
+        result(&now, "lexical"),
+        "the lexical index is out of date | turnwise index build -i indexes/x"
+    );
+    assert_eq!(result(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
+    assert_eq!(
+        result(&now, "graphs"),
         "1 dialogue was added after the graphs were built | turnwise index build -i indexes/x"
     );
     assert!(
@@ -294,8 +305,8 @@ fn outdated_parts_are_shown_with_the_command_that_updates_them() {
     fs::write(t.path("indexes/x/graphs/current.json"), "{").unwrap();
     fs::write(t.path("indexes/x/lexical/utterances/meta.json"), "{").unwrap();
     let now = behind(&t);
-    assert!(told(&now, "lexical").ends_with("| turnwise index rebuild -i indexes/x"), "{now:?}");
-    assert!(told(&now, "graphs").starts_with("the graphs are damaged: "), "{now:?}");
+    assert!(result(&now, "lexical").ends_with("| turnwise index rebuild -i indexes/x"), "{now:?}");
+    assert!(result(&now, "graphs").starts_with("the graphs are damaged: "), "{now:?}");
     let bare = t.run("ingest -i y more.jsonl --no-index --format json");
     assert_eq!(bare.code, 0);
     let info = t.json("index info -i y");
@@ -311,10 +322,10 @@ fn a_rebuild_recreates_the_search_indexes_in_any_state() {
         t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"]
             .clone();
     // Undamaged parts are rebuilt, too.
-    let said = t.ok("index rebuild -i x");
+    let output = t.ok("index rebuild -i x");
     assert!(
-        said.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
-        "{said}"
+        output.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
+        "{output}"
     );
     for (path, mut bytes) in
         files(&t.path("indexes/x/graphs")).into_iter().chain(files(&t.path("indexes/x/lexical")))

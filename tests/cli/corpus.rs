@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{SAMPLES, Turnwise, id_of, lines, sample};
 
 /// Properties of a turn that every output format keeps.
-fn said(dialogue: &Value) -> Vec<(String, String)> {
+fn output(dialogue: &Value) -> Vec<(String, String)> {
     let turns = dialogue["turns"].as_array().unwrap();
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     turns.iter().map(|t| (text(&t["speaker"]), text(&t["text"]))).collect()
@@ -31,7 +31,7 @@ fn a_table_is_read_again_with_every_turn_and_label() {
     let (before, after) = (lines(&t.read("all.jsonl")), lines(&t.read("back.jsonl")));
     assert_eq!(before.len(), after.len());
     for (a, b) in before.iter().zip(&after) {
-        assert_eq!((id_of(a), said(a)), (id_of(b), said(b)));
+        assert_eq!((id_of(a), output(a)), (id_of(b), output(b)));
         assert_eq!((&a["title"], &a["domains"]), (&b["title"], &b["domains"]));
         let label = |d: &Value| {
             d["turns"]
@@ -72,7 +72,7 @@ fn a_transcript_has_one_line_per_turn_and_an_empty_line_between_dialogues() {
     assert_eq!(dialogues.len(), before.len());
     for (dialogue, lines) in before.iter().zip(dialogues) {
         let expected: Vec<String> =
-            said(dialogue).into_iter().map(|(who, what)| format!("{who}: {what}")).collect();
+            output(dialogue).into_iter().map(|(who, what)| format!("{who}: {what}")).collect();
         assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -8,7 +8,7 @@ use crate::support::{Turnwise, record};
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index-v1.tar.zst");
 /// Searches whose results are part of the fixture.
-const ASKED: [&str; 6] = [
+const SEARCHES: [&str; 6] = [
     "search -i x --mode bm25 refund",
     "search -i x --mode dense refund",
     "search -i x 快递 -k 3",
@@ -54,7 +54,7 @@ fn dialogue(n: usize, user: &str, agent: &str) -> Value {
 }
 
 fn answers(t: &Turnwise) -> Value {
-    let hits: Vec<Value> = ASKED.iter().map(|asked| t.json(asked)["hits"].clone()).collect();
+    let hits: Vec<Value> = SEARCHES.iter().map(|search| t.json(search)["hits"].clone()).collect();
     json!({"dialogues": t.dialogues("x"), "hits": hits})
 }
 
@@ -90,12 +90,12 @@ fn an_index_of_version_1_can_be_read_searched_and_extended() {
     let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
     t.ok("verify -i x");
     // The fixture contains the model, but in a different folder.
-    t.run(ASKED[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
+    t.run(SEARCHES[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
     t.ok("encode -i x --model ./fitted");
     let now = answers(&t);
-    for (n, asked) in ASKED.iter().enumerate() {
+    for (n, search) in SEARCHES.iter().enumerate() {
         let (now, then) = (&now["hits"][n], &then["hits"][n]);
-        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{asked}\nnow {now}\nthen {then}");
+        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{search}\nnow {now}\nthen {then}");
     }
     assert!(alike(&now["dialogues"], &then["dialogues"]), "{}", now["dialogues"]);
 

@@ -155,8 +155,8 @@ impl Answer {
     pub fn says(&self, status: u16, texts: &[&str]) -> Value {
         let error = self.json(status)["error"].take();
         for text in texts {
-            let said = format!("{} {}", error["message"], error["hint"]);
-            assert!(said.contains(text), "`{text}` is not said: {error}");
+            let outcome = format!("{} {}", error["message"], error["hint"]);
+            assert!(outcome.contains(text), "`{text}` is not said: {error}");
         }
         error
     }

@@ -25,7 +25,7 @@ pub const WEIGHTS: &str = "model.safetensors";
 
 /// A request that the hub received.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct HubRequest {
     pub path: String,
     /// First requested byte.
     pub from: Option<usize>,
@@ -58,10 +58,10 @@ struct State {
     /// Response to every request for the model, instead of its files.
     refusal: Option<(u16, &'static str)>,
     /// Number of requests at the beginning that get status 503.
-    ill: Mutex<usize>,
+    failures: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<HubRequest>>,
 }
 
 impl Hub {
@@ -73,7 +73,7 @@ impl Hub {
         Hub::start(repository, BTreeMap::new(), Some((status, code)), 0)
     }
 
-    pub fn ill(repository: &str, files: BTreeMap<String, Vec<u8>>, times: usize) -> Self {
+    pub fn failures(repository: &str, files: BTreeMap<String, Vec<u8>>, times: usize) -> Self {
         Hub::start(repository, files, None, times)
     }
 
@@ -81,16 +81,16 @@ impl Hub {
         repository: &str,
         files: BTreeMap<String, Vec<u8>>,
         refusal: Option<(u16, &'static str)>,
-        ill: usize,
+        failures: usize,
     ) -> Self {
         let state = Arc::new(State {
             repository: repository.to_owned(),
             files,
             refusal,
-            ill: Mutex::new(ill),
+            failures: Mutex::new(failures),
             weights: Mutex::default(),
             released: AtomicBool::new(false),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -106,7 +106,7 @@ impl Hub {
     }
 
     /// Sets how the weights are sent for the next requests.
-    pub fn will(&self, sent: impl IntoIterator<Item = Sent>) {
+    pub fn send_next(&self, sent: impl IntoIterator<Item = Sent>) {
         self.state.weights.lock().unwrap().extend(sent);
     }
 
@@ -115,13 +115,13 @@ impl Hub {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.state.asked.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<HubRequest> {
+        self.state.requests.lock().unwrap().clone()
     }
 
-    /// First requested byte of each request for the weights.
-    pub fn asked_for_weights(&self) -> Vec<Asked> {
-        self.asked().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
+    /// All requests for the weights so far.
+    pub fn weight_requests(&self) -> Vec<HubRequest> {
+        self.requests().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }
 
     /// Command of the program that uses this hub.
@@ -137,8 +137,11 @@ impl State {
         let mut lines = BufReader::new(stream.try_clone()?).lines();
         loop {
             let first = lines.next().transpose()?.unwrap_or_default();
-            let mut asked =
-                Asked { path: first.split(' ').nth(1).unwrap_or("").to_owned(), from: None, token: None };
+            let mut request = HubRequest {
+                path: first.split(' ').nth(1).unwrap_or("").to_owned(),
+                from: None,
+                token: None,
+            };
             for line in lines.by_ref() {
                 let line = line?;
                 if line.is_empty() {
@@ -147,53 +150,53 @@ impl State {
                 let (name, value) = line.split_once(": ").unwrap_or((&line, ""));
                 match name.to_lowercase().as_str() {
                     "range" => {
-                        asked.from =
+                        request.from =
                             value.strip_prefix("bytes=").and_then(|r| r.strip_suffix('-')?.parse().ok());
                     }
-                    "authorization" => asked.token = Some(value.to_owned()),
+                    "authorization" => request.token = Some(value.to_owned()),
                     _ => {}
                 }
             }
-            self.asked.lock().unwrap().push(asked.clone());
+            self.requests.lock().unwrap().push(request.clone());
             // As a proxy, the hub answers itself.
             if first.starts_with("CONNECT ") {
                 (&stream).write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
                 continue;
             }
-            return self.answer(&stream, &asked);
+            return self.answer(&stream, &request);
         }
     }
 
-    fn answer(&self, out: &TcpStream, asked: &Asked) -> std::io::Result<()> {
-        let mut ill = self.ill.lock().unwrap();
-        if *ill > 0 {
-            *ill -= 1;
-            return whole(out, 503, "", b"");
+    fn answer(&self, out: &TcpStream, request: &HubRequest) -> std::io::Result<()> {
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return respond(out, 503, "", b"");
         }
-        drop(ill);
+        drop(failures);
         if let Some((status, code)) = self.refusal {
-            return whole(out, status, &format!("X-Error-Code: {code}\r\n"), b"{}");
+            return respond(out, status, &format!("X-Error-Code: {code}\r\n"), b"{}");
         }
-        if asked.path == format!("/api/models/{}/revision/main?blobs=true", self.repository) {
-            return whole(out, 200, "", self.listing().to_string().as_bytes());
+        if request.path == format!("/api/models/{}/revision/main?blobs=true", self.repository) {
+            return respond(out, 200, "", self.listing().to_string().as_bytes());
         }
-        let file = asked.path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.repository));
+        let file = request.path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.repository));
         let Some((name, bytes)) = file.and_then(|name| self.files.get_key_value(name)) else {
-            return whole(out, 404, "X-Error-Code: EntryNotFound\r\n", b"");
+            return respond(out, 404, "X-Error-Code: EntryNotFound\r\n", b"");
         };
         let sent = if name == WEIGHTS { self.weights.lock().unwrap().pop_front() } else { None };
         let end = match sent {
-            Some(Sent::Status(status)) => return whole(out, status, "", b""),
-            Some(Sent::Moved(to)) => return whole(out, 302, &format!("Location: {to}\r\n"), b""),
-            Some(Sent::Other(other)) => return whole(out, 200, "", &other),
+            Some(Sent::Status(status)) => return respond(out, status, "", b""),
+            Some(Sent::Moved(to)) => return respond(out, 302, &format!("Location: {to}\r\n"), b""),
+            Some(Sent::Other(other)) => return respond(out, 200, "", &other),
             Some(Sent::Cut(end) | Sent::Held(end)) => end,
             None => bytes.len(),
         };
-        let from = asked.from.unwrap_or(0);
+        let from = request.from.unwrap_or(0);
         if from >= bytes.len() && from > 0 {
-            return whole(out, 416, "", b"");
+            return respond(out, 416, "", b"");
         }
-        let (status, range) = match asked.from {
+        let (status, range) = match request.from {
             Some(from) => {
                 (206, format!("Content-Range: bytes {from}-{}/{}\r\n", bytes.len() - 1, bytes.len()))
             }
@@ -231,7 +234,7 @@ fn head(mut out: &TcpStream, status: u16, headers: &str, length: usize) -> std::
     write!(out, "HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n")
 }
 
-fn whole(mut out: &TcpStream, status: u16, headers: &str, body: &[u8]) -> std::io::Result<()> {
+fn respond(mut out: &TcpStream, status: u16, headers: &str, body: &[u8]) -> std::io::Result<()> {
     head(out, status, headers, body.len())?;
     out.write_all(body)
 }

@@ -44,7 +44,7 @@ fn hybrid_search_explains_each_hit() {
         assert!((part("dense") + part("bm25") - score).abs() < 1e-6, "{hit}");
     }
     let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
-    for said in [
+    for outcome in [
         "1 × 0.",
         " dense + 0.3 × ",
         "dense: cosine 0.",
@@ -53,7 +53,7 @@ fn hybrid_search_explains_each_hit() {
         "encoding ",
         ", hybrid search in ",
     ] {
-        assert!(text.contains(said), "{said}: {text}");
+        assert!(text.contains(outcome), "{outcome}: {text}");
     }
     let weighted =
         search(&t, &["my parcel is late", "--fusion", "weighted", "--dense-weight", "0", "-k", "3"]);
@@ -112,21 +112,21 @@ fn context_turns_change_the_results() {
     let alone = search(&t, &["how long does it take?", "-k", "10"]);
     let turns =
         ["--turn", "I want my refund", "--turn", "we have received your return", "how long does it take?"];
-    let said = search(&t, &[&turns[..], &["-k", "10"]].concat());
-    assert_ne!(ids(&alone), ids(&said));
-    let meaning = said["effective"]["meaning"].as_array().unwrap();
+    let outcome = search(&t, &[&turns[..], &["-k", "10"]].concat());
+    assert_ne!(ids(&alone), ids(&outcome));
+    let meaning = outcome["effective"]["meaning"].as_array().unwrap();
     assert_eq!(
         meaning.iter().map(|m| m["text"].as_str().unwrap()).collect::<Vec<_>>(),
         [turns[1], turns[3], turns[4]]
     );
-    assert_eq!(said["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
+    assert_eq!(outcome["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
     // Context from lines of a file, from a dialogue in a file, and from --turn gives the same results.
     t.write("said.txt", "I want my refund\nwe have received your return\n\nhow long does it take?\n");
     let of_file = search(&t, &["--context", "said.txt"]);
-    assert_eq!((ids(&of_file), &of_file["query"]), (ids(&said), &json!("how long does it take?")));
+    assert_eq!((ids(&of_file), &of_file["query"]), (ids(&outcome), &json!("how long does it take?")));
     t.write("said.json", r#"{"messages":[{"role":"user","content":"I want my refund"},{"role":"assistant","content":"we have received your return"}]}"#);
     let of_dialogue = search(&t, &["--context", "said.json", "how long does it take?"]);
-    assert_eq!(ids(&of_dialogue), ids(&said));
+    assert_eq!(ids(&of_dialogue), ids(&outcome));
     let text = t.run_args(&[&["search", "-i", "x"], &turns[..]].concat()).out;
     assert!(text.starts_with("dense query: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
     t.write("empty.txt", "\n\n");
@@ -199,8 +199,8 @@ fn a_query_file_gives_json_lines_or_a_trec_run() {
 fn an_ingest_into_an_index_with_a_model_also_encodes() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
-    let said = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
-    said.says(0, &["for dense search, run `turnwise model pull` and then `turnwise encode -i indexes/x`"]);
+    let outcome = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
+    outcome.says(0, &["for dense search, run `turnwise model pull` and then `turnwise encode -i indexes/x`"]);
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
     t.ok("encode -i x --model ./fitted");
     let out = t.ok(&format!("ingest -i x {SAMPLES}"));

@@ -17,10 +17,10 @@ pub fn both() -> Option<(Turnwise, Server, String)> {
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.ok("encode -i x --model ./fitted");
     t.ok("index build -i x");
-    let told = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
+    let result = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
     assert!(
-        told.contains("280  added") && told.contains("now holds 280 dialogues with 3,208 turns"),
-        "{told}"
+        result.contains("280  added") && result.contains("now holds 280 dialogues with 3,208 turns"),
+        "{result}"
     );
     Some((t, server, engine))
 }
@@ -55,23 +55,23 @@ fn the_commands_give_the_same_results_as_a_local_index() {
     let shown = t.ok(&format!("corpus show {engine} deliveries-001"));
     assert_eq!(shown, t.ok("corpus show -i x deliveries-001"));
     // A repeated ingest changes nothing. Deleted dialogues are not found.
-    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
-    assert!(told.contains("280  unchanged"), "{told}");
+    let result = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(result.contains("280  unchanged"), "{result}");
     for (what, n) in [("deliveries-001 deliveries-002", 2), ("--filter domain=deliveries", 24)] {
-        let told = t.ok(&format!("delete {engine} --dry-run {what}"));
-        assert_eq!(told, format!("{n} dialogues would be deleted\n"));
+        let result = t.ok(&format!("delete {engine} --dry-run {what}"));
+        assert_eq!(result, format!("{n} dialogues would be deleted\n"));
     }
     assert_eq!(t.ok(&format!("delete {engine} deliveries-001 deliveries-002")), "2 dialogues deleted\n");
     let gone = t.run(&format!("corpus show {engine} deliveries-001"));
     assert!(gone.code == 2 && gone.err.contains("holds no dialogue `deliveries-001`"), "{gone:?}");
     let none = t.run(&format!("delete {engine} deliveries-001"));
     assert!(none.code == 2 && none.err.contains("has none of the 1 dialogue named"), "{none:?}");
-    let told = t.ok(&format!("delete {engine} --filter domain=deliveries"));
-    assert!(told.ends_with(" dialogues deleted\n"), "{told}");
+    let result = t.ok(&format!("delete {engine} --filter domain=deliveries"));
+    assert!(result.ends_with(" dialogues deleted\n"), "{result}");
     // After a restart, the server has the same data.
     server.restart();
-    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
-    assert!(told.contains("unchanged") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    let result = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(result.contains("unchanged") && result.contains("280 dialogues with 3,208 turns"), "{result}");
     alike("search parcel");
 }
 

@@ -27,13 +27,13 @@ fn ids(found: &Value) -> Vec<&str> {
 /// Repeats a request until the response meets a condition.
 #[track_caller]
 fn until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let answer = ask();
         if is(&answer) {
             return answer;
         }
-        assert!(begun.elapsed() < PATIENCE, "{}\n{}", answer.head, answer.text());
+        assert!(started.elapsed() < PATIENCE, "{}\n{}", answer.head, answer.text());
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -96,8 +96,8 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
         };
         assert!(!ids(&here).is_empty() && sorted(&here) == sorted(&there), "{mode}");
     }
-    let said = json!({"context": ["my parcel never came"], "role": "agent", "k": 3});
-    let replies = |index: &str| at("/v1/respond", index, &said)["replies"].as_array().unwrap().len();
+    let outcome = json!({"context": ["my parcel never came"], "role": "agent", "k": 3});
+    let replies = |index: &str| at("/v1/respond", index, &outcome)["replies"].as_array().unwrap().len();
     assert_eq!((replies("chats"), replies("x")), (3, 3));
     let dialogue = |index: &str| server.get(&format!("/v1/dialogues/deliveries-001?index={index}")).json(200);
     assert_eq!(dialogue("chats"), dialogue("x"));
@@ -269,9 +269,9 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     let away = until(ready, |answer| answer.status == 503);
     assert_eq!(away.json(503), json!({"status": "not ready", "engines_out_of_reach": 1}));
     // After the first failure, requests do not wait for the engine. Ingests fail, and other indexes work.
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(search().header("retry-after").as_deref(), Some("2"));
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     let ingest = || server.ask("POST", "/v1/ingest?index=chats", &[], record("new", "a foghorn").as_bytes());
     ingest().says(503, &["cannot be reached"]);
     server
@@ -281,9 +281,9 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     assert_eq!(server.get("/health/live").status, 200);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "search", "arguments": {"query": "parcel", "index": "chats"}}});
-    let told = server.post("/mcp", &call).json(200)["result"].take();
-    assert!(told["isError"] == true && told.to_string().contains("cannot be reached"), "{told}");
-    assert!(!told.to_string().contains("127.0.0.1"), "{told}");
+    let result = server.post("/mcp", &call).json(200)["result"].take();
+    assert!(result["isError"] == true && result.to_string().contains("cannot be reached"), "{result}");
+    assert!(!result.to_string().contains("127.0.0.1"), "{result}");
     server.get("/info").json(200);
 
     milvus.restart();
@@ -355,14 +355,14 @@ fn a_replaced_generation_causes_no_failed_request() {
         let embedded: Value = serde_json::from_slice(&answer.body).unwrap();
         embedded["data"][0]["embedding"].as_array().unwrap().len()
     };
-    let (asked, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (searches, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     let somebody: &Client = &server;
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let request = json!({"query": "my parcel never came", "k": 3});
                 assert_eq!(ids(&somebody.post("/v1/search", &request).json(200)).len(), 3);
-                asked.fetch_add(1, Ordering::Relaxed);
+                searches.fetch_add(1, Ordering::Relaxed);
             }
         });
         t.ok(&format!("encode {engine} --model ./other --replace"));
@@ -373,5 +373,5 @@ fn a_replaced_generation_causes_no_failed_request() {
         );
         done.store(true, Ordering::Relaxed);
     });
-    assert!(asked.load(Ordering::Relaxed) > 10);
+    assert!(searches.load(Ordering::Relaxed) > 10);
 }

@@ -122,8 +122,8 @@ fn a_killed_migration_loses_nothing_and_shows_no_partial_copy() {
         // The kill may have happened after the last step.
         seen.code == 0
     });
-    let told = t.run(&format!("migrate -i x --to {address} --replace --format json"));
-    assert_eq!(told.json()["dialogues"], total);
+    let result = t.run(&format!("migrate -i x --to {address} --replace --format json"));
+    assert_eq!(result.json()["dialogues"], total);
 
     t.kill_at_increasing_times(&format!("migrate --engine {address} --to y"), || {
         let there = t.path("indexes/y").exists();
@@ -147,10 +147,10 @@ fn a_new_encoder_and_a_new_corpus_replace_the_old_ones_in_one_step() {
     let engine = format!("--engine {}", server.target("chats"));
     t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
     // First without vectors, then with vectors of two encoders. All dialogues are found each time.
-    let told = t.ok(&format!("encode {engine} --model ./fitted"));
-    assert!(told.contains("280 dialogues encoded") && told.contains("now uses generation 2"), "{told}");
-    let told = t.ok(&format!("encode {engine} --model ./fitted"));
-    assert!(told.contains("is up to date"), "{told}");
+    let result = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(result.contains("280 dialogues encoded") && result.contains("now uses generation 2"), "{result}");
+    let result = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(result.contains("is up to date"), "{result}");
     // The same model in a different folder: only the stored path changes.
     std::fs::rename(t.path("fitted"), t.path("elsewhere")).unwrap();
     t.run(&format!("search parcel {engine} --mode dense")).says(2, &["`turnwise encode --engine milvus://"]);
@@ -158,25 +158,25 @@ fn a_new_encoder_and_a_new_corpus_replace_the_old_ones_in_one_step() {
     assert!(t.ok(&format!("search parcel {engine} --mode dense")).contains("parcel"));
     t.run(&format!("encode {engine} --model ./other"))
         .says(2, &["has", "--replace encodes everything again"]);
-    let told = t.json(&format!("encode {engine} --model ./other --replace"));
+    let result = t.json(&format!("encode {engine} --model ./other --replace"));
     assert_eq!(
-        (&told["generation"], &told["dim"], &told["turns"]),
+        (&result["generation"], &result["dim"], &result["turns"]),
         (&3.into(), &16.into(), &3208.into()),
-        "{told}"
+        "{result}"
     );
     let found = t.json(&format!("search parcel {engine} --mode dense"));
     assert_eq!(ids(&found), ids(&by(&t, "other")));
     // A different corpus replaces this one.
     let one = lines(&t.ok("corpus export -q -i x")).into_iter().find(|d| id_of(d) == "refunds-001").unwrap();
     t.write("one.jsonl", format!("{one}\n"));
-    let told = t.ok(&format!("ingest {engine} --replace one.jsonl"));
-    assert!(told.contains("1 added") || told.contains("1  added"), "{told}");
+    let result = t.ok(&format!("ingest {engine} --replace one.jsonl"));
+    assert!(result.contains("1 added") || result.contains("1  added"), "{result}");
     let found = t.json(&format!("search parcel {engine} -k 50"));
     assert!(ids(&found).iter().all(|id| id.starts_with("refunds-001#")), "{found}");
     // A failed replacement changes nothing.
     t.write("broken.jsonl", "{\n");
-    let told = t.run(&format!("ingest {engine} --replace --max-errors 0 broken.jsonl"));
-    assert_ne!(told.code, 0, "{told:?}");
+    let result = t.run(&format!("ingest {engine} --replace --max-errors 0 broken.jsonl"));
+    assert_ne!(result.code, 0, "{result:?}");
     assert_eq!(ids(&t.json(&format!("search parcel {engine} -k 50"))), ids(&found));
 }
 
@@ -246,9 +246,9 @@ fn a_killed_ingest_continues_without_duplicates() {
         }
         false
     });
-    let told = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
+    let result = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
     assert!(
-        told.contains("1,120  unchanged") && told.contains("1,120 dialogues with 12,832 turns"),
-        "{told}"
+        result.contains("1,120  unchanged") && result.contains("1,120 dialogues with 12,832 turns"),
+        "{result}"
     );
 }

@@ -210,14 +210,14 @@ fn query_syntax_applies_only_with_the_flag() {
     assert_eq!(found(&["--syntax", "\"late parcel\""]), ("b#1".to_owned(), nothing.clone()));
     assert_eq!(found(&["--syntax", "late AND dialogue:a"]), ("a#1".to_owned(), nothing.clone()));
     assert_eq!(found(&["--syntax", "--of", "dialogues", "+moment +my"]), ("a".to_owned(), nothing));
-    let (words, said) = found(&["parcel -late"]);
-    assert_eq!((words.split(' ').count(), said.as_str()), (3, ""));
+    let (words, output) = found(&["parcel -late"]);
+    assert_eq!((words.split(' ').count(), output.as_str()), (3, ""));
     // No query is an error, with or without --syntax.
     for text in ["where's my (late parcel?! :-(", "late: \"parcel", "[a TO", "*", "-", "late^x ~2"] {
         found(&["--syntax", text]);
     }
-    let (ids, said) = found(&["--syntax", "subject:late parcel"]);
-    assert_eq!(said, "warning: in the query: Field does not exist: 'subject'\n");
+    let (ids, output) = found(&["--syntax", "subject:late parcel"]);
+    assert_eq!(output, "warning: in the query: Field does not exist: 'subject'\n");
     assert!(ids.contains("c#1"), "{ids}");
 }
 

@@ -58,15 +58,15 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
         let mut args = vec!["search", "-i", "x", query, "--format", "json"];
         args.extend(options.split(' '));
         let typed = without_times(t.run_args(&args).json());
-        let asked = without_times(server.post("/v1/search", request).json(200));
-        assert!(asked == typed, "{request}\n{asked}\n{typed}");
-        assert!(!ids(&asked).is_empty());
+        let over_http = without_times(server.post("/v1/search", request).json(200));
+        assert!(over_http == typed, "{request}\n{over_http}\n{typed}");
+        assert!(!ids(&over_http).is_empty());
         if request["mode"] == "bm25" {
             let request = serde_json::from_value(request.clone()).unwrap();
             let found = library.search(&request).unwrap();
             assert_eq!(
                 without_times(serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap()),
-                asked
+                over_http
             );
         }
     }
@@ -84,13 +84,13 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
     let typed = without_times(t.json("clusters -i x -k 5 --top-dialogues 3 --map 50 --seed 3"));
-    let asked = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
-    assert_eq!(asked, typed);
+    let over_http = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
+    assert_eq!(over_http, typed);
     assert_eq!(
-        (asked["clusters"].as_array().unwrap().len(), asked["map"].as_array().unwrap().len()),
+        (over_http["clusters"].as_array().unwrap().len(), over_http["map"].as_array().unwrap().len()),
         (5, 50)
     );
-    assert_eq!(server.get("/v1/clusters?k=5&map=50&seed=3").json(200), asked);
+    assert_eq!(server.get("/v1/clusters?k=5&map=50&seed=3").json(200), over_http);
     let chosen = server.get("/v1/clusters?filter=domain%3Ddeliveries").json(200);
     let deliveries = server.get("/v1/facets?filter=domain%3Ddeliveries").json(200)["dialogues"].clone();
     assert_eq!(chosen["dialogues"], deliveries);
@@ -167,8 +167,8 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let t = Turnwise::new();
-    let said = "What nobody takes must not be kept for him. ".repeat(100);
-    let dialogue = |n: usize| json!({"id": format!("long-{n}"), "turns": [{"text": said}]}).to_string();
+    let output = "What nobody takes must not be kept for him. ".repeat(100);
+    let dialogue = |n: usize| json!({"id": format!("long-{n}"), "turns": [{"text": output}]}).to_string();
     t.write("many.jsonl", (0..4000).map(dialogue).collect::<Vec<_>>().join("\n"));
     t.ok("ingest -i x many.jsonl");
     let server = Server::start(&t, "-i x --timeout 1");
@@ -179,9 +179,9 @@ fn a_client_that_does_not_read_is_disconnected() {
     // Not counting the connection of this request.
     let open = || server.get("/metrics").text().contains("turnwise_connections 1\n");
     assert!(!open());
-    let begun = Instant::now();
+    let started = Instant::now();
     while !open() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the connection is not closed");
+        assert!(started.elapsed() < Duration::from_secs(20), "the connection is not closed");
         thread::sleep(Duration::from_millis(50));
     }
     // The client can still read buffered data, but the body is visibly incomplete.
@@ -275,12 +275,15 @@ fn errors_are_json_responses() {
 #[test]
 fn a_key_grants_only_its_scopes_indexes_and_filter() {
     let t = Turnwise::new();
-    let said = |id: &str, source: &str, text: &str| {
+    let output = |id: &str, source: &str, text: &str| {
         json!({"id": id, "source": source, "turns": [{"speaker": "a", "text": text}, {"speaker": "b", "text": "yes"}]})
             .to_string()
             + "\n"
     };
-    t.write("a.jsonl", said("a1", "ours", "the red parcel") + &said("b1", "theirs", "the red parcel too"));
+    t.write(
+        "a.jsonl",
+        output("a1", "ours", "the red parcel") + &output("b1", "theirs", "the red parcel too"),
+    );
     t.ok("ingest -i x a.jsonl");
     t.ok("ingest -i other a.jsonl");
     t.write(
@@ -353,9 +356,9 @@ fn a_key_grants_only_its_scopes_indexes_and_filter() {
     assert!(!with("team-only", "GET", "/metrics", "").text().contains("turnwise_index_dialogues{"));
 
     // The key cannot write dialogues that it may not see, or overwrite them.
-    let more = said("a2", "ours", "another")
-        + &said("a3", "theirs", "a foreign one")
-        + &said("b1", "ours", "over theirs");
+    let more = output("a2", "ours", "another")
+        + &output("a3", "theirs", "a foreign one")
+        + &output("b1", "ours", "over theirs");
     let taken = with("team-only", "POST", "/v1/ingest", &more).json(200);
     assert_eq!(
         (taken["taken"]["added"].as_u64(), taken["taken"]["rejected"].as_u64()),
@@ -394,16 +397,16 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
     let server = Server::start(&t, "-i x");
     let search = json!({"query": "zebra crossing", "mode": "bm25"});
     assert!(ids(&server.post("/v1/search", &search).json(200)).is_empty());
-    let (done, asked) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
+    let (done, searches) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
     thread::scope(|scope| {
         for mode in ["hybrid", "bm25"] {
-            let (server, done, asked): (&Client, _, _) = (&server, &done, &asked);
+            let (server, done, searches): (&Client, _, _) = (&server, &done, &searches);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     let found =
                         server.post("/v1/search", &json!({"query": "my parcel never came", "mode": mode}));
                     assert!(!ids(&found.json(200)).is_empty());
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    searches.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
@@ -451,7 +454,7 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
         assert_eq!(ids(&server.post("/v1/search", &search).json(200)), ["z3#1"]);
         drop(ends);
     });
-    assert!(asked.load(Ordering::Relaxed) > 4);
+    assert!(searches.load(Ordering::Relaxed) > 4);
     t.ok("verify -i x");
 }
 
@@ -807,7 +810,10 @@ fn the_server_shuts_down_cleanly_and_serves_its_description_and_page() {
     assert_eq!((described.status, described.header("content-type")), (200, page.header("content-type")));
     let mut looked = vec![page.text(), described.text()];
     while let Some(text) = looked.pop() {
-        assert!(!text.contains("https://") && !text.contains("//cdn"), "the page loads nothing from other hosts");
+        assert!(
+            !text.contains("https://") && !text.contains("//cdn"),
+            "the page loads nothing from other hosts"
+        );
         for quoted in text.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
             let file =
                 server.get(&format!("/ui/{}", quoted.trim_start_matches("./").trim_start_matches("ui/")));

@@ -124,8 +124,8 @@ fn complete_shards_are_skipped_in_any_order_of_the_inputs() {
     for n in [0, 2] {
         t.ok(&format!("encode --shard {n}/3 backwards.jsonl --out shards --model {model}"));
     }
-    let anew: Vec<usize> = (0..3).filter(|n| known(*n) == false).collect();
-    assert_eq!(anew.len(), 1);
+    let rebuilt: Vec<usize> = (0..3).filter(|n| known(*n) == false).collect();
+    assert_eq!(rebuilt.len(), 1);
     assert_eq!(names(&t.path("shards")).len(), 6);
 }
 

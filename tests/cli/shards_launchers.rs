@@ -55,8 +55,8 @@ fn a_ray_driver_with_killed_workers_creates_every_shard_once() {
     driver.arg(Path::new(ROOT).join("tests/scale/ray_kill.py")).arg(&slow);
     driver.args(["10".as_ref(), t.path("shards").as_os_str(), t.path("in.jsonl").as_os_str()]);
     driver.args(["--model", &model]);
-    let said = ok(driver);
-    assert!(said.out.contains("2 workers killed, 10 shards: done"), "{said:?}");
+    let text = ok(driver);
+    assert!(text.out.contains("2 workers killed, 10 shards: done"), "{text:?}");
     assert_complete(&t, &model, 10);
 }
 

@@ -17,7 +17,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scale/s3.py");
 
 struct Store {
     process: Child,
-    asked: ChildStdin,
+    stdin: ChildStdin,
     answers: BufReader<ChildStdout>,
     endpoint: String,
 }
@@ -27,16 +27,16 @@ impl Store {
         let mut command = Command::new(python()?);
         command.arg(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
-        let asked = process.stdin.take().unwrap();
+        let stdin = process.stdin.take().unwrap();
         let mut answers = BufReader::new(process.stdout.take().unwrap());
         let mut endpoint = String::new();
         answers.read_line(&mut endpoint).unwrap();
-        Some(Store { process, asked, answers, endpoint: endpoint.trim().to_owned() })
+        Some(Store { process, stdin, answers, endpoint: endpoint.trim().to_owned() })
     }
 
     /// Sends a command to the script and returns the names that it prints.
     fn ask(&mut self, line: &str) -> Vec<String> {
-        writeln!(self.asked, "{line}").unwrap();
+        writeln!(self.stdin, "{line}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
         answer.split_whitespace().map(str::to_owned).collect()

@@ -183,7 +183,7 @@ impl Outcome {
 pub struct Started {
     pub child: Child,
     pub stdin: Option<ChildStdin>,
-    said: Receiver<String>,
+    stderr_lines: Receiver<String>,
 }
 
 impl Started {
@@ -191,9 +191,9 @@ impl Started {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, said) = mpsc::channel();
+        let (sender, stderr_lines) = mpsc::channel();
         thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-        Started { child, stdin, said }
+        Started { child, stdin, stderr_lines }
     }
 
     pub fn pid(&self) -> u32 {
@@ -210,8 +210,10 @@ impl Started {
     #[track_caller]
     pub fn wait_for_message(&self, text: &str) -> String {
         loop {
-            let line =
-                self.said.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));
+            let line = self
+                .stderr_lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));
             if line.contains(text) {
                 return line;
             }
@@ -228,7 +230,7 @@ impl Started {
     /// Waits until the program ends. Returns the exit code, and the standard error that was not read yet.
     pub fn end(mut self) -> Outcome {
         let output = self.child.wait_with_output().unwrap();
-        let err: String = self.said.iter().map(|line| line + "\n").collect();
+        let err: String = self.stderr_lines.iter().map(|line| line + "\n").collect();
         drop(self.stdin.take());
         Outcome { err, ..Outcome::of(output) }
     }

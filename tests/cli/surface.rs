@@ -141,8 +141,8 @@ fn a_closed_pipe_is_not_an_error() {
         }
         drop(stdout);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{line}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{line}");
     }
 }
 

@@ -17,7 +17,7 @@ fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
     data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-/// Step and measures of an evaluation.
+/// Step of an evaluation, and whether the model has the layer.
 fn place(evaluation: &Value) -> Value {
     json!([evaluation["step"], evaluation["layer"]])
 }
@@ -41,8 +41,8 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
     let train = format!("train surroundings --corpus {SAMPLES} -m ./small");
-    let said = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
+    outcome.says(
         0,
         &[
             "excluded from training, because a dev task has the same: 80 dialogues",
@@ -50,13 +50,14 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
             "with the layer: ",
         ],
     );
-    assert!(said.out.contains("learned a layer from the contexts of 2,"), "{said:?}");
+    assert!(outcome.out.contains("learned a layer from the contexts of 2,"), "{outcome:?}");
     assert!(
-        said.out
+        outcome
+            .out
             .contains("1 of 16 directions correlate more than by chance, the first with a correlation of 0."),
-        "{said:?}"
+        "{outcome:?}"
     );
-    assert!(said.out.contains("(not a goal of the layer)"), "{said:?}");
+    assert!(outcome.out.contains("(not a goal of the layer)"), "{outcome:?}");
     let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(place).collect();
     assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
@@ -76,11 +77,11 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     }
     let recipe = t.read("run/recipe.toml");
     assert!(recipe.contains("strength = 0.5") && !recipe.contains("batch"), "{recipe}");
-    // The recipe gives the same layer, also with --resume. A layer can also be appended to a trained model.
+    // The recipe gives the same layer. A complete run does not resume, and different settings are refused.
     t.ok("train run/recipe.toml -o again");
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
-    assert_eq!(ended.out.lines().next(), said.out.lines().next());
+    assert_eq!(ended.out.lines().next(), outcome.out.lines().next());
     t.run(&format!("{train} --strength 0.7 -o run --resume"))
         .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
@@ -112,12 +113,12 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
     let steps = "responses -m ./small --steps 4 --batch 4 --learning-rate 1e-3";
-    let said = t.run(&format!("train {steps} {on} --layer -o at-once"));
-    said.says(0, &["after 4 steps: ", "with the layer: "]);
+    let outcome = t.run(&format!("train {steps} {on} --layer -o at-once"));
+    outcome.says(0, &["after 4 steps: ", "with the layer: "]);
     assert!(
-        said.out.contains("4 steps, loss ")
-            && said.out.contains("learned a layer from the contexts of 3,208"),
-        "{said:?}"
+        outcome.out.contains("4 steps, loss ")
+            && outcome.out.contains("learned a layer from the contexts of 3,208"),
+        "{outcome:?}"
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
@@ -139,9 +140,12 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
         (layer("second"), places.len())
     );
     // With too little data for a layer, the model of the steps is saved.
-    let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
-    said.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
-    assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
+    let outcome = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
+    outcome.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
+    assert!(
+        outcome.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(),
+        "{outcome:?}"
+    );
     let card = t.read("at-once/model/README.md");
     assert!(
         card.contains("4 steps of 4") && card.contains("The model ends with an appended linear layer"),
@@ -160,7 +164,7 @@ fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
             "linear.weight",
         )
     };
-    // With strength 0, similarities do not change; with strength 1, they do.
+    // With strength 0, the layer is the identity; with strength 1, it is not.
     let off = |layer: &[f32]| -> f32 {
         let one = |at: usize| if at.is_multiple_of(17) { 1.0 } else { 0.0 };
         layer.iter().enumerate().map(|(at, v)| (v - one(at)).abs()).fold(0.0, f32::max)

@@ -68,9 +68,9 @@ fn with_a_certificate_the_server_accepts_only_tls() {
     // A client without TLS gets no HTTP response, and does not affect other clients.
     let mut plain = TcpStream::connect(&address).unwrap();
     plain.write_all(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut said = Vec::new();
-    let _ = plain.read_to_end(&mut said);
-    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    let mut outcome = Vec::new();
+    let _ = plain.read_to_end(&mut outcome);
+    assert!(!outcome.starts_with(b"HTTP"), "{outcome:?}");
     assert!(ask(&t, &address, "/health/ready").starts_with("HTTP/1.1 200"));
     started.child.kill().unwrap();
 

@@ -103,17 +103,20 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "joint",
     ] {
         let batch = if objective == "dial2vec" { 2 } else { 6 };
-        let said = t.run(&format!(
+        let outcome = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
         let aside = if ["places", "words", "relevance"].contains(&objective) { 0 } else { 28 };
         let trained_on = format!("{} dialogues", 280 - aside);
-        said.says(0, &[&trained_on, &format!("{objective} from ./small")]);
+        outcome.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
-            said.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
+            outcome.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
             aside > 0
         );
-        assert!(said.out.contains("6 steps, loss ") && said.out.contains("saved the model"), "{said:?}");
+        assert!(
+            outcome.out.contains("6 steps, loss ") && outcome.out.contains("saved the model"),
+            "{outcome:?}"
+        );
         let lines: Vec<Value> = t
             .read(&format!("{objective}/metrics.jsonl"))
             .lines()
@@ -160,8 +163,8 @@ fn a_killed_run_resumes_to_the_same_model() {
     child.wait().unwrap();
     assert!(!t.path("killed/model").exists(), "the run ended before it was killed");
     t.run(&format!("{command} -o killed")).says(2, &["already contains a run", "--resume"]);
-    let said = t.run(&format!("{command} -o killed --resume"));
-    said.says(0, &["resuming after "]);
+    let outcome = t.run(&format!("{command} -o killed --resume"));
+    outcome.says(0, &["resuming after "]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     let losses = |run: &str| -> Vec<Value> {
         let of = |line: &str| serde_json::from_str::<Value>(line).unwrap();
@@ -187,9 +190,9 @@ fn a_killed_run_resumes_to_the_same_model() {
         ],
     );
     assert_eq!(t.read("killed/recipe.toml"), recipe);
-    let said = t.run("train whole/recipe.toml -o killed --resume");
-    said.says(0, &["the run in killed has already ended"]);
-    assert!(said.out.contains("120 steps, loss "), "{said:?}");
+    let outcome = t.run("train whole/recipe.toml -o killed --resume");
+    outcome.says(0, &["the run in killed has already ended"]);
+    assert!(outcome.out.contains("120 steps, loss "), "{outcome:?}");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     // A missing model is created again from the last checkpoint.
     fs::remove_dir_all(t.path("killed/model")).unwrap();
@@ -249,15 +252,15 @@ fn an_interrupted_run_keeps_its_steps_and_resumes_its_evaluation() {
     }
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let said = t.run(&format!("{command} -o stopped --resume"));
-    assert!(said.code == 0 && !said.err.contains("starting from the beginning"), "{said:?}");
+    let outcome = t.run(&format!("{command} -o stopped --resume"));
+    assert!(outcome.code == 0 && !outcome.err.contains("starting from the beginning"), "{outcome:?}");
     assert_eq!(trained(&t, "stopped"), trained(&t, "whole"));
-    let told = |run: &str| -> Vec<Value> {
+    let result = |run: &str| -> Vec<Value> {
         let of = |e: &Value| json!([e["step"], e["dev"], e["agreement"]]);
         lines(&t, &format!("{run}/evaluations.jsonl")).iter().map(of).collect()
     };
-    assert_eq!(told("stopped"), told("whole"));
-    assert_eq!(told("whole").len(), 31);
+    assert_eq!(result("stopped"), result("whole"));
+    assert_eq!(result("whole").len(), 31);
 }
 
 #[test]
@@ -304,8 +307,8 @@ fn a_run_does_not_resume_with_changed_dev_tasks() {
 fn a_failed_step_saves_its_batch() {
     let t = with_encoder();
     too_large(&t);
-    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
-    said.says(3, &["failed-batch.json"]);
+    let outcome = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
+    outcome.says(3, &["failed-batch.json"]);
     let batch = batch_of(&t, "run");
     assert_eq!((&batch["step"], batch["sequences"].as_array().unwrap().len()), (&json!(1), 8));
     assert!(!t.path("run/model").exists());
@@ -382,8 +385,8 @@ fn a_dialogue_that_is_read_twice_is_used_once() {
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
         .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));
-    let said = t.run(&format!("{train} --corpus once.jsonl -o once"));
-    assert!(!said.err.contains("already read"), "{said:?}");
+    let outcome = t.run(&format!("{train} --corpus once.jsonl -o once"));
+    assert!(!outcome.err.contains("already read"), "{outcome:?}");
     assert_eq!(trained(&t, "twice"), trained(&t, "once"));
 }
 
@@ -394,9 +397,9 @@ fn unsuitable_training_data_is_reported() {
     let dialogue =
         |n: usize| json!({"id": format!("d{n}"), "turns": [turn("你好吗"), turn(" "), turn("hello")]});
     t.write("few.jsonl", (0..4).map(|n| format!("{}\n", dialogue(n))).collect::<String>());
-    let said =
+    let outcome =
         t.run("train simcse --corpus few.jsonl -m ./small --steps 1 --batch 2 --evaluate-every 0 -o few");
-    said.says(
+    outcome.says(
         0,
         &[
             "4 dialogues and 8 turns; 4 turns without text, skipped",
@@ -405,8 +408,9 @@ fn unsuitable_training_data_is_reported() {
         ],
     );
     // -q suppresses hints, but not warnings.
-    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
-    assert!(said.err.lines().all(|line| line.starts_with("warning: ")), "{said:?}");
+    let outcome =
+        t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
+    assert!(outcome.err.lines().all(|line| line.starts_with("warning: ")), "{outcome:?}");
 }
 
 #[test]
@@ -555,8 +559,8 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     let t = with_encoder();
     without_separator(&t, "small");
     let train = format!("--corpus {SAMPLES} -m ./small --steps 4 --batch 4 --learning-rate 1e-3");
-    let told = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
-    assert!(told.err.contains("separated by [SEP], a new token"), "{told:?}");
+    let result = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
+    assert!(result.err.contains("separated by [SEP], a new token"), "{result:?}");
     let config: Value = serde_json::from_str(&t.read("run/model/config.json")).unwrap();
     assert_eq!(config["vocab_size"], 78);
     // Training uses the new token: its embedding is no longer the mean of the other embeddings.
@@ -566,8 +570,8 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     }
     assert_ne!(fs::read(t.path("trained.npy")).unwrap(), fs::read(t.path("begun.npy")).unwrap());
     assert!(t.read("run/model/tokenizer.json").contains("[SEP]"));
-    let told = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
-    assert!(told.err.contains("with a fixed random vector"), "{told:?}");
+    let result = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
+    assert!(result.err.contains("with a fixed random vector"), "{result:?}");
     // An objective with single utterances needs no separator.
     t.ok(&format!("train simcse {train} -o alone"));
     assert!(!t.path("alone/start").exists());
@@ -586,8 +590,8 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         "train simcse --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 3e-3 --evaluate-every 4 \
          --dev dialogues:parts/dev.jsonl --checkpoint-every 5"
     );
-    let said = t.run(&format!("{train} -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} -o run"));
+    outcome.says(
         0,
         &[
             "excluded from training, because a dev task has the same: ",
@@ -602,11 +606,11 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     let most = measured[1..].iter().map(agreement).fold(0.0, f64::max);
     let best = measured[1..].iter().rfind(|e| agreement(e) >= most - 0.005).unwrap();
     assert!(
-        said.out.contains(&format!(
+        outcome.out.contains(&format!(
             "of step {} in run/model (selected by the agreement with words)",
             best["step"]
         )),
-        "{said:?}"
+        "{outcome:?}"
     );
     // The saved model gives the same value in `bench`.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
@@ -645,18 +649,18 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     };
     assert_eq!(without_seconds("again"), without_seconds("run"));
     // If the step was selected by labels, the summary says so. The last step is not a selection.
-    let said = t.run(&format!("{train} -o dev --select dev"));
-    assert!(said.out.contains("selected by the dev tasks"), "{said:?}");
-    let said = t.run(&format!("{train} -o last --select last"));
-    assert!(said.out.contains("of step 12 in last/model\n"), "{said:?}");
+    let outcome = t.run(&format!("{train} -o dev --select dev"));
+    assert!(outcome.out.contains("selected by the dev tasks"), "{outcome:?}");
+    let outcome = t.run(&format!("{train} -o last --select last"));
+    assert!(outcome.out.contains("of step 12 in last/model\n"), "{outcome:?}");
 }
 
 #[test]
 fn without_labels_held_out_dialogues_measure_the_gain() {
     let t = with_encoder();
     let train = "train dialoguecse -m ./small --steps 6 --batch 4 --learning-rate 1e-3 --evaluate-every 3";
-    let said = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
+    outcome.says(
         0,
         &[
             "held out for evaluation: 28 dialogues",
@@ -673,13 +677,13 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     let gain = &kept["dev"][0];
     assert_eq!((&gain["task"], &gain["measure"]), (&json!("aside"), &json!("halves")));
     assert_eq!((gain["start"].as_f64(), gain["kept"].as_f64()), (Some(aside(0).0), Some(aside(kept_step).0)));
-    let told = format!(
+    let result = format!(
         "neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): {:.2} → {:.2} (p ",
         100.0 * aside(0).0,
         100.0 * aside(kept_step).0
     );
-    assert!(said.out.contains(&told) && said.out.contains("\n  not significant"), "{said:?}");
-    assert!(said.out.contains("(selected by the held-out dialogues)"), "{said:?}");
+    assert!(outcome.out.contains(&result) && outcome.out.contains("\n  not significant"), "{outcome:?}");
+    assert!(outcome.out.contains("(selected by the held-out dialogues)"), "{outcome:?}");
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
@@ -693,10 +697,10 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     assert_eq!(losses("again/metrics.jsonl"), losses("run/metrics.jsonl"));
     assert_ne!(losses("other/metrics.jsonl"), losses("run/metrics.jsonl"));
     // With --held-out 0, or with too few dialogues, none are held out.
-    let said = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
+    let outcome = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
     assert!(
-        said.out.contains("agreement of neighbors with words: ") && !said.err.contains("held out"),
-        "{said:?}"
+        outcome.out.contains("agreement of neighbors with words: ") && !outcome.err.contains("held out"),
+        "{outcome:?}"
     );
     pieces(&t);
     t.run(&format!("{train} --corpus pieces/0.jsonl -o few")).says(
@@ -708,11 +712,11 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
 #[test]
 fn a_run_without_further_gain_stops() {
     let t = with_encoder();
-    let said = t.run(&format!(
+    let outcome = t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
          --patience 2"
     ));
-    assert!(said.out.contains("of 400 (stopped early: no more gain)"), "{said:?}");
+    assert!(outcome.out.contains("of 400 (stopped early: no more gain)"), "{outcome:?}");
     let steps = lines(&t, "run/metrics.jsonl").len();
     assert!(steps < 400);
     // Resuming a stopped run changes nothing.
@@ -798,7 +802,7 @@ fn recipes_are_listed_with_their_models_and_data() {
 fn several_seeds_and_settings_are_compared() {
     let t = with_encoder();
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");
-    let said = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
+    let outcome = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
     assert!(
         [
             "all seeds (2 runs)\n",
@@ -806,32 +810,32 @@ fn several_seeds_and_settings_are_compared() {
             "  neighbors shared by the halves of 28 held-out dialogues"
         ]
         .iter()
-        .all(|part| said.out.contains(part)),
-        "{said:?}"
+        .all(|part| outcome.out.contains(part)),
+        "{outcome:?}"
     );
     t.ok(&format!("train {train} --seed 4 -o four"));
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
     assert_ne!(trained(&t, "seeds/seed-3"), trained(&t, "four"));
-    let said =
+    let outcome =
         t.run(&format!("train sweep --vary temperature=0.05,0.5 --vary dialogues=40,80 {train} -o swept"));
-    assert!(said.out.contains("temperature=0.5, dialogues=40 (1 run)"), "{said:?}");
+    assert!(outcome.out.contains("temperature=0.5, dialogues=40 (1 run)"), "{outcome:?}");
     let runs: Value = serde_json::from_str(&t.read("swept/runs.json")).unwrap();
     assert_eq!(runs.as_array().unwrap().len(), 4);
     let recipe = t.read("swept/temperature=0.05_dialogues=80/recipe.toml");
     assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
-    // Complete runs do not change when the sweep is resumed.
+    // --resume skips the complete run, and trains the missing one again.
     fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
     t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["already contains runs"]);
     t.run(&format!("train {train} --seeds 3..4 -o seeds --resume"))
         .says(0, &["the run in seeds/seed-3 has already ended"]);
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
     // Additional seeds are added to the existing ones.
-    let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
-    assert!(said.out.contains("all seeds (3 runs)"), "{said:?}");
+    let outcome = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
+    assert!(outcome.out.contains("all seeds (3 runs)"), "{outcome:?}");
     assert!(!t.ok(&format!("train {train} --seeds 1 -o single")).contains('±'));
     // Without evaluations, the losses are compared.
-    let said = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
-    assert!(said.out.contains("all seeds (2 runs)\n  loss: "), "{said:?}");
+    let outcome = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
+    assert!(outcome.out.contains("all seeds (2 runs)\n  loss: "), "{outcome:?}");
 }
 
 /// Writes the sample dialogues to several files in a folder, in the order of their names.
@@ -855,7 +859,7 @@ fn streamed_and_in_memory_training_give_the_same_model() {
         t.ok(&format!("{command} -o {objective}/stream"));
         t.ok(&format!("{command} -o {objective}/memory --in-memory"));
         let [stream, memory] = ["stream", "memory"].map(|how| {
-            let told = |file: &str| -> Vec<Value> {
+            let result = |file: &str| -> Vec<Value> {
                 let of = |line: &str| {
                     let mut line = serde_json::from_str::<Value>(line).unwrap();
                     line["seconds"].take();
@@ -865,8 +869,8 @@ fn streamed_and_in_memory_training_give_the_same_model() {
             };
             let model = trained(&t, &format!("{objective}/{how}"));
             (
-                told("metrics.jsonl"),
-                told("evaluations.jsonl"),
+                result("metrics.jsonl"),
+                result("evaluations.jsonl"),
                 t.read(&format!("{objective}/{how}/recipe.toml")),
                 model,
             )
@@ -919,7 +923,7 @@ fn a_full_disk_is_reported() {
         };
     }
     shell.current_dir(t.path("."));
-    let said = crate::support::Outcome::of(shell.args(["-c", &script]).output().unwrap());
-    said.says(6, &["cannot write", "spool"]);
+    let outcome = crate::support::Outcome::of(shell.args(["-c", &script]).output().unwrap());
+    outcome.says(6, &["cannot write", "spool"]);
     assert!(!t.path("run").exists());
 }

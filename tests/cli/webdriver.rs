@@ -94,7 +94,7 @@ impl Browser {
     /// Waits until an expression is true. Errors count as false, because elements may not exist yet.
     #[track_caller]
     pub fn until(&self, expression: &str) {
-        let begun = Instant::now();
+        let start_time = Instant::now();
         let script = format!("try {{ return Boolean({expression}) }} catch (e) {{ return String(e) }}");
         loop {
             let answer = self.run(&script);
@@ -102,7 +102,7 @@ impl Browser {
                 return;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                start_time.elapsed() < PATIENCE,
                 "not so in time ({answer}): {expression}\n{}",
                 self.run("return document.body.innerText")
             );

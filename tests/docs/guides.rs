@@ -205,23 +205,23 @@ fn run_page(name: &str, page: &str, machine: &Machine) -> Vec<String> {
         }
         let script = block.text.replace("7700", &port);
         printed = Some(if script.starts_with("turnwise serve") {
-            let (server, said) =
+            let (server, outcome) =
                 serve(&format!("exec {} --port {port}", script.trim_end()), folder.path(), machine);
             servers.push(server);
-            said
+            outcome
         } else {
             let started = Instant::now();
             let output = machine.shell(&script, folder.path()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let outcome = String::from_utf8_lossy(&output.stdout).into_owned();
             let fails = block.attributes.iter().any(|a| a == "fails");
-            assert!(output.status.success() != fails, "{at} ended with {}:\n{said}", output.status);
+            assert!(output.status.success() != fails, "{at} ended with {}:\n{outcome}", output.status);
             let warns = block.attributes.iter().any(|a| a == "warns");
             assert!(
-                fails || warns == said.contains("warning: "),
-                "{at} printed a warning, or no warning:\n{said}"
+                fails || warns == outcome.contains("warning: "),
+                "{at} printed a warning, or no warning:\n{outcome}"
             );
             eprintln!("{at}: {:.1} s", started.elapsed().as_secs_f32());
-            said
+            outcome
         });
     }
     skipped
@@ -234,11 +234,11 @@ fn serve(script: &str, folder: &Path, machine: &Machine) -> (Server, String) {
     let server = Server(machine.shell(script, folder).stdout(file).spawn().unwrap());
     let started = Instant::now();
     loop {
-        let said = fs::read_to_string(&log).unwrap();
-        if said.contains("to stop)") {
-            return (server, said);
+        let outcome = fs::read_to_string(&log).unwrap();
+        if outcome.contains("to stop)") {
+            return (server, outcome);
         }
-        assert!(started.elapsed() < Duration::from_secs(30), "`{script}` is not ready: {said}");
+        assert!(started.elapsed() < Duration::from_secs(30), "`{script}` is not ready: {outcome}");
         thread::sleep(Duration::from_millis(20));
     }
 }
