@@ -102,17 +102,22 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
         std::thread::sleep(Duration::from_micros(300));
     };
     reader.join().unwrap();
-    let (acknowledged, said) = acknowledged.lock().unwrap().clone();
+    let (acknowledged, outcome) = acknowledged.lock().unwrap().clone();
     if let Some(status) = ended {
-        assert!(status.success(), "the ingest failed without a kill: {said}");
+        assert!(status.success(), "the ingest failed without a kill: {outcome}");
     }
     // A kill sometimes damages the files of sled. The next ingest rebuilds them from the log and prints a notice. Any other
     // warning or error is a failure.
     let is_rebuild = |line: &&str| line.contains("/records: ") && line.ends_with("; rebuilt from the log");
-    let unexpected =
-        said.lines().find(|line| (line.contains("warning") || line.contains("error")) && !is_rebuild(line));
-    assert_eq!(unexpected, None, "{said}");
-    KilledIngest { acknowledged, ended: ended.is_some(), rebuilt: said.lines().any(|line| is_rebuild(&line)) }
+    let unexpected = outcome
+        .lines()
+        .find(|line| (line.contains("warning") || line.contains("error")) && !is_rebuild(line));
+    assert_eq!(unexpected, None, "{outcome}");
+    KilledIngest {
+        acknowledged,
+        ended: ended.is_some(),
+        rebuilt: outcome.lines().any(|line| is_rebuild(&line)),
+    }
 }
 
 /// Version of each dialogue after the kill, by number, as a reader sees it.

@@ -81,9 +81,9 @@ fn every_command_of_the_readme_works_in_order() {
             skipped.push(command);
             continue;
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "`{command}` failed: {said}");
-        assert!(!said.contains("warning"), "`{command}` warned: {said}");
+        let outcome = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "`{command}` failed: {outcome}");
+        assert!(!outcome.contains("warning"), "`{command}` warned: {outcome}");
         ran += 1;
     }
     eprintln!("{ran} commands of the README ran; skipped, because no model can be fetched: {skipped:?}");

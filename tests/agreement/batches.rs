@@ -22,7 +22,7 @@ fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
     let reversed: Vec<&String> = texts.iter().rev().collect();
     let file = work.texts("reversed.jsonl", &reversed);
     let rows = work.embed(model, &file, &["--precision", precision]);
-    rows.agree(&first.taken((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
+    rows.agree(&first.select((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
 
     // Texts that are encoded alone: an empty one, a word, a long one, and some others.
     let long = texts.iter().position(|text| text.split_whitespace().count() > 400).unwrap();
@@ -30,7 +30,7 @@ fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
         let alone = &texts[place..=place];
         let file = work.texts("alone.jsonl", alone);
         let rows = work.embed(model, &file, &["--precision", precision]);
-        rows.agree(&first.taken([place]), CLOSE, alone, &format!("{precision}, text {place} alone"));
+        rows.agree(&first.select([place]), CLOSE, alone, &format!("{precision}, text {place} alone"));
     }
 }
 

@@ -67,8 +67,8 @@ pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String]
         assert!(!texts[n].chars().any(char::is_alphanumeric), "{what}: {:?} lost its tokens", texts[n]);
     }
     let texts: Vec<&String> = kept.iter().map(|n| &texts[*n]).collect();
-    let theirs = theirs.taken(kept.iter().copied());
-    ours.taken(kept.iter().copied()).agree(&theirs, CLOSE, &texts, what);
+    let theirs = theirs.select(kept.iter().copied());
+    ours.select(kept.iter().copied()).agree(&theirs, CLOSE, &texts, what);
 }
 
 /// Compares every model whose name has this prefix.

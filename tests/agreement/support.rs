@@ -205,14 +205,14 @@ impl Rows {
     }
 
     /// Selects rows, in the given order.
-    pub fn taken(&self, places: impl IntoIterator<Item = usize>) -> Self {
+    pub fn select(&self, places: impl IntoIterator<Item = usize>) -> Self {
         let places: Vec<usize> = places.into_iter().collect();
         let numbers = places.iter().flat_map(|&n| self.row(n).iter().copied()).collect();
         Rows { count: places.len(), width: self.width, numbers }
     }
 
-    /// Checks that all numbers agree. The maximum difference is `most`, or `most` times the largest number of the vector
-    /// if that is larger than 1. The message names the text with a larger difference.
+    /// Checks that all numbers agree. The maximum difference is `close`, or `close` times the largest number of the vector
+    /// if this number is larger than 1. The message names the texts with larger differences.
     #[track_caller]
     pub fn agree<T: AsRef<str>>(&self, other: &Rows, close: f32, texts: &[T], what: &str) {
         assert_eq!((self.count, self.width), (other.count, other.width), "{what}");
@@ -247,7 +247,7 @@ impl Rows {
 fn agree_detects_a_difference() {
     let rows = Rows { count: 2, width: 2, numbers: vec![0.0, 1.0, 2.0, 3.0] };
     rows.agree(&rows.clone(), 0.0, &["a", "b"], "the same");
-    assert_eq!(rows.taken([1]).row(0), [2.0, 3.0]);
+    assert_eq!(rows.select([1]).row(0), [2.0, 3.0]);
     for wrong in [3.1, f32::NAN] {
         let other = Rows { numbers: vec![0.0, 1.0, 2.0, wrong], ..rows.clone() };
         let seen = std::panic::catch_unwind(|| rows.agree(&other, CLOSE, &["a", "b"], "not the same"));

@@ -111,7 +111,7 @@ fn disturbed(text: &str, draw: &mut Draw) -> String {
     chars.concat()
 }
 
-/// Next pseudo-random number (SplitMix64), below `n`.
+/// Pseudo-random number generator (SplitMix64).
 struct Draw(u64);
 
 impl Draw {

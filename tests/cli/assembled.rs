@@ -1,4 +1,4 @@
-//! `encode --assemble PLACE INPUT… --engine ADDRESS`: dialogues in a Milvus with the vectors of shards, and nothing encoded.
+//! `encode --assemble PLACE INPUT… --engine ADDRESS`: stores dialogues in Milvus with the vectors of shards.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
     support::{SAMPLES, Turnwise},
 };
 
-/// The sample dialogues in a file, as often as is said under other names; a model; and shards of them.
+/// A file with `times` copies of the sample dialogues under different ids, a model, and the shards of the file.
 fn sharded(times: usize) -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
@@ -34,10 +34,10 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     let t = sharded(1);
     let [one, other] = ["ingested", "assembled"].map(|name| server.target(name).to_string());
     t.ok(&format!("ingest --engine {one} --model ./fitted in.jsonl"));
-    // No encoder is opened: the model is not even there.
+    // No encoder is opened: the model does not exist anymore.
     fs::rename(t.path("fitted"), t.path("away")).unwrap();
-    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
-    assert!(told.contains("280  added") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(result.contains("280  added") && result.contains("280 dialogues with 3,208 turns"), "{result}");
     fs::rename(t.path("away"), t.path("fitted")).unwrap();
     for question in [
         "search parcel --mode dense",
@@ -50,17 +50,17 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
             [&one, &other].map(|address| hits(&t.json(&format!("{question} --engine {address}"))));
         assert_eq!(ingested, assembled, "{question}");
     }
-    // The same again changes nothing, and whoever ingests there now needs the encoder that made the vectors.
-    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
-    assert!(told.contains("280  unchanged"), "{told}");
+    // A repeated assembly changes nothing. A later ingest needs the encoder that made the vectors.
+    let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(result.contains("280  unchanged"), "{result}");
     assert!(t.ok(&format!("ingest --engine {other} in.jsonl")).contains("280  unchanged"));
-    // In the place of what is there, by another encoder.
+    // `--replace` replaces the dialogues with vectors of a different encoder.
     t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
     t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
     t.run(&format!("encode --assemble wide in.jsonl --engine {other}"))
         .says(2, &["has", "--replace replaces"]);
-    let told = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
-    assert!(told.contains("280  added") && told.contains("now holds 280 dialogues"), "{told}");
+    let result = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
+    assert!(result.contains("280  added") && result.contains("now holds 280 dialogues"), "{result}");
     let stats = t.json(&format!("search parcel --mode dense --engine {other}"));
     assert_eq!(hits(&stats).len(), 10);
 }
@@ -80,7 +80,7 @@ fn missing_shards_and_vectors_are_refused_before_anything_is_written() {
     t.run(&assemble).says(3, &["2/4 is missing", "turnwise encode --shard=2/4 --out=shards in.jsonl"]);
     nothing_there();
     fs::write(&record, bytes).unwrap();
-    // What came to the input since.
+    // Dialogues that were added to the input after the shards were made.
     let text = t.read("in.jsonl");
     let first = text.lines().next().unwrap();
     let id = serde_json::from_str::<Value>(first).unwrap()["id"].as_str().unwrap().to_owned();
@@ -92,7 +92,7 @@ fn missing_shards_and_vectors_are_refused_before_anything_is_written() {
         &[&format!("{id}#1 has no vector in the shards in shards, and neither have"), "nothing was written"],
     );
     nothing_there();
-    // The command that is told makes what is missing.
+    // The command in the error message creates the missing shards.
     let hint = refused.err.split('`').find(|part| part.starts_with("turnwise encode --shard=")).unwrap();
     t.ok(hint.strip_prefix("turnwise ").unwrap());
     assert!(t.ok(&assemble).contains("280  added"));
@@ -124,9 +124,9 @@ fn a_killed_assembly_continues_without_duplicates() {
         began |= t.run(&format!("search parcel --mode bm25 --engine {address}")).code == 0;
         false
     });
-    assert!(began, "it never came to writing");
-    let told = t.ok(&assemble);
-    assert!(told.contains("1,400  unchanged"), "{told}");
-    let totals = told.contains("1,400 dialogues with 16,040 turns");
-    assert!(totals, "{told}");
+    assert!(began, "the assembly was never killed while it wrote");
+    let result = t.ok(&assemble);
+    assert!(result.contains("1,400  unchanged"), "{result}");
+    let totals = result.contains("1,400 dialogues with 16,040 turns");
+    assert!(totals, "{result}");
 }

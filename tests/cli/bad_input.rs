@@ -1,4 +1,4 @@
-//! What is wrong with the data: nothing is lost silently, nothing good is held back, and the message says where.
+//! Invalid input: no record is dropped without a message, valid records are ingested, and messages name the location.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ fn a_line_with_invalid_utf8_is_rejected_and_the_rest_is_ingested() {
     assert_eq!(t.ids("x"), ["a", "b"]);
 }
 
-/// Random letters, so that the compressed form is long and can be cut anywhere.
+/// Random letters, so that the compressed file is long and can be truncated at many positions.
 fn hard_to_compress(count: u64) -> String {
     let text =
         |n: u64| (0..4).map(|k| format!("{:x}", (n * 4 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
@@ -41,7 +41,7 @@ fn a_truncated_file_gives_the_records_before_the_end(name: &str, bytes: &[u8]) {
     );
     let before = t.ids("x").len();
     assert!(before > 100 && before < 20_000, "{before}");
-    // The whole copy completes it.
+    // An ingest of the complete file adds the missing records.
     t.write(name, bytes);
     let tally = &t.json(&format!("ingest -i x {name}"))["tally"];
     assert_eq!((tally["unchanged"].as_u64(), tally["records"].as_u64()), (Some(before as u64), Some(20_000)));
@@ -102,7 +102,7 @@ fn deeply_nested_json_is_rejected() {
     t.run("ingest -i x in.jsonl")
         .says(0, &["rejected: in.jsonl:2: JSON is nested deeper than 128 levels at column"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // As one document.
+    // The same as one JSON document.
     t.write("in.json", deep);
     t.run("ingest -i x in.json --from multiwoz")
         .says(3, &["rejected: in.json:1: JSON is nested deeper than 256 levels"]);
@@ -218,7 +218,7 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_continues_it() {
     t.run(&format!("{command} --max-errors 3")).says(3, &[stopped, kept]);
     assert_eq!(t.ids("x").len(), 2500);
     assert_eq!(t.read("rejects.jsonl").lines().count(), 4);
-    // Nothing creeps past the limit by trying again.
+    // Repeating the ingest does not get around the limit.
     t.run(&format!("{command} --max-errors 3")).says(3, &["resuming after record 2,503", stopped, kept]);
     let outcome = t.run(&format!("{command} --max-errors 6 --format json"));
     outcome.says(
@@ -267,7 +267,7 @@ fn the_rejects_file_has_path_line_and_reason_of_each_record() {
     ];
     assert_eq!(rejects[..2], expected);
     assert!(rejects[2]["reason"].as_str().unwrap().starts_with("unknown field `texd`, expected one of"));
-    // A later, clean ingest with the same file leaves no old rejects in it.
+    // A later ingest without rejects empties the rejects file.
     t.write("good.jsonl", record("b", "x"));
     t.ok("ingest -i x good.jsonl --rejects rejects.jsonl");
     assert_eq!(t.read("rejects.jsonl"), "");

@@ -1,10 +1,10 @@
-//! The papers' tasks, on files written for it.
+//! The tasks of the papers, on small files.
 
 use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Two intents; what is of one shares a word.
+/// Retrieval set with two intents. Sentences with the same intent share a word.
 pub(crate) fn select() -> String {
     let texts = [
         "lost my card",
@@ -39,9 +39,9 @@ fn semantic_retrieval_compares_several_rankers_with_the_random_baseline() {
     ));
     assert_eq!(results.as_array().unwrap().len(), 5);
     assert_eq!(results[0]["schema"], "turnwise/bench/2");
-    // Half of the words stand in both intents.
+    // Half of the words occur in both intents.
     assert!(value(&results, 0, "MAP") > 0.75 && value(&results, 2, "MAP") > 0.9, "{results}");
-    // Two of five are positive: worked out by hand over the ten orders.
+    // Two of five candidates are positive. The value is the mean over the ten possible orders, computed by hand.
     let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
     assert!((floor - 0.5925).abs() < 1e-9, "{floor}");
     let each = results[0]["values"][0]["each"].as_array().unwrap();
@@ -57,11 +57,11 @@ fn saved_results_are_reused_unless_rerun_is_set() {
     t.write("select.txt", select());
     let first = t.json("bench sr select.txt -r bm25");
     let again = t.json("bench sr select.txt -r bm25");
-    assert_eq!(first, again, "its seconds would differ");
+    assert_eq!(first, again, "a new run would report other seconds");
     assert!(t.run("bench sr select.txt -r bm25 -v").err.contains("BM25: already done, result in "));
     let rerun = t.json("bench sr select.txt -r bm25 --rerun");
     assert_ne!(first[0]["seconds"], rerun[0]["seconds"]);
-    // Other data, or another ranker, is another result.
+    // A result with other data or a different ranker is computed.
     t.write("select.txt", select().replace("gone", "away"));
     assert!(!t.run("bench sr select.txt -r bm25 -v").err.contains("already done"));
     assert!(!t.run("bench sr select.txt -r bm25:pairs -v").err.contains("already done"));
@@ -132,7 +132,7 @@ fn the_dialogue_tasks_omit_measures_that_a_ranker_does_not_support() {
     );
     let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
     assert!(value(&results, 0, "MAP") > 1.5 * floor, "{floor}");
-    // The same again, of a seed; the code's profile asks otherwise.
+    // The same seed gives the same values. The profile `code` computes relatedness differently.
     let again = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --rerun --threads 1"));
     assert_eq!(again[0]["values"], results[2]["values"]);
     let code = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --profile code"));
@@ -257,7 +257,7 @@ fn several_seeds_give_mean_and_deviation() {
     let mean = each.iter().sum::<f64>() / 3.0;
     assert!((value(&results, 0, "MAP") - mean).abs() < 1e-12, "{each:?}");
     assert!(results[0]["values"][0]["deviation"].as_f64().unwrap() > 0.0);
-    // What does not draw is the same with every seed.
+    // A ranker without random choices gives the same values with every seed.
     assert_eq!(results[1]["values"][0]["deviation"], 0.0);
     assert!(t.ok(line).contains("mean ± deviation over 3 seeds"));
     t.run("bench sr select.txt -r bm25 --seeds 0").says(2, &["0 is not in 1..=1000"]);

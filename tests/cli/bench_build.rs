@@ -1,4 +1,4 @@
-//! The sets of the papers' tasks, made of labelled corpora.
+//! Test sets of the papers' tasks, built from labeled corpora.
 
 use crate::{
     bench::value,
@@ -8,8 +8,8 @@ use crate::{
 #[test]
 fn a_retrieval_set_is_built_and_used() {
     let t = Turnwise::new();
-    t.write("labelled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
-    t.ok("bench build sr labelled.csv -o select.txt");
+    t.write("labeled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
+    t.ok("bench build sr labeled.csv -o select.txt");
     assert_eq!(t.read("select.txt").lines().next().unwrap(), "0\tlost, my card\tcards\t1\t2,3");
     t.ok("bench sr select.txt -r bm25");
     t.write("one.tsv", "a\tx\nb\tx\n");
@@ -54,7 +54,7 @@ fn a_retrieval_set_is_built_from_dialogue_acts() {
     let lines = t.read("acts.txt");
     assert_eq!(lines.lines().next().unwrap(), "0\ta film\tinform\t2\t1,3");
     assert_eq!(lines.lines().count(), 4);
-    // A table that shows what it is, is a corpus, and no text and label a row.
+    // A table in the format of a known corpus is read as this corpus, not as rows of text and label.
     t.run("bench build sr film_all.tsv -o none.txt")
         .says(3, &["film_all.tsv: no turn has an intent", "turns have dialogue acts: --label act"]);
     t.write("bare.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\", \"intent\": \"i\"}]}\n");
@@ -75,7 +75,7 @@ fn pairs_are_sampled_for_scoring_and_then_evaluated() {
         assert_eq!(key.lines().filter(|line| line.ends_with(&format!("\t{by}"))).count(), 20, "{by}");
     }
     t.run("bench dsts pairs.tsv -r bm25").says(3, &["pairs.tsv:1: this pair has no score yet"]);
-    // Three people have scored.
+    // Scores of three people.
     let scored: String = pairs
         .lines()
         .enumerate()
@@ -120,8 +120,8 @@ fn the_files_of_dial2vec_are_evaluated_directly() {
     let t = Turnwise::new();
     let line = |n: usize| {
         let (word, topic) = if n.is_multiple_of(2) { ("card", 1) } else { ("parcel", 2) };
-        let said = format!("my {word} {n}#I see#thanks");
-        format!("010\t{said}|{said}\t{topic}\n")
+        let outcome = format!("my {word} {n}#I see#thanks");
+        format!("010\t{outcome}|{outcome}\t{topic}\n")
     };
     t.write("mwoz/clustering_dev.tsv", (0..12).map(line).collect::<String>());
     let results = t.json("bench dialogues mwoz/clustering_dev.tsv -r bm25 -r tfidf-svd:2 --profile code");

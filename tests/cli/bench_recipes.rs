@@ -1,4 +1,4 @@
-//! Recipes, and reports of what came.
+//! Recipes, and reports of their results.
 
 use crate::{bench::select, support::Turnwise};
 
@@ -77,7 +77,7 @@ fn a_report_shows_which_values_are_reproduced() {
         page.contains("<svg") && page.contains("a &lt; b &amp; c") && !page.contains("a < b & c"),
         "{page}"
     );
-    // Nothing is fetched from anywhere.
+    // The page loads nothing from other hosts.
     assert!(!page.contains("http") && !page.contains("src="), "{page}");
     t.run(&format!("{line} --report out.pdf")).says(2, &["out.pdf is neither .md nor .html"]);
 }
@@ -94,7 +94,7 @@ fn an_invalid_recipe_is_reported_with_its_line() {
     t.write("recipes/x.toml", recipe(80.6).replace("ranker = \"bm25\"", "name = \"x\""));
     t.run("bench list --recipes recipes")
         .says(3, &["the recipe x: a row needs `ranker`, or both `name` and `missing`; check x"]);
-    // Without a folder those that come with the program are taken.
+    // Without --recipes, the included recipes are used.
     assert!(t.ok("bench list").contains("dial2vec-sgd"));
     let listed = t.json("bench list --paper dialoguecse");
     assert!(listed.as_array().unwrap().iter().all(|recipe| recipe["paper"] == "dialoguecse"));
@@ -110,7 +110,7 @@ fn a_recipe_is_run_by_name_or_file() {
     let t = Turnwise::new();
     t.write("data/select.txt", select());
     t.write("recipes/good.toml", recipe(90.0));
-    // Nothing is judged.
+    // `bench run` does not check expected values.
     let out = t.ok("bench run good --recipes recipes");
     assert!(out.contains("BM25") && out.contains("80.6") && !out.contains("MISSED"), "{out}");
     assert!(out.contains("not run: T5: its weights are not at hand"), "{out}");
@@ -132,7 +132,7 @@ fn a_row_whose_model_is_missing_is_not_an_error() {
     assert!(
         t.read("out.md").contains("Not run: T5: its model is not installed: `turnwise model pull some/one`.")
     );
-    // One that training makes.
+    // A model that a training run creates.
     t.write(
         "recipes/r.toml",
         recipe(80.6).replace(
@@ -141,9 +141,10 @@ fn a_row_whose_model_is_missing_is_not_an_error() {
         ),
     );
     t.write("there/select.txt", select());
-    for (more, told) in [("", ""), (" --data there", " --data there")] {
+    for (more, result) in [("", ""), (" --data there", " --data there")] {
         t.ok(&format!("bench reproduce --recipes recipes --report out.md{more}"));
-        let why = format!("T5: its model is not trained yet: `turnwise train dial2vec-sgd -o runs/x{told}`.");
+        let why =
+            format!("T5: its model is not trained yet: `turnwise train dial2vec-sgd -o runs/x{result}`.");
         assert!(t.read("out.md").contains(&why), "{}", t.read("out.md"));
     }
 }
@@ -159,7 +160,7 @@ fn all_results_of_a_folder_are_reported() {
     t.ok("bench report -o a.md -o a.html");
     let report = t.read("a.md");
     assert!(report.contains("| BM25 | 80.6 | 83.3 |") && report.contains("| TF-IDF |"), "{report}");
-    // The mean over the seeds is told, with its deviation, and not each of them.
+    // The report shows the mean over the seeds and the deviation, not each seed.
     assert_eq!(
         (report.matches("| random baseline |").count(), report.matches("3 seeds from 0 on").count()),
         (2, 1)
@@ -181,7 +182,7 @@ fn a_report_includes_earlier_results_if_the_data_is_missing() {
         .says(2, &["none of the data found in elsewhere"]);
     t.ok("bench report -o a.md");
     assert!(t.read("a.md").contains("1 number as expected"), "{}", t.read("a.md"));
-    // One of somebody's own does not take the place of the program's.
+    // A user's recipe does not replace the included recipe of the same name.
     t.write("mine/dial2vec-sgd.toml", recipe(80.6).replace("dial2vec\"", "own\""));
     t.ok("bench reproduce --recipes mine");
     assert!(t.path("benchmark-results/table-dial2vec-sgd-own.json").exists());
@@ -191,7 +192,7 @@ fn a_report_includes_earlier_results_if_the_data_is_missing() {
 #[test]
 fn a_value_at_the_random_baseline_is_marked() {
     let t = Turnwise::new();
-    // What shares a word is of another intent.
+    // Sentences that share a word have different intents.
     let line = |n: usize| {
         let word = ["card", "parcel"][n / 2];
         format!("{n}\t{word} {n}\ti{}\t{}\t{}\n", n % 2, (n + 2) % 4, n ^ 1)

@@ -1,4 +1,4 @@
-//! Recall and speed, and everything once. That something is fast enough is for benchmarks to say.
+//! `bench ann`, `bench throughput` and `bench smoke`. The speed itself is not tested.
 
 use crate::support::{SAMPLES, Turnwise, record, records};
 
@@ -18,7 +18,7 @@ fn graph_settings_are_measured_on_an_index() {
         assert!(recall(0) <= recall(1) && recall(1) > 0.95, "{graph}");
         assert!(graph["build_seconds"].as_f64().unwrap() > 0.0 && graph["file_bytes"].as_u64().unwrap() > 0);
     }
-    // The index is as it was, and nothing but the result is left.
+    // The index is unchanged, and only the result file is left.
     assert!(t.ok("verify -i chats").contains("chats"));
     assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
     let out = t.ok(line);
@@ -64,7 +64,7 @@ fn throughput_measures_each_step() {
         measured["steps"].as_array().unwrap().iter().all(|s| s["count"].as_u64().unwrap() > 0),
         "{measured}"
     );
-    // The index that it needed is gone.
+    // The temporary index is removed.
     assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
     t.ok("bench report -o a.md");
     assert!(t.read("a.md").contains("| hybrid |"));
@@ -87,6 +87,6 @@ fn the_smoke_test_passes() {
         assert!(out.contains(step), "{out}");
     }
     assert!(t.read("benchmark-results/smoke/report.html").contains("<polyline"));
-    // Again, over what is there.
+    // A second run replaces the existing results.
     assert_eq!(t.json("bench smoke")["wrong"], serde_json::json!([]));
 }

@@ -1,4 +1,4 @@
-//! What changes an index, what looks after it, and who may do so at the same time.
+//! Deleting, statistics, backups, verification and repair, and concurrent writers.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn dialogues_are_deleted_by_id() {
     t.run("corpus show -i x banking-001").says(2, &["holds no dialogue `banking-001`"]);
     let found = t.json("search -i x plastic");
     assert!(found["hits"].as_array().unwrap().iter().all(|h| h["dialogue"] != "banking-001"), "{found}");
-    // What was deleted can come again.
+    // A deleted dialogue can be ingested again.
     assert_eq!(t.json(&format!("ingest -i x {SAMPLES}"))["tally"]["added"], 2);
 }
 

@@ -1,6 +1,6 @@
-//! The official clients of OpenAI's API and of the Model Context Protocol, unchanged, against a server of ours.
+//! The official clients of OpenAI's API and of the Model Context Protocol, with our server.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{path::PathBuf, process::Command};
@@ -14,7 +14,7 @@ use crate::{
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 const KEY: &str = "a-secret-of-some-length";
 
-/// The Python that has the clients.
+/// The Python with the clients.
 fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_CLIENTS") {
         Some(folder) => PathBuf::from(folder),
@@ -28,7 +28,7 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// Runs a script, in an environment in which nothing is fetched by way of elsewhere.
+/// Runs a script without proxies.
 #[track_caller]
 fn done(t: &Turnwise, script: &str, args: &[&str]) {
     let Some(python) = python() else { return };

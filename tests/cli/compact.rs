@@ -1,4 +1,4 @@
-//! What was deleted or replaced is gone from the bytes, and what an index says of its parts.
+//! `delete --purge`, `index compact`, `index info` and `index rebuild`.
 
 use std::{fs, path::PathBuf};
 
@@ -12,9 +12,9 @@ use turnwise_store::Snapshot;
 
 use crate::support::{SAMPLES, Turnwise, files, record, records};
 
-/// In a text, as an id, as a speaker: of the dialogue that goes, and of nothing else.
+/// Strings that occur only in the deleted dialogue: in a text, as its id, and as a speaker.
 const SECRETS: [&str; 3] = ["xylorimbaflux", "secret-4711", "Zebulontine"];
-/// In a text that is replaced.
+/// String in the text that is replaced.
 const REPLACED: &str = "quibblefrotz";
 
 fn secret() -> String {
@@ -25,7 +25,7 @@ fn secret() -> String {
     format!("{}\n", json!({"id": "secret-4711", "source": "test", "turns": turns}))
 }
 
-/// The samples, a dialogue with secrets, and one that is going to be replaced; with vectors and graphs.
+/// The samples, a dialogue with secrets, and a dialogue that a test replaces, with vectors and graphs.
 fn filled() -> Turnwise {
     let t = Turnwise::new();
     t.write("secret.jsonl", secret() + &record("changed", &format!("a {REPLACED} in the garden")));
@@ -36,13 +36,13 @@ fn filled() -> Turnwise {
     t
 }
 
-/// The files of an index in which some bytes stand.
+/// Files of an index that contain a string.
 fn files_that_contain(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
     let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle.as_bytes()));
     files(&t.path("indexes/x")).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect()
 }
 
-/// Some of the files lie in this part of the index.
+/// Returns true if one of the files is in this part of the index.
 #[track_caller]
 fn is_in_file(t: &Turnwise, needle: &str, part: &str) {
     let found = files_that_contain(t, needle);
@@ -70,7 +70,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     assert_eq!(purged["deleted"], json!(["secret-4711"]));
     let done = &purged["purged"];
     assert_eq!(done["schema"], "turnwise/index-compact/1");
-    // The dialogue, its delete, and the earlier version of the other.
+    // The deleted dialogue, its delete, and the earlier version of the replaced dialogue.
     assert_eq!((&done["records"]["dropped"], &done["records"]["dialogues"]), (&3.into(), &281.into()));
     assert_eq!(done["vectors"], json!({"utterances": 2, "dialogues": 2}));
     assert_eq!((&done["lexical_made_anew"], &done["graphs_made_anew"]), (&true.into(), &true.into()));
@@ -80,7 +80,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     }
     assert_eq!(vectors(&t), [before[0] - 2, before[1] - 2]);
 
-    // What stays is as it was, and everything works on it.
+    // The remaining data is unchanged and usable.
     assert_eq!(t.ids("x").len(), 281);
     assert_eq!(t.json("search -i x --mode bm25 rake")["hits"][0]["id"], "changed#1");
     assert_eq!(t.json(&format!("search -i x --mode bm25 {}", SECRETS[0]))["hits"], json!([]));
@@ -88,24 +88,32 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     t.run("search -i x --mode dense garden")
         .says(0, &["dense search cannot find 1 utterance yet; run `turnwise encode -i indexes/x`"]);
     let encoded = t.json("encode -i x");
-    assert_eq!((&encoded["utterances"], &encoded["dialogues"]), (&1.into(), &1.into()), "and nothing else");
+    assert_eq!(
+        (&encoded["utterances"], &encoded["dialogues"]),
+        (&1.into(), &1.into()),
+        "only the deleted texts are missing"
+    );
     let again = t.ok("index compact -i x");
     assert_eq!(again, "indexes/x has no deleted or replaced data\n");
     t.write("secret.jsonl", secret());
-    assert_eq!(t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"], 1, "it can come again");
+    assert_eq!(
+        t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"],
+        1,
+        "a purged dialogue can be ingested again"
+    );
 }
 
 #[test]
 fn a_compaction_reports_what_it_removed_and_a_purge_without_matches_still_compacts() {
     let t = filled();
     t.ok("delete -i x secret-4711");
-    let said = t.ok("index compact -i x");
+    let output = t.ok("index compact -i x");
     assert!(
-        said.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
-        "{said}"
+        output.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
+        "{output}"
     );
-    assert!(said.contains("indexes/x: rebuilt the lexical index and the graphs\n"), "{said}");
-    assert!(said.contains(" before, ") && said.ends_with(" now\n"), "{said}");
+    assert!(output.contains("indexes/x: rebuilt the lexical index and the graphs\n"), "{output}");
+    assert!(output.contains(" before, ") && output.ends_with(" now\n"), "{output}");
 
     t.ok("delete -i x changed");
     let dry = t.json("delete -i x banking-001 --purge --dry-run");
@@ -149,7 +157,7 @@ fn a_compacted_index_can_be_backed_up_restored_repaired_and_extended() {
     assert_eq!(t.json("encode -i x")["utterances"], 0);
     t.ok("verify -i x");
     assert_eq!(t.json(&format!("ingest -i x {SAMPLES} --no-encode"))["tally"]["unchanged"], 280);
-    // A damaged log that a repair keeps is named, because it may hold anything.
+    // A damaged log that `repair` has kept is reported, because it may contain deleted data.
     let log = t.path("indexes/x/log-1/00000001.log");
     let mut bytes = fs::read(&log).unwrap();
     bytes[300_000] ^= 1;
@@ -225,7 +233,7 @@ fn the_parts_of_an_index_are_shown() {
     let bytes: Vec<u64> = parts.iter().map(|part| info["bytes"][part].as_u64().unwrap()).collect();
     assert!(bytes.iter().all(|n| *n > 0), "{info}");
     let total = info["bytes"]["total"].as_u64().unwrap();
-    // The manifest and the locks are the rest.
+    // The remaining bytes are the manifest and the locks.
     assert!(total > bytes.iter().sum() && total < bytes.iter().sum::<u64>() + 4_000, "{info}");
     assert_eq!((&info["log"]["segments"], &info["log"]["dead_frames"]), (&1.into(), &2.into()));
     let dead = info["log"]["dead_bytes"].as_u64().unwrap();
@@ -272,16 +280,19 @@ fn outdated_parts_are_shown_with_the_command_that_updates_them() {
     t.ok("ingest -i x more.jsonl --no-index");
     let behind =
         |t: &Turnwise| -> Vec<Value> { t.json("index info -i x")["behind"].as_array().unwrap().clone() };
-    let told = |behind: &[Value], part: &str| -> String {
+    let result = |behind: &[Value], part: &str| -> String {
         let found = behind.iter().find(|b| b["part"] == part).unwrap_or_else(|| panic!("{part}: {behind:?}"));
         format!("{} | {}", found["what"].as_str().unwrap(), found["command"].as_str().unwrap())
     };
     let now = behind(&t);
     assert_eq!(now.len(), 3, "{now:?}");
-    assert_eq!(told(&now, "lexical"), "the lexical index is out of date | turnwise index build -i indexes/x");
-    assert_eq!(told(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
     assert_eq!(
-        told(&now, "graphs"),
+        result(&now, "lexical"),
+        "the lexical index is out of date | turnwise index build -i indexes/x"
+    );
+    assert_eq!(result(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
+    assert_eq!(
+        result(&now, "graphs"),
         "1 dialogue was added after the graphs were built | turnwise index build -i indexes/x"
     );
     assert!(
@@ -294,8 +305,8 @@ fn outdated_parts_are_shown_with_the_command_that_updates_them() {
     fs::write(t.path("indexes/x/graphs/current.json"), "{").unwrap();
     fs::write(t.path("indexes/x/lexical/utterances/meta.json"), "{").unwrap();
     let now = behind(&t);
-    assert!(told(&now, "lexical").ends_with("| turnwise index rebuild -i indexes/x"), "{now:?}");
-    assert!(told(&now, "graphs").starts_with("the graphs are damaged: "), "{now:?}");
+    assert!(result(&now, "lexical").ends_with("| turnwise index rebuild -i indexes/x"), "{now:?}");
+    assert!(result(&now, "graphs").starts_with("the graphs are damaged: "), "{now:?}");
     let bare = t.run("ingest -i y more.jsonl --no-index --format json");
     assert_eq!(bare.code, 0);
     let info = t.json("index info -i y");
@@ -310,16 +321,16 @@ fn a_rebuild_recreates_the_search_indexes_in_any_state() {
     let before =
         t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"]
             .clone();
-    // Sound ones are made anew, too.
-    let said = t.ok("index rebuild -i x");
+    // Undamaged parts are rebuilt, too.
+    let output = t.ok("index rebuild -i x");
     assert!(
-        said.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
-        "{said}"
+        output.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
+        "{output}"
     );
     for (path, mut bytes) in
         files(&t.path("indexes/x/graphs")).into_iter().chain(files(&t.path("indexes/x/lexical")))
     {
-        // But for those that tell the analyzer.
+        // Except the files that name the analyzer.
         let tells = ["lexical/utterances/meta.json", "lexical/utterances/.managed.json"];
         if !tells.iter().any(|tells| path.ends_with(tells)) {
             bytes.truncate(bytes.len() / 2);
@@ -340,7 +351,7 @@ fn a_rebuild_recreates_the_search_indexes_in_any_state() {
         before
     );
     t.ok("search -i x --mode dense parcel");
-    // Nothing at all is a state, too.
+    // A missing lexical index is created.
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     fs::remove_dir_all(t.path("indexes/x/graphs")).unwrap();
     t.ok("index rebuild -i x --analyzer mixed-1");

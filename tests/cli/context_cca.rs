@@ -10,19 +10,19 @@ use crate::{
     train::{lines, trained, with_encoder},
 };
 
-/// The tensors of a file that are called so.
+/// Numbers of the tensor with this name in a model file.
 fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(bytes).unwrap();
     let data = tensors.tensor(name).unwrap().data();
     data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-/// Of what an evaluation is.
+/// Step of an evaluation, and whether the model has the layer.
 fn place(evaluation: &Value) -> Value {
     json!([evaluation["step"], evaluation["layer"]])
 }
 
-/// The vectors of a text by two models.
+/// Vectors of a text by two models.
 fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
     t.write("text.txt", "where is my parcel\n");
     models.map(|model| {
@@ -41,8 +41,8 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
     let train = format!("train context-cca --corpus {SAMPLES} -m ./small");
-    let said = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
+    outcome.says(
         0,
         &[
             "excluded from training, because a dev task has the same: 80 dialogues",
@@ -50,19 +50,20 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
             "with the layer: ",
         ],
     );
-    assert!(said.out.contains("learned a layer from the contexts of 2,"), "{said:?}");
+    assert!(outcome.out.contains("learned a layer from the contexts of 2,"), "{outcome:?}");
     assert!(
-        said.out
+        outcome
+            .out
             .contains("1 of 16 directions correlate more than by chance, the first with a correlation of 0."),
-        "{said:?}"
+        "{outcome:?}"
     );
-    assert!(said.out.contains("(not a goal of the layer)"), "{said:?}");
+    assert!(outcome.out.contains("(not a goal of the layer)"), "{outcome:?}");
     let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(place).collect();
     assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
     assert!(card.contains("an appended linear layer"), "{card}");
-    // The encoder is the one that there was; its vectors go through the layer.
+    // The encoder is unchanged, and its vectors pass through the layer.
     let small = fs::read(t.path("small/model.safetensors")).unwrap();
     for name in ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.weight"] {
         assert_eq!(numbers(&trained(&t, "run"), name), numbers(&small, name), "{name}");
@@ -76,15 +77,15 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     }
     let recipe = t.read("run/recipe.toml");
     assert!(recipe.contains("strength = 0.5") && !recipe.contains("batch"), "{recipe}");
-    // It is the same again, from its recipe and where it goes on after a stop; and may stand behind another.
+    // The recipe gives the same layer. A complete run does not resume, and different settings are refused.
     t.ok("train run/recipe.toml -o again");
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
-    assert_eq!(ended.out.lines().next(), said.out.lines().next());
+    assert_eq!(ended.out.lines().next(), outcome.out.lines().next());
     t.run(&format!("{train} --context-weight 0.7 -o run --resume"))
         .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
-    // One that was stopped before its model was saved begins anew.
+    // A run that was stopped before its model was saved starts again.
     fs::remove_dir_all(t.path("run/model")).unwrap();
     t.ok("train run/recipe.toml -o run --resume");
     for run in ["again", "run"] {
@@ -98,9 +99,9 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     t.run(&format!("train context-cca --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
         .says(0, &["./run/model already has a dense layer"]);
     assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
-    // What steps train is the mean of tokens: there a layer cannot stay behind it.
+    // A model with a layer cannot be trained further, because training needs mean pooling without a layer.
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./run/model -o none")).says(2, &["has a dense layer"]);
-    // It is an encoder like any other.
+    // The model with the layer can be used as an encoder.
     t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
     t.ok("encode -i chats --model ./run/model");
     assert_eq!(t.json("search parcel -i chats --mode dense")["hits"].as_array().unwrap().len(), 10);
@@ -112,16 +113,16 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
     let steps = "responses -m ./small --steps 4 --batch 4 --learning-rate 1e-3";
-    let said = t.run(&format!("train {steps} {on} --context-layer -o at-once"));
-    said.says(0, &["after 4 steps: ", "with the layer: "]);
+    let outcome = t.run(&format!("train {steps} {on} --context-layer -o at-once"));
+    outcome.says(0, &["after 4 steps: ", "with the layer: "]);
     assert!(
-        said.out.contains("4 steps, loss ")
-            && said.out.contains("learned a layer from the contexts of 3,208"),
-        "{said:?}"
+        outcome.out.contains("4 steps, loss ")
+            && outcome.out.contains("learned a layer from the contexts of 3,208"),
+        "{outcome:?}"
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
-    // The same as one after the other.
+    // --layer gives the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));
     t.ok(&format!("train context-cca -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
@@ -132,16 +133,20 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
         )
     };
     assert_eq!(layer("at-once"), layer("second"));
-    // Gone on with after its end, it is the same.
+    // Resuming a complete run changes nothing.
     t.ok(&format!("train {steps} {on} --context-layer -o at-once --resume"));
     assert_eq!(
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
         (layer("second"), places.len())
     );
-    // Where there is too little for a layer, what the steps have left is kept.
-    let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --context-layer -o without"));
-    said.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
-    assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
+    // With too little data for a layer, the model of the steps is saved.
+    let outcome =
+        t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --context-layer -o without"));
+    outcome.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
+    assert!(
+        outcome.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(),
+        "{outcome:?}"
+    );
     let card = t.read("at-once/model/README.md");
     assert!(
         card.contains("4 steps of 4") && card.contains("The model ends with an appended linear layer"),
@@ -160,7 +165,7 @@ fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
             "linear.weight",
         )
     };
-    // Without strength all stays as it is; with it nothing does.
+    // With strength 0, the layer is the identity; with strength 1, it is not.
     let off = |layer: &[f32]| -> f32 {
         let one = |at: usize| if at.is_multiple_of(17) { 1.0 } else { 0.0 };
         layer.iter().enumerate().map(|(at, v)| (v - one(at)).abs()).fold(0.0, f32::max)

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::support::{SAMPLES, Turnwise, id_of, lines, sample};
 
-/// A turn by what every written format keeps of it.
-fn said(dialogue: &Value) -> Vec<(String, String)> {
+/// Properties of a turn that every output format keeps.
+fn output(dialogue: &Value) -> Vec<(String, String)> {
     let turns = dialogue["turns"].as_array().unwrap();
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     turns.iter().map(|t| (text(&t["speaker"]), text(&t["text"]))).collect()
@@ -31,7 +31,7 @@ fn a_table_is_read_again_with_every_turn_and_label() {
     let (before, after) = (lines(&t.read("all.jsonl")), lines(&t.read("back.jsonl")));
     assert_eq!(before.len(), after.len());
     for (a, b) in before.iter().zip(&after) {
-        assert_eq!((id_of(a), said(a)), (id_of(b), said(b)));
+        assert_eq!((id_of(a), output(a)), (id_of(b), output(b)));
         assert_eq!((&a["title"], &a["domains"]), (&b["title"], &b["domains"]));
         let label = |d: &Value| {
             d["turns"]
@@ -72,7 +72,7 @@ fn a_transcript_has_one_line_per_turn_and_an_empty_line_between_dialogues() {
     assert_eq!(dialogues.len(), before.len());
     for (dialogue, lines) in before.iter().zip(dialogues) {
         let expected: Vec<String> =
-            said(dialogue).into_iter().map(|(who, what)| format!("{who}: {what}")).collect();
+            output(dialogue).into_iter().map(|(who, what)| format!("{who}: {what}")).collect();
         assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
     }
 }
@@ -139,7 +139,7 @@ fn a_split_is_complete_and_follows_from_the_seed() {
     let ids: Vec<String> = one.iter().flat_map(|(_, text)| lines(text)).map(|d| id_of(&d)).collect();
     assert_eq!(ids.len(), 280);
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 280);
-    // An index is split in the same way, whatever the order in it.
+    // An index is split in the same way, independently of its order.
     t.ok(&format!("ingest -i x {SAMPLES}"));
     let counts = t.json("corpus split -i x -o indexed --seed 7");
     let count = |n: usize| one[n].1.lines().count();
@@ -182,7 +182,7 @@ fn an_export_of_an_index_equals_the_input() {
     assert_eq!(summary["tally"]["unchanged"], 280);
 }
 
-/// Only required and known keys; what they hold is for the reader's own tests.
+/// Checks that an object has all required keys and only known keys. The values are not checked.
 #[track_caller]
 fn fits(schema: &Value, value: &Value, place: &str) {
     let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Searching by meaning, and the graphs that make it fast.
+//! Dense search and its graphs.
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ fn a_graph_search_equals_an_exact_search_after_every_change() {
     let dialogues = search(&["--of", "dialogues"]);
     assert!(dialogues["of"] == "dialogues" && dialogues["hits"][0]["turns"].as_u64().unwrap() > 1);
 
-    // What is deleted is gone at once, what came has to be encoded, and then is there without a build.
+    // Deleted dialogues are gone at once. New dialogues are found after `encode`, before the next build.
     let first = ids(&before)[0].split('#').next().unwrap().to_owned();
     t.ok(&format!("delete -i x {first}"));
     assert!(ids(&search(&[])).iter().all(|id| !id.starts_with(&first)));
@@ -67,7 +67,7 @@ fn a_graph_search_equals_an_exact_search_after_every_change() {
     }
 }
 
-/// Lets readers end, also where the writer fails.
+/// Stops the readers when it is dropped, also if the writer fails.
 struct EndsReading<'a>(&'a AtomicBool);
 
 impl Drop for EndsReading<'_> {
@@ -76,7 +76,7 @@ impl Drop for EndsReading<'_> {
     }
 }
 
-/// Readers in processes of their own see one state or another, whole, while a writer takes in, encodes, builds and compacts.
+/// Readers in separate processes see a complete state while a writer ingests, encodes, builds and compacts.
 #[test]
 fn two_processes_read_while_one_writes() {
     const ANCHOR: &str = "I want a refund for the broken screen of my phone";
@@ -140,7 +140,7 @@ fn a_damaged_graph_is_reported_and_rebuilt() {
     let search = t.ok("search -i x --mode dense parcel --format json");
     let hits = |printed: &str| serde_json::from_str::<Value>(printed).unwrap()["hits"].clone();
 
-    // `repair` does the same, with the builder that there was, and for the lexical index too.
+    // `repair` also rebuilds the graphs, with the same builder, and the lexical index.
     let all = files(&t.path("indexes/x/graphs"));
     let (path, good) = all.iter().find(|(path, _)| path.ends_with("dialogues.graph")).unwrap();
     fs::write(path, &good[..good.len() / 2]).unwrap();

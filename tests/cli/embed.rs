@@ -1,4 +1,4 @@
-//! `embed` through the program.
+//! `turnwise embed`.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn texts_records_and_corpora_become_vectors_with_ids() {
     let out = t.ok(&format!("embed -q --model {model} in.jsonl.gz -o -"));
     let records = lines(&out);
     assert_eq!((&records[0]["id"], &records[1]["id"]), (&"a".into(), &"b".into()));
-    // The same text has the same vector, whatever file it is in.
+    // Equal texts have equal vectors, in any file.
     let first: Vec<f32> = bytes[128..128 + dim * 4]
         .chunks_exact(4)
         .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
@@ -68,7 +68,7 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
     assert!(!t.path("w.npy").exists() && !t.path("w.npy.tmp").exists() && !t.path("w.ids.txt").exists());
 }
 
-/// A pipe that was replaced by a file would leave its reader waiting for ever; a device, the machine without it.
+/// If a pipe were replaced by a file, its reader would wait forever. A device must not be replaced, either.
 #[cfg(unix)]
 #[test]
 fn embed_writes_to_pipes_and_keeps_links() {
@@ -103,7 +103,7 @@ fn an_interrupted_run_writes_nothing() {
     let model = t.model();
     let mut run = t.start(&format!("embed -v --model {model} --from lines - -o v.npy"));
     run.feed("one line\n");
-    // The program looks at standard input before it opens the model, and that waits for more.
+    // The program reads the start of standard input before it opens the model, and waits for more input.
     run.feed(&"another line\n".repeat(40_000));
     std::thread::sleep(std::time::Duration::from_millis(1500));
     run.interrupt();
@@ -111,7 +111,7 @@ fn an_interrupted_run_writes_nothing() {
     assert!(!t.path("v.npy").exists() && !t.path("v.npy.tmp").exists());
 }
 
-/// Needs no model: all of it is told before one is opened.
+/// The model does not exist: the errors are reported before it is opened.
 #[test]
 fn invalid_arguments_are_reported_before_reading() {
     let t = Turnwise::new();

@@ -1,4 +1,4 @@
-//! `encode` through the program, and what the other commands say of its vectors.
+//! `turnwise encode`, and the output of other commands about vectors.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     t.write("in.jsonl", records(50));
     t.ok("ingest -i x in.jsonl");
     let first = t.json(&format!("encode -i x --model {model}"));
-    // The answer is the same in all dialogues.
+    // All dialogues have the same answer.
     assert_eq!(
         (&first["seen"], &first["utterances"], &first["dialogues"]),
         (&50.into(), &51.into(), &50.into())
@@ -25,7 +25,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     let outcome = t.run("ingest -i x more.jsonl --no-encode");
     outcome.says(0, &["2 dialogues are not encoded yet; `turnwise encode -i indexes/x` encodes them"]);
     let stats = t.json("stats -i x");
-    assert_eq!(stats["vectors"]["dialogues"]["without"], 2 - 1, "one has the text of another: {stats}");
+    assert_eq!(stats["vectors"]["dialogues"]["without"], 2 - 1, "two dialogues have the same text: {stats}");
     let more = t.json("encode -i x");
     assert_eq!((&more["seen"], &more["utterances"], &more["dialogues"]), (&2.into(), &1.into(), &1.into()));
     let stats = t.json("stats -i x");
@@ -116,7 +116,7 @@ fn an_interrupted_run_continues() {
     assert_eq!(t.run("verify -i x").code, 0);
 }
 
-/// Needs no model.
+/// The model does not exist: a missing index is reported first.
 #[test]
 fn a_missing_index_is_reported_first() {
     let t = Turnwise::new();

@@ -1,4 +1,4 @@
-//! Judging runs as trec_eval does.
+//! `turnwise eval` agrees with trec_eval.
 
 use crate::support::Turnwise;
 
@@ -15,7 +15,7 @@ fn every_measure_agrees_with_trec_eval_to_the_last_printed_digit() {
     let measures = "-m official -m ndcg -m recall -m ndcg_cut -m map_cut -m success";
     let out = t.run(&format!("eval {qrels} {run} {measures} -q"));
     let expected = std::fs::read_to_string(fixture("trec_eval.txt")).unwrap();
-    // All lines, in trec_eval's order.
+    // All lines are in the order of trec_eval.
     for (ours, theirs) in out.out.lines().zip(expected.lines()) {
         assert_eq!(ours, theirs);
     }

@@ -1,5 +1,4 @@
-//! What an earlier turnwise has written must be read by every later one: a folder as format version 1 had it, with what it
-//! answered then.
+//! Later versions must read an index of format version 1. The fixture is such an index, with its search results.
 
 use std::{fs, fs::File, path::Path};
 
@@ -8,8 +7,8 @@ use serde_json::{Value, json};
 use crate::support::{Turnwise, record};
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index-v1.tar.zst");
-/// What was asked, and is asked again.
-const ASKED: [&str; 6] = [
+/// Searches whose results are part of the fixture.
+const SEARCHES: [&str; 6] = [
     "search -i x --mode bm25 refund",
     "search -i x --mode dense refund",
     "search -i x 快递 -k 3",
@@ -18,7 +17,7 @@ const ASKED: [&str; 6] = [
     "similar -i x kept-05",
 ];
 
-/// Dialogues of ours, some replaced and one deleted behind the graphs.
+/// Adds dialogues, and then replaces some and deletes one after the graphs are built.
 fn make(t: &Turnwise) {
     let turns = [
         ("where is my parcel", "it leaves the depot tomorrow"),
@@ -55,11 +54,11 @@ fn dialogue(n: usize, user: &str, agent: &str) -> Value {
 }
 
 fn answers(t: &Turnwise) -> Value {
-    let hits: Vec<Value> = ASKED.iter().map(|asked| t.json(asked)["hits"].clone()).collect();
+    let hits: Vec<Value> = SEARCHES.iter().map(|search| t.json(search)["hits"].clone()).collect();
     json!({"dialogues": t.dialogues("x"), "hits": hits})
 }
 
-/// Equal but for what another processor rounds otherwise.
+/// Checks that two results are equal. Numbers may differ slightly, because processors round differently.
 fn alike(now: &Value, then: &Value) -> bool {
     match (now, then) {
         (Value::Number(now), Value::Number(then)) => {
@@ -69,11 +68,11 @@ fn alike(now: &Value, then: &Value) -> bool {
         (Value::Array(now), Value::Array(then)) => {
             now.len() == then.len() && now.iter().zip(then).all(|(now, then)| alike(now, then))
         }
-        // Fields may be added.
+        // Later versions may add fields.
         (Value::Object(now), Value::Object(then)) => {
             let alike = |name: &str, then: &Value| {
                 now.get(name).is_some_and(|now| match name {
-                    // Of so few pairs many are as near as what was found: rounding decides on which side of them it is.
+                    // With so few pairs, many have nearly the same cosine as the hit, so rounding changes the percentile.
                     "percentile" => now.is_number() == then.is_number(),
                     _ => alike(now, then),
                 })
@@ -90,17 +89,17 @@ fn an_index_of_version_1_can_be_read_searched_and_extended() {
     tar::Archive::new(zstd::Decoder::new(File::open(KEPT).unwrap()).unwrap()).unpack(t.path("")).unwrap();
     let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
     t.ok("verify -i x");
-    // The model came with it, but lies elsewhere now.
-    t.run(ASKED[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
+    // The fixture contains the model, but in a different folder.
+    t.run(SEARCHES[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
     t.ok("encode -i x --model ./fitted");
     let now = answers(&t);
-    for (n, asked) in ASKED.iter().enumerate() {
+    for (n, search) in SEARCHES.iter().enumerate() {
         let (now, then) = (&now["hits"][n], &then["hits"][n]);
-        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{asked}\nnow {now}\nthen {then}");
+        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{search}\nnow {now}\nthen {then}");
     }
     assert!(alike(&now["dialogues"], &then["dialogues"]), "{}", now["dialogues"]);
 
-    // And it is an index like any other.
+    // The index accepts writes.
     t.write("new.jsonl", record("new", "a refund for everybody"));
     t.ok("ingest -i x new.jsonl --no-encode");
     t.ok("encode -i x");

@@ -1,4 +1,4 @@
-//! A client of HTTP that does what it is told, also what no good client would.
+//! HTTP client for tests. It can also send invalid requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::support::{Started, Turnwise};
 
-/// A server in the folder of a test.
+/// Server that runs in the folder of a test.
 pub struct Server {
     started: Started,
     client: Client,
 }
 
-/// Who asks it; may be anybody.
+/// Client of a server, without a key.
 #[derive(Clone)]
 pub struct Client {
     pub address: String,
@@ -30,7 +30,7 @@ impl std::ops::Deref for Server {
     }
 }
 
-/// An answer.
+/// Response of a server.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -39,7 +39,7 @@ pub struct Answer {
 }
 
 impl Server {
-    /// Starts it on any port that is free.
+    /// Starts the server on a free port.
     pub fn start(t: &Turnwise, line: &str) -> Self {
         let mut args: Vec<&str> = vec!["serve", "--port", "0"];
         args.extend(line.split_whitespace());
@@ -49,12 +49,12 @@ impl Server {
     pub fn of(started: Started) -> Self {
         let line = started.wait_for_message("http://");
         let address = line.split("http://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-        // Colours end behind the address.
+        // An escape sequence follows the address.
         let address = address.split('\u{1b}').next().unwrap().to_owned();
         Server { started, client: Client { address } }
     }
 
-    /// Ends it as the system does, and gives its exit code.
+    /// Stops the server with SIGTERM and returns its exit code.
     #[cfg(unix)]
     pub fn stop(mut self) -> i32 {
         let pid = self.started.pid().to_string();
@@ -71,7 +71,7 @@ impl Client {
         stream
     }
 
-    /// Asks with these headers.
+    /// Sends a request with these headers.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
         let mut stream = self.connect();
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
@@ -81,7 +81,7 @@ impl Client {
         headers.iter().for_each(|header| head += &format!("{header}\r\n"));
         head += &format!("Connection: close\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(head.as_bytes()).unwrap();
-        // Who is refused early may find nobody reading.
+        // The server may close the connection before it has read a refused request.
         let _ = stream.write_all(body);
         answer(stream)
     }
@@ -102,13 +102,13 @@ impl Drop for Server {
     }
 }
 
-/// Reads an answer to its end, however it is sent.
+/// Reads a complete response, with a length or in chunks.
 pub fn answer(stream: TcpStream) -> Answer {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     loop {
         let mut line = String::new();
-        assert!(reader.read_line(&mut line).unwrap() > 0, "no answer: {head}");
+        assert!(reader.read_line(&mut line).unwrap() > 0, "no response: {head}");
         if line == "\r\n" {
             break;
         }
@@ -143,20 +143,20 @@ impl Answer {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// The document of an answer of this status.
+    /// Checks the status and returns the JSON body.
     #[track_caller]
     pub fn json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}\n{}", self.head, String::from_utf8_lossy(&self.body));
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// An error of this status whose message or hint holds each of these.
+    /// Checks the status, and that the message or hint of the error contains each text. Returns the error.
     #[track_caller]
     pub fn says(&self, status: u16, texts: &[&str]) -> Value {
         let error = self.json(status)["error"].take();
         for text in texts {
-            let said = format!("{} {}", error["message"], error["hint"]);
-            assert!(said.contains(text), "`{text}` is not said: {error}");
+            let outcome = format!("{} {}", error["message"], error["hint"]);
+            assert!(outcome.contains(text), "`{text}` is not said: {error}");
         }
         error
     }

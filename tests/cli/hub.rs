@@ -1,4 +1,4 @@
-//! A hub of our own on a local port, and models small enough to be made in a test.
+//! Fake Hugging Face hub on a local port, and small models.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,34 +19,34 @@ use sha2::{Digest, Sha256};
 
 use crate::support::Turnwise;
 
-/// The commit of everything on this hub.
+/// Commit of every repository on this hub.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const WEIGHTS: &str = "model.safetensors";
 
-/// What was asked for.
+/// A request that the hub received.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct HubRequest {
     pub path: String,
-    /// The first byte that is wanted.
+    /// First requested byte.
     pub from: Option<usize>,
     pub token: Option<String>,
 }
 
-/// How the weights are sent, one time each; as they are, once these are used up.
+/// Ways to send the weights, one for each request. Later requests get the complete file.
 #[derive(Debug, Clone)]
 pub enum Sent {
-    /// So many bytes, then nothing more.
+    /// Closes the connection after this number of bytes.
     Cut(usize),
-    /// So many bytes; the rest once the hub is released.
+    /// Sends this number of bytes, and the rest when the hub is released.
     Held(usize),
-    /// Another file.
+    /// Sends a different file.
     Other(Vec<u8>),
     Status(u16),
-    /// Elsewhere.
+    /// Redirects to this address.
     Moved(String),
 }
 
-/// Plays the hub.
+/// The fake hub.
 pub struct Hub {
     pub address: String,
     state: Arc<State>,
@@ -55,13 +55,13 @@ pub struct Hub {
 struct State {
     repository: String,
     files: BTreeMap<String, Vec<u8>>,
-    /// The answer to every question for the model, in place of its files.
+    /// Response to every request for the model, instead of its files.
     refusal: Option<(u16, &'static str)>,
-    /// The first questions of all are answered with 503.
-    ill: Mutex<usize>,
+    /// Number of requests at the beginning that get status 503.
+    failures: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<HubRequest>>,
 }
 
 impl Hub {
@@ -73,7 +73,7 @@ impl Hub {
         Hub::start(repository, BTreeMap::new(), Some((status, code)), 0)
     }
 
-    pub fn ill(repository: &str, files: BTreeMap<String, Vec<u8>>, times: usize) -> Self {
+    pub fn failures(repository: &str, files: BTreeMap<String, Vec<u8>>, times: usize) -> Self {
         Hub::start(repository, files, None, times)
     }
 
@@ -81,16 +81,16 @@ impl Hub {
         repository: &str,
         files: BTreeMap<String, Vec<u8>>,
         refusal: Option<(u16, &'static str)>,
-        ill: usize,
+        failures: usize,
     ) -> Self {
         let state = Arc::new(State {
             repository: repository.to_owned(),
             files,
             refusal,
-            ill: Mutex::new(ill),
+            failures: Mutex::new(failures),
             weights: Mutex::default(),
             released: AtomicBool::new(false),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -98,15 +98,15 @@ impl Hub {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = shared.clone();
-                // A client that goes away in the middle is what some tests are about.
+                // Some tests close the connection early.
                 thread::spawn(move || drop(state.serve(stream)));
             }
         });
         Hub { address, state }
     }
 
-    /// How the weights are sent the next times.
-    pub fn will(&self, sent: impl IntoIterator<Item = Sent>) {
+    /// Sets how the weights are sent for the next requests.
+    pub fn send_next(&self, sent: impl IntoIterator<Item = Sent>) {
         self.state.weights.lock().unwrap().extend(sent);
     }
 
@@ -114,17 +114,17 @@ impl Hub {
         self.state.released.store(true, Ordering::SeqCst);
     }
 
-    /// All that was asked for so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.state.asked.lock().unwrap().clone()
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<HubRequest> {
+        self.state.requests.lock().unwrap().clone()
     }
 
-    /// What was asked for of the weights.
-    pub fn asked_for_weights(&self) -> Vec<Asked> {
-        self.asked().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
+    /// All requests for the weights so far.
+    pub fn weight_requests(&self) -> Vec<HubRequest> {
+        self.requests().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }
 
-    /// The program, with this as its hub.
+    /// Command of the program that uses this hub.
     pub fn command(&self, t: &Turnwise, line: &str) -> Command {
         let mut command = t.command(&line.split_whitespace().collect::<Vec<_>>());
         command.env("HF_ENDPOINT", &self.address).env("HF_HUB_OFFLINE", "0");
@@ -137,8 +137,11 @@ impl State {
         let mut lines = BufReader::new(stream.try_clone()?).lines();
         loop {
             let first = lines.next().transpose()?.unwrap_or_default();
-            let mut asked =
-                Asked { path: first.split(' ').nth(1).unwrap_or("").to_owned(), from: None, token: None };
+            let mut request = HubRequest {
+                path: first.split(' ').nth(1).unwrap_or("").to_owned(),
+                from: None,
+                token: None,
+            };
             for line in lines.by_ref() {
                 let line = line?;
                 if line.is_empty() {
@@ -147,53 +150,53 @@ impl State {
                 let (name, value) = line.split_once(": ").unwrap_or((&line, ""));
                 match name.to_lowercase().as_str() {
                     "range" => {
-                        asked.from =
+                        request.from =
                             value.strip_prefix("bytes=").and_then(|r| r.strip_suffix('-')?.parse().ok());
                     }
-                    "authorization" => asked.token = Some(value.to_owned()),
+                    "authorization" => request.token = Some(value.to_owned()),
                     _ => {}
                 }
             }
-            self.asked.lock().unwrap().push(asked.clone());
-            // As a proxy, it leads to itself.
+            self.requests.lock().unwrap().push(request.clone());
+            // As a proxy, the hub answers itself.
             if first.starts_with("CONNECT ") {
                 (&stream).write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
                 continue;
             }
-            return self.answer(&stream, &asked);
+            return self.answer(&stream, &request);
         }
     }
 
-    fn answer(&self, out: &TcpStream, asked: &Asked) -> std::io::Result<()> {
-        let mut ill = self.ill.lock().unwrap();
-        if *ill > 0 {
-            *ill -= 1;
-            return whole(out, 503, "", b"");
+    fn answer(&self, out: &TcpStream, request: &HubRequest) -> std::io::Result<()> {
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return respond(out, 503, "", b"");
         }
-        drop(ill);
+        drop(failures);
         if let Some((status, code)) = self.refusal {
-            return whole(out, status, &format!("X-Error-Code: {code}\r\n"), b"{}");
+            return respond(out, status, &format!("X-Error-Code: {code}\r\n"), b"{}");
         }
-        if asked.path == format!("/api/models/{}/revision/main?blobs=true", self.repository) {
-            return whole(out, 200, "", self.listing().to_string().as_bytes());
+        if request.path == format!("/api/models/{}/revision/main?blobs=true", self.repository) {
+            return respond(out, 200, "", self.listing().to_string().as_bytes());
         }
-        let file = asked.path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.repository));
+        let file = request.path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.repository));
         let Some((name, bytes)) = file.and_then(|name| self.files.get_key_value(name)) else {
-            return whole(out, 404, "X-Error-Code: EntryNotFound\r\n", b"");
+            return respond(out, 404, "X-Error-Code: EntryNotFound\r\n", b"");
         };
         let sent = if name == WEIGHTS { self.weights.lock().unwrap().pop_front() } else { None };
         let end = match sent {
-            Some(Sent::Status(status)) => return whole(out, status, "", b""),
-            Some(Sent::Moved(to)) => return whole(out, 302, &format!("Location: {to}\r\n"), b""),
-            Some(Sent::Other(other)) => return whole(out, 200, "", &other),
+            Some(Sent::Status(status)) => return respond(out, status, "", b""),
+            Some(Sent::Moved(to)) => return respond(out, 302, &format!("Location: {to}\r\n"), b""),
+            Some(Sent::Other(other)) => return respond(out, 200, "", &other),
             Some(Sent::Cut(end) | Sent::Held(end)) => end,
             None => bytes.len(),
         };
-        let from = asked.from.unwrap_or(0);
+        let from = request.from.unwrap_or(0);
         if from >= bytes.len() && from > 0 {
-            return whole(out, 416, "", b"");
+            return respond(out, 416, "", b"");
         }
-        let (status, range) = match asked.from {
+        let (status, range) = match request.from {
             Some(from) => {
                 (206, format!("Content-Range: bytes {from}-{}/{}\r\n", bytes.len() - 1, bytes.len()))
             }
@@ -231,7 +234,7 @@ fn head(mut out: &TcpStream, status: u16, headers: &str, length: usize) -> std::
     write!(out, "HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n")
 }
 
-fn whole(mut out: &TcpStream, status: u16, headers: &str, body: &[u8]) -> std::io::Result<()> {
+fn respond(mut out: &TcpStream, status: u16, headers: &str, body: &[u8]) -> std::io::Result<()> {
     head(out, status, headers, body.len())?;
     out.write_all(body)
 }
@@ -240,7 +243,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The files of a model that opens: BERT with one layer of width 4.
+/// Files of a valid model: BERT with one layer of width 4.
 pub fn model() -> BTreeMap<String, Vec<u8>> {
     let config = json!({
         "model_type": "bert", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -308,7 +311,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// A model with weights of a size that takes more than one piece to send; it cannot be opened.
+/// Model whose weights are sent in several pieces. The model cannot be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -316,7 +319,7 @@ pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The folder of a repository in the cache of the program's home.
+/// Folder of a repository in the cache in the program's home folder.
 pub fn cached(t: &Turnwise, repository: &str) -> PathBuf {
     t.path(".cache/huggingface/hub").join(format!("models--{}", repository.replace('/', "--")))
 }

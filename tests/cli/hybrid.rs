@@ -1,4 +1,4 @@
-//! Searching by words and meaning at once, in the light of a context, with filters, and in batches.
+//! Hybrid search: fusion, context, filters, batches and tuning.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// The sample dialogues with the vectors of a static model, as one ingest leaves them where an index has a model.
+/// The sample dialogues, with vectors of a static model.
 fn indexed() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -44,7 +44,7 @@ fn hybrid_search_explains_each_hit() {
         assert!((part("dense") + part("bm25") - score).abs() < 1e-6, "{hit}");
     }
     let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
-    for said in [
+    for outcome in [
         "1 × 0.",
         " dense + 0.3 × ",
         "dense: cosine 0.",
@@ -53,7 +53,7 @@ fn hybrid_search_explains_each_hit() {
         "encoding ",
         ", hybrid search in ",
     ] {
-        assert!(text.contains(said), "{said}: {text}");
+        assert!(text.contains(outcome), "{outcome}: {text}");
     }
     let weighted =
         search(&t, &["my parcel is late", "--fusion", "weighted", "--dense-weight", "0", "-k", "3"]);
@@ -112,21 +112,21 @@ fn context_turns_change_the_results() {
     let alone = search(&t, &["how long does it take?", "-k", "10"]);
     let turns =
         ["--turn", "I want my refund", "--turn", "we have received your return", "how long does it take?"];
-    let said = search(&t, &[&turns[..], &["-k", "10"]].concat());
-    assert_ne!(ids(&alone), ids(&said));
-    let meaning = said["effective"]["meaning"].as_array().unwrap();
+    let outcome = search(&t, &[&turns[..], &["-k", "10"]].concat());
+    assert_ne!(ids(&alone), ids(&outcome));
+    let meaning = outcome["effective"]["meaning"].as_array().unwrap();
     assert_eq!(
         meaning.iter().map(|m| m["text"].as_str().unwrap()).collect::<Vec<_>>(),
         [turns[1], turns[3], turns[4]]
     );
-    assert_eq!(said["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
-    // Lines of a file, a dialogue in a file, and turns alone are the same thing.
+    assert_eq!(outcome["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
+    // Context from lines of a file, from a dialogue in a file, and from --turn gives the same results.
     t.write("said.txt", "I want my refund\nwe have received your return\n\nhow long does it take?\n");
     let of_file = search(&t, &["--context", "said.txt"]);
-    assert_eq!((ids(&of_file), &of_file["query"]), (ids(&said), &json!("how long does it take?")));
+    assert_eq!((ids(&of_file), &of_file["query"]), (ids(&outcome), &json!("how long does it take?")));
     t.write("said.json", r#"{"messages":[{"role":"user","content":"I want my refund"},{"role":"assistant","content":"we have received your return"}]}"#);
     let of_dialogue = search(&t, &["--context", "said.json", "how long does it take?"]);
-    assert_eq!(ids(&of_dialogue), ids(&said));
+    assert_eq!(ids(&of_dialogue), ids(&outcome));
     let text = t.run_args(&[&["search", "-i", "x"], &turns[..]].concat()).out;
     assert!(text.starts_with("dense query: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
     t.write("empty.txt", "\n\n");
@@ -144,7 +144,7 @@ fn similar_finds_items_like_an_utterance_a_dialogue_and_a_file() {
     assert_eq!((&dialogue["of"], &dialogue["mode"]), (&json!("dialogues"), &json!("hybrid")));
     assert!(ids(&dialogue).len() == 3 && !ids(&dialogue).contains(&"deliveries-009"), "{dialogue}");
     let words = dialogue["effective"]["words"].as_array().unwrap();
-    // What is in many dialogues, or in no other, tells nothing.
+    // Terms that occur in many dialogues, or in no other dialogue, are not used.
     for (word, tells) in [("parcel", true), ("the", false), ("castelblanco", false)] {
         assert_eq!(words.contains(&json!(word)), tells, "{word}: {words:?}");
     }
@@ -199,8 +199,8 @@ fn a_query_file_gives_json_lines_or_a_trec_run() {
 fn an_ingest_into_an_index_with_a_model_also_encodes() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
-    let said = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
-    said.says(0, &["for dense search, run `turnwise model pull` and then `turnwise encode -i indexes/x`"]);
+    let outcome = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
+    outcome.says(0, &["for dense search, run `turnwise model pull` and then `turnwise encode -i indexes/x`"]);
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
     t.ok("encode -i x --model ./fitted");
     let out = t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -230,7 +230,7 @@ fn a_search_without_a_model_warns_and_uses_bm25() {
 fn percentiles_of_dialogue_searches_compare_utterances_with_dialogues() {
     let t = indexed();
     let best = |args: &[&str]| search(&t, args)["hits"][0]["percentile"].as_f64().unwrap();
-    // Dialogues are nearer to each other than anything short is to them.
+    // Dialogues are more similar to each other than to a short text.
     let short = best(&["my parcel never came", "--of", "dialogues", "--mode", "dense"]);
     assert!(short > 95.0, "{short}");
 }
@@ -238,7 +238,7 @@ fn percentiles_of_dialogue_searches_compare_utterances_with_dialogues() {
 #[test]
 fn fusion_weights_are_tuned_on_relevant_results() {
     let t = indexed();
-    // The user's first words should find the dialogue they come from, and others of its domain.
+    // The first turn of the user should find its dialogue, and other dialogues of the domain.
     let dialogues = t.dialogues("x");
     let domain = |d: &Value| d["domains"][0].clone();
     let lines: String = dialogues
@@ -250,8 +250,8 @@ fn fusion_weights_are_tuned_on_relevant_results() {
             format!("{}\n", json!({"query": d["turns"][0]["text"], "of": "dialogues", "relevant": relevant}))
         })
         .collect();
-    t.write("labelled.jsonl", lines);
-    let tuned = t.json("search -i x tune labelled.jsonl");
+    t.write("labeled.jsonl", lines);
+    let tuned = t.json("search -i x tune labeled.jsonl");
     assert_eq!(tuned["schema"], "turnwise/tune/1");
     let tried = tuned["tried"].as_array().unwrap();
     let map = |t: &Value| t["quality"]["map"].as_f64().unwrap();
@@ -261,14 +261,14 @@ fn fusion_weights_are_tuned_on_relevant_results() {
             && map(&tried[0]) >= tuned["unasked"]["map"].as_f64().unwrap()
     );
     assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
-    let text = t.ok("search -i x tune labelled.jsonl");
+    let text = t.ok("search -i x tune labeled.jsonl");
     assert!(text.contains(" over 32 queries\n") && text.contains("  default\n"), "{text}");
-    // What is no better than by chance is not kept.
-    let kept = t.ok("search -i x tune labelled.jsonl --save");
+    // A setting that is not significantly better is not stored.
+    let kept = t.ok("search -i x tune labeled.jsonl --save");
     assert!(kept.contains("\nindexes/x is unchanged: "), "{kept}");
     assert_eq!(search(&t, &["parcel"])["tuned"], false);
 
-    // Of numbers meaning knows nothing: words must count for more than they do unasked.
+    // Dense search does not find numbers, so the best BM25 weight is larger than the default.
     let turns =
         || dialogues.iter().flat_map(|d| d["turns"].as_array().unwrap().iter().map(move |turn| (d, turn)));
     let text = |turn: &Value| turn["text"].as_str().unwrap().to_owned();
@@ -296,7 +296,7 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     let unasked = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
     let best = &tried[0]["fusion"];
     assert_eq!(&unasked(&t), best);
-    // A batch is answered like a single query; who says anything of a fusion gets nothing of what was kept.
+    // A batch uses the stored setting, too. A request with its own fusion settings ignores it.
     t.write("queries.txt", "parcel\n");
     assert_eq!(&t.json("search -i x --queries queries.txt")["fusion"], best);
     assert_eq!(
@@ -305,7 +305,7 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     );
     assert!(t.ok("index info -i x").contains("  tuned  --"));
     assert!(t.ok("search -i x parcel").contains(", hybrid search (tuned) in "));
-    // Where it does the best already, all stays.
+    // If the default is the best setting, nothing changes.
     let again = t.ok("search -i x tune numbers.jsonl --save");
     assert!(again.contains("\nindexes/x is unchanged: "), "{again}");
     assert_eq!(&unasked(&t), best);
@@ -323,9 +323,9 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     t.ok("search -i x tune numbers.jsonl --save");
     assert_eq!(t.ok("search -i x tune --reset"), "indexes/x uses the built-in defaults again\n");
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
-    t.run("search -i x refund tune labelled.jsonl")
+    t.run("search -i x refund tune labeled.jsonl")
         .says(2, &["`search tune` takes no query, but got `refund`"]);
-    // Labels that cannot be found are told and left out.
+    // Unknown ids are reported and ignored.
     let one = json!({"query": "parcel", "relevant": ["nosuch#1", "deliveries-001", "deliveries-001#1"]});
     t.write("few.jsonl", format!("{one}\n{}\n", json!({"query": "card", "relevant": ["banking-001#1"]})));
     t.run("search -i x tune few.jsonl").says(

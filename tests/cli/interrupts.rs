@@ -1,4 +1,4 @@
-//! Ctrl-C: what was acknowledged is kept, and the same command goes on.
+//! Ctrl-C: acknowledged data is kept, and the same command continues.
 
 #![cfg(unix)]
 
@@ -18,10 +18,10 @@ fn an_interrupted_stream_keeps_acknowledged_records() {
     run.feed(&records(1500));
     run.wait_for_message("acknowledged: 1000 records");
     run.wait_for_message("acknowledged: 1500 records");
-    let said = stopped(run);
+    let output = stopped(run);
     assert!(
-        said.contains("hint: 1500 records are stored; run the same command again, and it skips them\n"),
-        "{said}"
+        output.contains("hint: 1500 records are stored; run the same command again, and it skips them\n"),
+        "{output}"
     );
     assert_eq!(t.ids("x").len(), 1500);
     assert_eq!(t.run("verify -i x").code, 0);
@@ -40,8 +40,8 @@ fn an_interrupted_ingest_of_a_file_continues_to_the_same_result() {
     let command = "ingest -i x in.jsonl --min-turns 2 --redact";
     let run = t.start(&format!("{command} -v"));
     run.wait_for_message("acknowledged: 3000 records");
-    let said = stopped(run);
-    assert!(said.contains("hint: run the same command again to continue after record "), "{said}");
+    let output = stopped(run);
+    assert!(output.contains("hint: run the same command again to continue after record "), "{output}");
     let before = t.ids("x").len();
     assert!((3000..40_000).contains(&before), "{before}");
 
@@ -54,7 +54,7 @@ fn an_interrupted_ingest_of_a_file_continues_to_the_same_result() {
     assert_eq!(resumed["tally"], whole["tally"]);
     assert_eq!(t.dialogues("x"), t.dialogues("y"));
     assert_eq!(t.run("verify -i x").code, 0);
-    // It is done: the next run starts from the beginning and changes nothing.
+    // The ingest is complete, so the next run starts from the beginning and changes nothing.
     let again = t.json(command);
     assert_eq!((&again["resumed_after"], &again["tally"]["unchanged"]), (&0.into(), &40_000.into()));
 }

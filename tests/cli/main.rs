@@ -1,4 +1,4 @@
-//! The program as its users meet it: real files, real processes, exit codes and messages.
+//! Behavior of the program: files, processes, exit codes and messages.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! `--engine`: the program in front of a Milvus, with the sample dialogues.
+//! `--engine`: the program with Milvus and the sample dialogues.
 
 #[path = "../engines/server.rs"]
 pub mod server;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
-/// The sample dialogues in an index and in a Milvus, with the same vectors.
+/// The sample dialogues in a local index and in Milvus, with the same vectors.
 pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();
@@ -17,10 +17,10 @@ pub fn both() -> Option<(Turnwise, Server, String)> {
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.ok("encode -i x --model ./fitted");
     t.ok("index build -i x");
-    let told = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
+    let result = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
     assert!(
-        told.contains("280  added") && told.contains("now holds 280 dialogues with 3,208 turns"),
-        "{told}"
+        result.contains("280  added") && result.contains("now holds 280 dialogues with 3,208 turns"),
+        "{result}"
     );
     Some((t, server, engine))
 }
@@ -54,24 +54,24 @@ fn the_commands_give_the_same_results_as_a_local_index() {
     }
     let shown = t.ok(&format!("corpus show {engine} deliveries-001"));
     assert_eq!(shown, t.ok("corpus show -i x deliveries-001"));
-    // The same again changes nothing; what is gone is gone.
-    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
-    assert!(told.contains("280  unchanged"), "{told}");
+    // A repeated ingest changes nothing. Deleted dialogues are not found.
+    let result = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(result.contains("280  unchanged"), "{result}");
     for (what, n) in [("deliveries-001 deliveries-002", 2), ("--filter domain=deliveries", 24)] {
-        let told = t.ok(&format!("delete {engine} --dry-run {what}"));
-        assert_eq!(told, format!("{n} dialogues would be deleted\n"));
+        let result = t.ok(&format!("delete {engine} --dry-run {what}"));
+        assert_eq!(result, format!("{n} dialogues would be deleted\n"));
     }
     assert_eq!(t.ok(&format!("delete {engine} deliveries-001 deliveries-002")), "2 dialogues deleted\n");
     let gone = t.run(&format!("corpus show {engine} deliveries-001"));
     assert!(gone.code == 2 && gone.err.contains("holds no dialogue `deliveries-001`"), "{gone:?}");
     let none = t.run(&format!("delete {engine} deliveries-001"));
     assert!(none.code == 2 && none.err.contains("has none of the 1 dialogue named"), "{none:?}");
-    let told = t.ok(&format!("delete {engine} --filter domain=deliveries"));
-    assert!(told.ends_with(" dialogues deleted\n"), "{told}");
-    // A server that started anew is found as it was left.
+    let result = t.ok(&format!("delete {engine} --filter domain=deliveries"));
+    assert!(result.ends_with(" dialogues deleted\n"), "{result}");
+    // After a restart, the server has the same data.
     server.restart();
-    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
-    assert!(told.contains("unchanged") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    let result = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(result.contains("unchanged") && result.contains("280 dialogues with 3,208 turns"), "{result}");
     alike("search parcel");
 }
 
@@ -100,13 +100,13 @@ fn throughput_uses_an_unused_name() {
     let modes: Vec<&str> =
         measured["searches"].as_array().unwrap().iter().map(|s| s["mode"].as_str().unwrap()).collect();
     assert_eq!(modes, ["lexical", "dense", "hybrid"]);
-    // The name is gone, so that it can be done again; one that is somebody's is left alone.
+    // The name is removed, so the benchmark can be repeated. An existing name is refused.
     t.run(&format!("search parcel {engine}")).says(2, &["there are no dialogues at"]);
     assert!(t.ok(&line).contains(" in milvus://127.0.0.1:"));
     t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
     t.run(&line).says(2, &["already has dialogues", "use a name that does not exist yet"]);
     assert_eq!(ids(&t.json(&format!("search parcel {engine}"))).len(), 10);
-    // Beside what an index on this machine does, in one report.
+    // One report contains the results of a local index and of Milvus.
     t.ok(&format!("bench throughput {SAMPLES} --model {model} --queries 20"));
     t.ok("bench report -o a.md");
     let report = t.read("a.md");

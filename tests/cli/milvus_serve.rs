@@ -1,4 +1,4 @@
-//! `serve --engine`: the API and the page over dialogues in a Milvus.
+//! `serve --engine`: the API and the page with dialogues in Milvus.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,7 +16,7 @@ use crate::{
     webdriver::Browser,
 };
 
-/// How long a server may take to find that its engine went, or came back.
+/// Maximum time until the server detects that the engine is unavailable or available again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ENTER: &str = "\u{e007}";
 
@@ -24,16 +24,16 @@ fn ids(found: &Value) -> Vec<&str> {
     found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
 }
 
-/// Asks until an answer is as it should be.
+/// Repeats a request until the response meets a condition.
 #[track_caller]
 fn until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let answer = ask();
         if is(&answer) {
             return answer;
         }
-        assert!(begun.elapsed() < PATIENCE, "{}\n{}", answer.head, answer.text());
+        assert!(started.elapsed() < PATIENCE, "{}\n{}", answer.head, answer.text());
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -83,7 +83,8 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
         };
         assert_eq!(turns(&here), turns(&there), "{request}");
     }
-    // The small server weighs words by what a filter admits: the same is found, in another order.
+    // Milvus Lite computes term statistics over the rows that match the filter: the hits are the same, in a different
+    // order.
     for mode in ["bm25", "hybrid"] {
         let filter = "role=user and domain=deliveries and turns>4";
         let request = json!({"query": "my parcel never came", "mode": mode, "filter": filter, "k": 1000, "candidates": 1000});
@@ -95,14 +96,14 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
         };
         assert!(!ids(&here).is_empty() && sorted(&here) == sorted(&there), "{mode}");
     }
-    let said = json!({"context": ["my parcel never came"], "role": "agent", "k": 3});
-    let replies = |index: &str| at("/v1/respond", index, &said)["replies"].as_array().unwrap().len();
+    let outcome = json!({"context": ["my parcel never came"], "role": "agent", "k": 3});
+    let replies = |index: &str| at("/v1/respond", index, &outcome)["replies"].as_array().unwrap().len();
     assert_eq!((replies("chats"), replies("x")), (3, 3));
     let dialogue = |index: &str| server.get(&format!("/v1/dialogues/deliveries-001?index={index}")).json(200);
     assert_eq!(dialogue("chats"), dialogue("x"));
     server.get("/v1/dialogues/nobody?index=chats").says(404, &["dialogue `nobody` does not exist"]);
 
-    // All of them, in an order of Milvus' own.
+    // All dialogues are listed, in Milvus's own order.
     let here = listed(&server, "/v1/dialogues?index=x&limit=99");
     let there = listed(&server, "/v1/dialogues?index=chats&limit=99");
     assert!(here.len() == 280 && here != there && by_id(here) == by_id(there.clone()));
@@ -112,7 +113,7 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
     let same = listed(&server, "/v1/dialogues?index=x&filter=domain%3Ddeliveries&limit=7");
     assert!(!some.is_empty() && by_id(some) == by_id(same));
 
-    // The model is that of both.
+    // Both indexes use the same model.
     let embedded = server.post("/v1/embeddings", &json!({"input": "hello"})).json(200);
     assert_eq!(embedded["data"][0]["embedding"].as_array().unwrap().len(), 64);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -120,7 +121,7 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
     let called = server.post("/mcp", &call).json(200);
     assert_eq!(called["result"]["structuredContent"]["hits"].as_array().unwrap().len(), 8, "{called}");
 
-    // What it is and what it cannot do is said.
+    // `/info` shows the engine and its capabilities.
     let info = server.get("/info").json(200);
     let about = &info["indexes"][0];
     assert_eq!((&about["name"], &about["engine"]), (&json!("chats"), &json!("milvus")));
@@ -157,10 +158,10 @@ fn ingested_dialogues_are_found_and_deleted_ones_are_not() {
     let new = record("light-1", heard) + &record("light-2", "nobody can see the harbour at night");
     let key = ["Idempotency-Key: one"];
     assert_eq!(ingest(&new, &key).json(200)["taken"]["added"], 2);
-    // In both ways, and with the vectors that they have from the beginning.
+    // New dialogues are found by lexical and dense search at once.
     for mode in ["bm25", "dense", "hybrid"] {
         let found = server.post("/v1/search", &json!({"query": heard, "mode": mode})).json(200);
-        // The small server weighs words by those of a part of its rows alone, and the new ones are few.
+        // Milvus Lite computes term statistics over a part of the rows, of which only a few are new.
         let best = if mode == "dense" { 1 } else { 10 };
         assert!(ids(&found)[..best].contains(&"light-1#1"), "{mode}: {found}");
     }
@@ -177,7 +178,7 @@ fn ingested_dialogues_are_found_and_deleted_ones_are_not() {
     assert!(!ids(&found).contains(&"light-1#1"), "{found}");
     ingest("no dialogue", &[]).says(422, &["no valid dialogue"]);
 
-    // What others bring is counted soon.
+    // Dialogues of other processes are counted within seconds.
     t.write("more.jsonl", record("light-4", "a foghorn is heard"));
     t.ok(&format!("ingest {engine} more.jsonl"));
     until(|| server.get("/info"), |info| info.json(200)["indexes"][0]["dialogues"] == 283);
@@ -222,7 +223,7 @@ fn a_key_reads_ingests_and_deletes_only_dialogues_of_its_filter() {
                 .json(200);
         assert!(!ids(&found).is_empty() && ids(&found).iter().all(|id| id.starts_with("ours#")), "{found}");
     }
-    // Not by a filter of one's own either.
+    // A filter of the request does not show hidden dialogues, either.
     let wider = json!({"query": "parcel", "filter": "corpus=theirs or corpus=ours"}).to_string();
     assert!(ids(&ask("POST", "/v1/search", &wider).json(200)).iter().all(|id| id.starts_with("ours#")));
     ask("POST", "/v1/similar", "{\"like\": \"theirs\"}").says(404, &["`theirs` does not exist"]);
@@ -237,12 +238,12 @@ fn a_key_reads_ingests_and_deletes_only_dialogues_of_its_filter() {
     let replies =
         ask("POST", "/v1/respond", "{\"context\": [\"the parcel is theirs\"], \"k\": 50}").json(200);
     assert!(!replies.to_string().contains("theirs#"), "{replies}");
-    // How much there is is not told.
+    // Total numbers are not shown.
     let info = ask("GET", "/info", "").json(200);
     assert!(info["indexes"][0]["dialogues"].is_null() && info["indexes"][0]["turns"].is_null(), "{info}");
     assert!(!ask("GET", "/metrics", "").text().contains("turnwise_index_dialogues{"));
 
-    // Neither is it written over, taken for another, or removed.
+    // Hidden dialogues are not overwritten, replaced or deleted.
     let over =
         of("theirs", "ours", "taken over") + &of("other", "theirs", "x") + &of("mine", "ours", "a new one");
     let taken = ask("POST", "/v1/ingest", &over).json(200);
@@ -267,10 +268,10 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     let ready = || server.get("/health/ready");
     let away = until(ready, |answer| answer.status == 503);
     assert_eq!(away.json(503), json!({"status": "not ready", "engines_out_of_reach": 1}));
-    // Known to be away, it is not waited for; nothing is taken in, and the rest is served as ever.
-    let begun = Instant::now();
+    // After the first failure, requests do not wait for the engine. Ingests fail, and other indexes work.
+    let started = Instant::now();
     assert_eq!(search().header("retry-after").as_deref(), Some("2"));
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     let ingest = || server.ask("POST", "/v1/ingest?index=chats", &[], record("new", "a foghorn").as_bytes());
     ingest().says(503, &["cannot be reached"]);
     server
@@ -280,21 +281,21 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     assert_eq!(server.get("/health/live").status, 200);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "search", "arguments": {"query": "parcel", "index": "chats"}}});
-    let told = server.post("/mcp", &call).json(200)["result"].take();
-    assert!(told["isError"] == true && told.to_string().contains("cannot be reached"), "{told}");
-    assert!(!told.to_string().contains("127.0.0.1"), "{told}");
+    let result = server.post("/mcp", &call).json(200)["result"].take();
+    assert!(result["isError"] == true && result.to_string().contains("cannot be reached"), "{result}");
+    assert!(!result.to_string().contains("127.0.0.1"), "{result}");
     server.get("/info").json(200);
 
     milvus.restart();
     until(ready, |answer| answer.status == 200);
     assert_eq!(ids(&search().json(200)), ids(&before));
     assert_eq!(ingest().json(200)["taken"]["added"], 1);
-    // Also when it was away for so short that nobody saw it: it begins with nothing brought to where it is searched.
+    // This includes a restart between two checks: after a restart, no collection is loaded.
     milvus.restart();
     let after = until(search, |answer| answer.status == 200);
     assert_eq!(ids(&after.json(200)), ids(&before));
     assert_eq!(server.stop(), 0);
-    // One that is not there at the start is no server.
+    // The server does not start if the engine is unavailable.
     milvus.kill();
     t.run(&format!("serve --port 0 {engine}")).says(6, &["cannot be reached"]);
 }
@@ -313,7 +314,7 @@ fn the_page_hides_features_that_milvus_does_not_support() {
     browser.until("document.getElementById('state').textContent.startsWith('All dialogues. Enter')");
     browser.click("#more");
     browser.until("document.querySelectorAll('.hit').length === 20");
-    // What goes over everything is not offered, and told if somebody asks for it.
+    // Topics and statistics are not offered; their addresses show an error.
     browser.until("!document.getElementById('facets').checkVisibility()");
     browser.until(
         "[...document.querySelectorAll('#views button')].filter((b) => b.checkVisibility()).length === 2",
@@ -321,7 +322,7 @@ fn the_page_hides_features_that_milvus_does_not_support() {
     browser.keys("body", "s");
     browser.until("document.getElementById('state').textContent.includes('need a local index')");
     browser.click("#views [data-view='']");
-    // What is shown is drawn anew, and the fields with it.
+    // The page redraws the results and the form fields.
     browser.until("document.querySelectorAll('.hit').length === 10");
     browser.until("document.getElementById('state').textContent.startsWith('All dialogues. Enter')");
 
@@ -354,23 +355,23 @@ fn a_replaced_generation_causes_no_failed_request() {
         let embedded: Value = serde_json::from_slice(&answer.body).unwrap();
         embedded["data"][0]["embedding"].as_array().unwrap().len()
     };
-    let (asked, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (searches, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     let somebody: &Client = &server;
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let request = json!({"query": "my parcel never came", "k": 3});
                 assert_eq!(ids(&somebody.post("/v1/search", &request).json(200)).len(), 3);
-                asked.fetch_add(1, Ordering::Relaxed);
+                searches.fetch_add(1, Ordering::Relaxed);
             }
         });
         t.ok(&format!("encode {engine} --model ./other --replace"));
-        // By the new encoder, of itself.
+        // The server uses the new encoder without a restart.
         until(
             || somebody.post("/v1/embeddings", &json!({"input": "hello"})),
             |answer| answer.status == 200 && dim(answer) == 16,
         );
         done.store(true, Ordering::Relaxed);
     });
-    assert!(asked.load(Ordering::Relaxed) > 10);
+    assert!(searches.load(Ordering::Relaxed) > 10);
 }

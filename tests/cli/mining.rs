@@ -1,10 +1,10 @@
-//! What an index tells of a corpus: what is there more than once, and what it is about.
+//! `duplicates` and `clusters`.
 
 use serde_json::Value;
 
 use crate::support::{SAMPLES, Turnwise, record};
 
-/// The sample dialogues with the vectors of a static model, and some things said often.
+/// The sample dialogues and some frequent utterances, with vectors of a static model.
 fn encoded() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -60,7 +60,7 @@ fn frequent_utterances_form_one_group_before_and_after_a_build() {
         "{text}"
     );
 
-    // Dialogues that are the same are a group of dialogues; a filter leaves the others out.
+    // Equal dialogues form a group of dialogues. A filter excludes other dialogues.
     let dialogues = t.json("duplicates -i x --of dialogues --threshold 0.999 --filter id~copy");
     assert_eq!((sizes(&dialogues, "groups"), &dialogues["looked_at"]), (vec![30], &30.into()));
     let member = &dialogues["groups"][0]["members"][0];
@@ -102,7 +102,7 @@ fn a_map_of_topics_is_reproducible() {
     assert_eq!(t.ok("clusters -i x --filter id=nobody"), "no dialogues to cluster\n");
     t.run("clusters -i x -k 0").says(2, &["invalid value '0'"]);
 
-    // What came since is told, and left out.
+    // Dialogues without vectors are reported and omitted.
     t.write("new.jsonl", record("new", "never encoded before"));
     t.ok("ingest -i x --no-encode new.jsonl");
     let behind = t.run("clusters -i x -k 2");

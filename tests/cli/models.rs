@@ -1,4 +1,4 @@
-//! Models that are here: the list, imports, and what one is made of.
+//! `model list`, `model import` and `model info`.
 
 use std::fs;
 

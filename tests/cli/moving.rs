@@ -1,4 +1,4 @@
-//! `migrate`, and what takes the place of what a Milvus holds: unseen until it is complete, and in one step.
+//! `migrate`, and commands that replace all data in Milvus in one step.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::{
     support::{SAMPLES, Turnwise, id_of, lines},
 };
 
-/// The sample dialogues in an index with vectors.
+/// Index of the sample dialogues, with vectors.
 fn index(t: &Turnwise) {
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
     t.ok(&format!("ingest -i x --no-encode {SAMPLES}"));
@@ -58,10 +58,10 @@ fn an_index_is_unchanged_after_moving_to_milvus_and_back() {
         assert_eq!(here, back, "{question}");
         assert_eq!(here[..3], far[..3], "{question}");
     }
-    // Nothing is left to do for `encode`: everything came with its vector.
+    // All vectors were copied, so `encode` has nothing to do.
     assert!(t.ok("encode -i y").contains("is up to date"));
 
-    // What is there is not touched unless that is said; then it is replaced as a whole.
+    // Existing data is changed only with --replace, which replaces all of it.
     t.run(&format!("migrate -i x --to {address}"))
         .says(2, &["already has dialogues", "--replace replaces them"]);
     t.run(&format!("migrate --engine {address} --to y")).says(2, &["already exists"]);
@@ -72,7 +72,7 @@ fn an_index_is_unchanged_after_moving_to_milvus_and_back() {
     assert!(t.ok(&format!("search --engine {address} refund")).contains("refunds-"));
 }
 
-/// A client takes answers of at most 4 MiB: what is larger is asked for in parts.
+/// The client accepts responses of at most 4 MiB, so larger results are requested in parts.
 #[test]
 fn dialogues_larger_than_the_maximum_response_are_moved() {
     let Some(server) = Server::start() else { return };
@@ -85,7 +85,7 @@ fn dialogues_larger_than_the_maximum_response_are_moved() {
             (0..turns).map(|n| serde_json::json!({"speaker": "a", "text": text(n)})).collect();
         format!("{}\n", serde_json::json!({"id": id, "turns": turns}))
     };
-    // One of 6 MB, one of many turns, and many that are too much together.
+    // A dialogue of 6 MB, a dialogue with many turns, and many dialogues that are too large together.
     let mut all = dialogue("small", 2, 20);
     all.extend((0..39).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
     all += &(dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40));
@@ -119,11 +119,11 @@ fn a_killed_migration_loses_nothing_and_shows_no_partial_copy() {
         if seen.code != 0 {
             seen.says(2, &["there are no dialogues at"]);
         }
-        // It may have been killed after the last step.
+        // The kill may have happened after the last step.
         seen.code == 0
     });
-    let told = t.run(&format!("migrate -i x --to {address} --replace --format json"));
-    assert_eq!(told.json()["dialogues"], total);
+    let result = t.run(&format!("migrate -i x --to {address} --replace --format json"));
+    assert_eq!(result.json()["dialogues"], total);
 
     t.kill_at_increasing_times(&format!("migrate --engine {address} --to y"), || {
         let there = t.path("indexes/y").exists();
@@ -146,37 +146,37 @@ fn a_new_encoder_and_a_new_corpus_replace_the_old_ones_in_one_step() {
     t.ok(&format!("model fit {SAMPLES} -o other --dim 16"));
     let engine = format!("--engine {}", server.target("chats"));
     t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
-    // From no vectors to some, to others; each time everything is there.
-    let told = t.ok(&format!("encode {engine} --model ./fitted"));
-    assert!(told.contains("280 dialogues encoded") && told.contains("now uses generation 2"), "{told}");
-    let told = t.ok(&format!("encode {engine} --model ./fitted"));
-    assert!(told.contains("is up to date"), "{told}");
-    // The same model elsewhere: where it lies is told, and nothing is made anew.
+    // First without vectors, then with vectors of two encoders. All dialogues are found each time.
+    let result = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(result.contains("280 dialogues encoded") && result.contains("now uses generation 2"), "{result}");
+    let result = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(result.contains("is up to date"), "{result}");
+    // The same model in a different folder: only the stored path changes.
     std::fs::rename(t.path("fitted"), t.path("elsewhere")).unwrap();
     t.run(&format!("search parcel {engine} --mode dense")).says(2, &["`turnwise encode --engine milvus://"]);
     t.run(&format!("encode {engine} --model ./elsewhere")).says(0, &["is now registered as", "elsewhere"]);
     assert!(t.ok(&format!("search parcel {engine} --mode dense")).contains("parcel"));
     t.run(&format!("encode {engine} --model ./other"))
         .says(2, &["has", "--replace encodes everything again"]);
-    let told = t.json(&format!("encode {engine} --model ./other --replace"));
+    let result = t.json(&format!("encode {engine} --model ./other --replace"));
     assert_eq!(
-        (&told["generation"], &told["dim"], &told["turns"]),
+        (&result["generation"], &result["dim"], &result["turns"]),
         (&3.into(), &16.into(), &3208.into()),
-        "{told}"
+        "{result}"
     );
     let found = t.json(&format!("search parcel {engine} --mode dense"));
     assert_eq!(ids(&found), ids(&by(&t, "other")));
-    // Another corpus in the place of this one.
+    // A different corpus replaces this one.
     let one = lines(&t.ok("corpus export -q -i x")).into_iter().find(|d| id_of(d) == "refunds-001").unwrap();
     t.write("one.jsonl", format!("{one}\n"));
-    let told = t.ok(&format!("ingest {engine} --replace one.jsonl"));
-    assert!(told.contains("1 added") || told.contains("1  added"), "{told}");
+    let result = t.ok(&format!("ingest {engine} --replace one.jsonl"));
+    assert!(result.contains("1 added") || result.contains("1  added"), "{result}");
     let found = t.json(&format!("search parcel {engine} -k 50"));
     assert!(ids(&found).iter().all(|id| id.starts_with("refunds-001#")), "{found}");
-    // What breaks off changes nothing.
+    // A failed replacement changes nothing.
     t.write("broken.jsonl", "{\n");
-    let told = t.run(&format!("ingest {engine} --replace --max-errors 0 broken.jsonl"));
-    assert_ne!(told.code, 0, "{told:?}");
+    let result = t.run(&format!("ingest {engine} --replace --max-errors 0 broken.jsonl"));
+    assert_ne!(result.code, 0, "{result:?}");
     assert_eq!(ids(&t.json(&format!("search parcel {engine} -k 50"))), ids(&found));
 }
 
@@ -184,7 +184,7 @@ fn ids(found: &Value) -> Vec<String> {
     found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The same question to an index with vectors by this model.
+/// Results of the same search in a local index with vectors of this model.
 fn by(t: &Turnwise, model: &str) -> Value {
     t.ok(&format!("encode -i x --model ./{model} --replace"));
     t.json("search parcel -i x --mode dense")
@@ -238,7 +238,7 @@ fn a_killed_ingest_continues_without_duplicates() {
     t.write("all.jsonl", all);
     let engine = format!("--engine {}", server.target("chats"));
     t.kill_at_increasing_times(&format!("ingest {engine} --model ./fitted all.jsonl"), || {
-        // Whatever is found has its record, whole.
+        // Every hit has a complete record.
         let seen = t.run(&format!("search parcel {engine} -k 50 --format json"));
         if seen.code == 0 {
             let found = seen.json();
@@ -246,9 +246,9 @@ fn a_killed_ingest_continues_without_duplicates() {
         }
         false
     });
-    let told = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
+    let result = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
     assert!(
-        told.contains("1,120  unchanged") && told.contains("1,120 dialogues with 12,832 turns"),
-        "{told}"
+        result.contains("1,120  unchanged") && result.contains("1,120 dialogues with 12,832 turns"),
+        "{result}"
     );
 }

@@ -1,4 +1,4 @@
-//! The page, in a real browser.
+//! The web page in a browser.
 
 use crate::{bench::select, http::Server, serve::with_index, webdriver::Browser};
 
@@ -6,11 +6,11 @@ const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
 const RIGHT: &str = "\u{e014}";
 
-/// Fields and buttons without a name that can be read out.
+/// Script that returns form fields and buttons without an accessible name.
 const NAMELESS: &str = "return [...document.querySelectorAll('input, select, button, [tabindex=\"0\"]')]
     .filter((e) => !e.labels?.length && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.outerHTML)";
 
-/// Texts that stand out too little from what is behind them (4.5 to 1, as the guidelines for accessible content have it).
+/// Script that returns texts with a contrast below 4.5 to 1, the minimum of the Web Content Accessibility Guidelines.
 const PALE: &str = "
     const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
         .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
@@ -25,7 +25,7 @@ const PALE: &str = "
     return [...document.querySelectorAll('body *')].filter((e) => said(e) && e.tagName !== 'OPTION' && e.checkVisibility())
         .map((e) => [contrast(e), e.tagName, e.className, e.textContent.slice(0, 30)]).filter(([c]) => c < 4.5)";
 
-/// Everything on it has a name and can be read.
+/// Checks that all form fields and buttons have a name, and that all texts have enough contrast.
 #[track_caller]
 fn is_accessible(browser: &Browser) {
     assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
@@ -42,7 +42,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.until("document.getElementById('about').textContent.includes('280 dialogues, 3,208 turns')");
     browser.until("document.querySelectorAll('#facets .tag').length > 10");
 
-    // Before anything is asked there is something to read.
+    // Without a query, the page shows dialogues.
     browser
         .until("document.querySelectorAll('.hit').length === 10 && !document.getElementById('more').hidden");
     browser.click("#more");
@@ -55,7 +55,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#more");
     browser.until("document.querySelectorAll('.hit').length === 20");
 
-    // By keys alone: the second hit, its dialogue with it in its place, and back.
+    // Keyboard only: select the second hit, open its dialogue at this turn, and go back.
     browser.keys("#query", ESCAPE);
     browser.keys("body", "jj");
     browser.until("document.querySelectorAll('.hit')[1].classList.contains('here')");
@@ -71,7 +71,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.keys(".hit.here", "m");
     browser.until("document.getElementById('state').textContent.includes('similar to')");
 
-    // A facet narrows, and is taken back.
+    // A facet restricts the hits, and can be removed.
     browser.run("[...document.querySelectorAll('#facets .tag')].find((b) => b.textContent.startsWith('deliveries')).click()");
     browser.until("document.getElementById('filter').value === 'domain=deliveries'");
     browser.until("document.querySelector('#facets .tag[aria-pressed=true]')");
@@ -81,7 +81,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#facets .tag[aria-pressed=true]");
     browser.until("document.getElementById('filter').value === ''");
 
-    // What was said before, and why a hit is where it is.
+    // Context turns, and the explanation of a hit.
     browser.click("#before");
     browser.keys("#said input", "I have been waiting for two weeks");
     browser.run("document.getElementById('explain').click()");
@@ -90,7 +90,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
         .until("location.hash.includes('said=I+have') && document.querySelectorAll('table.why').length > 0");
     is_accessible(&browser);
 
-    // The map: every dialogue a point, which the keys go to and open.
+    // On the map, every dialogue is a point, which can be selected and opened by keys.
     browser.click("#views [data-view=topics]");
     browser.until("document.querySelectorAll('#map circle').length === 280");
     browser.keys("#map", &format!("{RIGHT}{RIGHT}+"));
@@ -108,7 +108,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.until("[...document.querySelectorAll('.card strong')].map((c) => c.textContent)[1] === '3,208'");
     is_accessible(&browser);
 
-    // What was measured, with its own style within this page's policy; a link in it leaves the address alone.
+    // The benchmark report has its own style within the content security policy. Its links do not change the address.
     t.write("select.txt", select());
     t.ok("bench sr select.txt -r bm25 -r tfidf");
     browser.keys("body", "b");
@@ -122,7 +122,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#views [data-view=benchmarks]");
     browser.until("document.getElementById('state').textContent.includes('no benchmark results yet')");
 
-    // Two colours, and a telephone, on which nothing hangs over the side.
+    // Both color schemes, and the width of a phone, on which nothing overflows.
     let paper = "return getComputedStyle(document.body).backgroundColor";
     let before = browser.run(paper);
     browser.click("#theme");
@@ -140,10 +140,10 @@ fn the_page_searches_shows_dialogues_and_topics() {
         is_accessible(&browser);
     }
 
-    // What is wrong is told where it was written.
+    // An error in the filter is shown at its field.
     browser.keys("#filter", &format!("domian=banking{ENTER}"));
     browser.until("document.getElementById('filter-wrong').textContent.includes('did you mean `domain`?')");
-    // A server that is gone is told, too.
+    // The page shows an error if the server is not running.
     assert_eq!(server.stop(), 0);
     browser
         .run("document.getElementById('filter').value = ''; document.getElementById('ask').requestSubmit()");

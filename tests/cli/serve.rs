@@ -1,4 +1,4 @@
-//! `serve`, asked over real connections.
+//! `turnwise serve`, over real connections.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use crate::{
     support::{SAMPLES, Turnwise, record},
 };
 
-/// The sample dialogues as index `x`, with vectors of a small model.
+/// Index `x` of the sample dialogues, with vectors of a small model.
 pub fn with_index() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -27,8 +27,8 @@ fn ids(found: &Value) -> Vec<&str> {
     found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
 }
 
-/// What hangs on the moment goes.
-fn lasting(mut found: Value) -> Value {
+/// Removes the times from a response.
+fn without_times(mut found: Value) -> Value {
     let found_map = found.as_object_mut().unwrap();
     found_map.remove("milliseconds");
     found_map.remove("timings");
@@ -57,22 +57,22 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
     for (query, request, options) in &searches {
         let mut args = vec!["search", "-i", "x", query, "--format", "json"];
         args.extend(options.split(' '));
-        let typed = lasting(t.run_args(&args).json());
-        let asked = lasting(server.post("/v1/search", request).json(200));
-        assert!(asked == typed, "{request}\n{asked}\n{typed}");
-        assert!(!ids(&asked).is_empty());
+        let typed = without_times(t.run_args(&args).json());
+        let over_http = without_times(server.post("/v1/search", request).json(200));
+        assert!(over_http == typed, "{request}\n{over_http}\n{typed}");
+        assert!(!ids(&over_http).is_empty());
         if request["mode"] == "bm25" {
             let request = serde_json::from_value(request.clone()).unwrap();
             let found = library.search(&request).unwrap();
             assert_eq!(
-                lasting(serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap()),
-                asked
+                without_times(serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap()),
+                over_http
             );
         }
     }
     let like = ids(&server.post("/v1/search", &searches[0].1).json(200))[0].to_owned();
-    let typed = lasting(t.json(&format!("similar -i x {like}")));
-    assert_eq!(lasting(server.post("/v1/similar", &json!({"like": like})).json(200)), typed);
+    let typed = without_times(t.json(&format!("similar -i x {like}")));
+    assert_eq!(without_times(server.post("/v1/similar", &json!({"like": like})).json(200)), typed);
     let dialogue = like.split('#').next().unwrap();
     let whole = server.get(&format!("/v1/dialogues/{dialogue}")).json(200);
     assert_eq!(whole["id"], dialogue);
@@ -83,14 +83,14 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
 fn topics_and_statistics_are_those_of_the_command_line() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
-    let typed = lasting(t.json("clusters -i x -k 5 --top-dialogues 3 --map-points 50 --seed 3"));
-    let asked = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
-    assert_eq!(asked, typed);
+    let typed = without_times(t.json("clusters -i x -k 5 --top-dialogues 3 --map-points 50 --seed 3"));
+    let over_http = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
+    assert_eq!(over_http, typed);
     assert_eq!(
-        (asked["clusters"].as_array().unwrap().len(), asked["map"].as_array().unwrap().len()),
+        (over_http["clusters"].as_array().unwrap().len(), over_http["map"].as_array().unwrap().len()),
         (5, 50)
     );
-    assert_eq!(server.get("/v1/clusters?k=5&map=50&seed=3").json(200), asked);
+    assert_eq!(server.get("/v1/clusters?k=5&map=50&seed=3").json(200), over_http);
     let chosen = server.get("/v1/clusters?filter=domain%3Ddeliveries").json(200);
     let deliveries = server.get("/v1/facets?filter=domain%3Ddeliveries").json(200)["dialogues"].clone();
     assert_eq!(chosen["dialogues"], deliveries);
@@ -107,7 +107,7 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     let some = server.get("/v1/stats?filter=domain%3Ddeliveries").json(200);
     assert_eq!(some["dialogues"], deliveries);
 
-    // By words alone there are no topics, and it is said why.
+    // Without vectors there are no topics; the error gives the reason.
     t.ok(&format!("ingest -i words {SAMPLES}"));
     let words = Server::start(&t, "-i words");
     words.get("/v1/clusters").says(503, &["no vectors", "turnwise encode"]);
@@ -154,7 +154,7 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
     server.get("/v1/dialogues?limit=0").says(400, &["invalid value `0` for `limit`", "from 1 to 1000"]);
     assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
 
-    // A search: its hits, and then what is said of them.
+    // The stream of a search has the hits, and then the rest of the response.
     let request = json!({"query": "my parcel never came", "k": 4});
     let whole = server.post("/v1/search", &request).json(200);
     let accept = ["Accept: application/x-ndjson"];
@@ -167,8 +167,8 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let t = Turnwise::new();
-    let said = "What nobody takes must not be kept for him. ".repeat(100);
-    let dialogue = |n: usize| json!({"id": format!("long-{n}"), "turns": [{"text": said}]}).to_string();
+    let output = "What nobody takes must not be kept for him. ".repeat(100);
+    let dialogue = |n: usize| json!({"id": format!("long-{n}"), "turns": [{"text": output}]}).to_string();
     t.write("many.jsonl", (0..4000).map(dialogue).collect::<Vec<_>>().join("\n"));
     t.ok("ingest -i x many.jsonl");
     let server = Server::start(&t, "-i x --timeout 1");
@@ -176,21 +176,21 @@ fn a_client_that_does_not_read_is_disconnected() {
     stalled
         .write_all(b"GET /v1/dialogues HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n")
         .unwrap();
-    // Beside the one that asks for the count.
+    // Not counting the connection of this request.
     let open = || server.get("/metrics").text().contains("turnwise_connections 1\n");
     assert!(!open());
-    let begun = Instant::now();
+    let started = Instant::now();
     while !open() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is waited for, and waited for");
+        assert!(started.elapsed() < Duration::from_secs(20), "the connection is not closed");
         thread::sleep(Duration::from_millis(50));
     }
-    // What lay in between may still be had, and it does not look like the whole.
+    // The client can still read buffered data, but the body is visibly incomplete.
     let mut rest = Vec::new();
     let _ = stalled.read_to_end(&mut rest);
     assert!(!rest.is_empty() && !rest.ends_with(b"0\r\n\r\n"), "{}", rest.len());
 }
 
-/// A body that came in chunks, which are whole.
+/// Body of a complete chunked response.
 pub fn chunks(answer: &Answer) -> String {
     assert_eq!(answer.header("transfer-encoding").as_deref(), Some("chunked"), "{}", answer.head);
     let (mut rest, mut body) = (&answer.body[..], Vec::new());
@@ -222,7 +222,7 @@ fn errors_are_json_responses() {
     assert!(error["param"].is_null(), "{error}");
     post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a non-negative integer"]);
     post("[\"refund\"]").says(400, &["the body is an array"]);
-    // A filter that is misspelt lets nothing through unseen.
+    // A misspelled `filter` is an error, because it would otherwise match everything.
     let error =
         server.get("/v1/stats?fliter=domain%3Dbanking").says(400, &["`fliter`", "did you mean `filter`?"]);
     assert_eq!(error["param"], "fliter");
@@ -245,7 +245,7 @@ fn errors_are_json_responses() {
     server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
     server.get("/v1/search").says(405, &["/v1/search does not support GET", "use POST"]);
     server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
-    // Another site's page, and another name for this machine, which such a page may have made up.
+    // Requests of a page of another site, and requests with a different host name for this machine, are refused.
     server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["cross-origin"]);
     server.ask("GET", "/info", &["Host: evil.example"], b"").says(403, &["localhost"]);
     let own = format!("Origin: http://{}", server.address);
@@ -275,12 +275,15 @@ fn errors_are_json_responses() {
 #[test]
 fn a_key_grants_only_its_scopes_indexes_and_filter() {
     let t = Turnwise::new();
-    let said = |id: &str, source: &str, text: &str| {
+    let output = |id: &str, source: &str, text: &str| {
         json!({"id": id, "source": source, "turns": [{"speaker": "a", "text": text}, {"speaker": "b", "text": "yes"}]})
             .to_string()
             + "\n"
     };
-    t.write("a.jsonl", said("a1", "ours", "the red parcel") + &said("b1", "theirs", "the red parcel too"));
+    t.write(
+        "a.jsonl",
+        output("a1", "ours", "the red parcel") + &output("b1", "theirs", "the red parcel too"),
+    );
     t.ok("ingest -i x a.jsonl");
     t.ok("ingest -i other a.jsonl");
     t.write(
@@ -299,7 +302,7 @@ fn a_key_grants_only_its_scopes_indexes_and_filter() {
     refused.says(401, &["an API key is required"]);
     assert!(refused.header("www-authenticate").unwrap().starts_with("Bearer"));
     with("all-of-i", "POST", "/v1/search?index=x", &search).says(401, &["unknown API key"]);
-    // Who has no key learns nothing: not even which indexes there are.
+    // Without a key, a client cannot even see the names of the indexes.
     assert!(
         with("none", "POST", "/v1/search?index=zzz", &search).text()
             == with("none", "POST", "/v1/search?index=x", &search).text()
@@ -319,7 +322,7 @@ fn a_key_grants_only_its_scopes_indexes_and_filter() {
     assert_eq!(of("team-only"), ["a1#1"]);
     with("all-of-it", "POST", "/v1/search", &search).says(400, &["several indexes"]);
     let found = with("team-only", "POST", "/v1/search", &search).json(200);
-    assert_eq!(ids(&found), ["a1#1"], "it has one index only");
+    assert_eq!(ids(&found), ["a1#1"], "the key allows only one index");
     let sources = |key: &str| {
         with(key, "GET", "/v1/facets?index=x&field=source", "").json(200)["facets"][0]["values"].to_string()
     };
@@ -352,10 +355,10 @@ fn a_key_grants_only_its_scopes_indexes_and_filter() {
     );
     assert!(!with("team-only", "GET", "/metrics", "").text().contains("turnwise_index_dialogues{"));
 
-    // Nor does it write what it may not see, or over it.
-    let more = said("a2", "ours", "another")
-        + &said("a3", "theirs", "a foreign one")
-        + &said("b1", "ours", "over theirs");
+    // The key cannot write dialogues that it may not see, or overwrite them.
+    let more = output("a2", "ours", "another")
+        + &output("a3", "theirs", "a foreign one")
+        + &output("b1", "ours", "over theirs");
     let taken = with("team-only", "POST", "/v1/ingest", &more).json(200);
     assert_eq!(
         (taken["taken"]["added"].as_u64(), taken["taken"]["rejected"].as_u64()),
@@ -394,22 +397,22 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
     let server = Server::start(&t, "-i x");
     let search = json!({"query": "zebra crossing", "mode": "bm25"});
     assert!(ids(&server.post("/v1/search", &search).json(200)).is_empty());
-    let (done, asked) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
+    let (done, searches) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
     thread::scope(|scope| {
         for mode in ["hybrid", "bm25"] {
-            let (server, done, asked): (&Client, _, _) = (&server, &done, &asked);
+            let (server, done, searches): (&Client, _, _) = (&server, &done, &searches);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     let found =
                         server.post("/v1/search", &json!({"query": "my parcel never came", "mode": mode}));
                     assert!(!ids(&found.json(200)).is_empty());
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    searches.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         let ends = Ends(&done);
         let line = |id: &str, text: &str| json!({"id": id, "turns": [{"text": text}]}).to_string() + "\n";
-        // In pieces, as a client does that has not everything yet.
+        // The body is sent in pieces.
         let mut stream = server.connect();
         let body = line("z1", "a zebra crossing") + "{\"id\": 5}\n" + &line("z2", "another zebra crossing");
         write!(
@@ -432,9 +435,9 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
         );
         assert!(taken["rejects"][0]["reason"].is_string() && taken["rejects"][0]["line"] == 2, "{taken}");
         let mut found = server.post("/v1/search", &search).json(200);
-        assert_eq!(ids(&found).len(), 2, "what was acknowledged is found at once");
+        assert_eq!(ids(&found).len(), 2, "acknowledged dialogues are found at once");
 
-        // Another process.
+        // A different process writes.
         t.write("z3.jsonl", line("z3", "the third zebra crossing"));
         for line in ["ingest -i x z3.jsonl", "index rebuild -i x", "delete -i x z1", "index compact -i x"] {
             patiently(&t, line);
@@ -451,11 +454,11 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
         assert_eq!(ids(&server.post("/v1/search", &search).json(200)), ["z3#1"]);
         drop(ends);
     });
-    assert!(asked.load(Ordering::Relaxed) > 4);
+    assert!(searches.load(Ordering::Relaxed) > 4);
     t.ok("verify -i x");
 }
 
-/// Runs it as soon as the server is done with what it writes itself.
+/// Runs a command. Repeats it while the server itself writes to the index.
 fn patiently(t: &Turnwise, line: &str) {
     for _ in 0..200 {
         let outcome = t.run(line);
@@ -468,7 +471,7 @@ fn patiently(t: &Turnwise, line: &str) {
     panic!("{line}: it is busy for ever");
 }
 
-/// Ends the asking also where the writing fails.
+/// Stops the searching thread when it is dropped, also if the writer fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -496,11 +499,11 @@ fn an_interrupted_ingest_keeps_complete_records() {
         stream.flush().unwrap();
         stream
     };
-    // Of whom nothing more is heard.
+    // A client that stops sending.
     answer(begin())
         .says(400, &["the body is incomplete", "no data received for 1 second", "1 record was stored"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // Who leaves.
+    // A client that disconnects.
     server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
     drop(begin());
     for _ in 0..100 {
@@ -510,7 +513,7 @@ fn an_interrupted_ingest_keeps_complete_records() {
         thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // Nobody waits for them.
+    // Other requests do not wait for these clients.
     let taken = server.ask("POST", "/v1/ingest", &[], record("d", "the third").as_bytes()).json(200);
     assert_eq!(taken["taken"]["added"], 1);
     t.ok("verify -i x");
@@ -539,16 +542,16 @@ fn a_repeated_ingest_with_an_idempotency_key_gets_the_same_response() {
     let again = send(&server, "one-and-only", "7c1f", &body);
     assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
     assert_eq!(again.json(200), first);
-    // Nothing was done: what was removed meanwhile stays so.
+    // The repeated request changed nothing: the dialogue that was deleted in the meantime is not ingested again.
     server.ask("DELETE", "/v1/dialogues/b", &["Authorization: Bearer one-and-only"], b"").json(200);
     assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
     assert_eq!(t.ids("x"), ["a"]);
-    // Something else under the same name, the same name of somebody else, and no name that can be kept.
+    // A different body with the same value, the same value with a different key, and an invalid value.
     let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["different body"]);
     assert_eq!(error["code"], "idempotency_key_reused");
     assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);
     send(&server, "two-and-more", &"x".repeat(300), &body).says(400, &["1 to 255"]);
-    // Who leaves before the answer is answered when he comes again.
+    // A client that disconnects before the response gets it when it repeats the request.
     let mut left = server.connect();
     let late = record("e", "the last");
     write!(
@@ -566,7 +569,7 @@ fn a_repeated_ingest_with_an_idempotency_key_gets_the_same_response() {
     let again = send(&server, "two-and-more", "8", &late);
     assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
     assert_eq!(again.json(200)["taken"]["added"], 1);
-    // Another server remembers.
+    // The response is available after a restart of the server.
     assert_eq!(server.stop(), 0);
     let server = Server::start(&t, "-i x --keys keys.toml");
     let again = send(&server, "one-and-only", "7c1f", &body);
@@ -597,7 +600,7 @@ fn the_benchmark_report_is_only_for_unrestricted_keys() {
     t.ok("bench report --results measured -o report.html");
     assert_eq!(page.text(), t.read("report.html"));
     ask("only-some-of-it-all").says(403, &["has restrictions"]);
-    // What lies there and is none is told.
+    // A file that is not a result is reported.
     t.write("measured/table-x.json", "{");
     assert!(ask("all-of-it-and-more").status >= 400);
 }
@@ -617,7 +620,7 @@ fn embeddings_have_the_format_of_openai() {
     for (n, line) in t.read("out.jsonl").lines().enumerate() {
         let line: Value = serde_json::from_str(line).unwrap();
         let embedded: Vec<f32> = serde_json::from_value(line["embedding"].clone()).unwrap();
-        // Of length 1 as there, which this model's own are not.
+        // The vectors have length 1, as in OpenAI's API, although this model does not normalize.
         let length = embedded.iter().map(|x| x * x).sum::<f32>().sqrt();
         assert!(embedded.iter().zip(floats(n)).all(|(own, sent)| (own / length - sent).abs() < 1e-6));
     }
@@ -739,7 +742,7 @@ fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
 
     let server = Server::start(&t, "-i x");
     for (message, answer) in messages.iter().filter(|message| message["id"].is_u64()).zip(&answers) {
-        // How long something took is nobody's business here.
+        // The times differ, so they are removed.
         assert_eq!(&server.post("/mcp", message).json(200), answer);
     }
     assert_eq!(server.post("/mcp", &messages[1]).status, 202);
@@ -760,7 +763,7 @@ fn without_its_model_an_index_is_searched_by_bm25() {
         server.post("/v1/search", &json!({"query": "my parcel never came", "mode": "bm25"})).json(200);
     assert!(!ids(&words).is_empty());
     assert_eq!(server.get("/health/ready").status, 503);
-    // It is looked for again.
+    // The server looks for the model again.
     std::fs::rename(&elsewhere, t.path("fitted")).unwrap();
     for _ in 0..200 {
         if server.get("/health/ready").status == 200 {
@@ -791,7 +794,7 @@ fn the_server_shuts_down_cleanly_and_serves_its_description_and_page() {
             assert!(operation["summary"].is_string());
         }
     }
-    // Nothing that is referred to is missing.
+    // All references can be resolved.
     let text = described.to_string();
     for name in text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(described["components"]["schemas"][name].is_object(), "{name}");
@@ -807,7 +810,10 @@ fn the_server_shuts_down_cleanly_and_serves_its_description_and_page() {
     assert_eq!((described.status, described.header("content-type")), (200, page.header("content-type")));
     let mut looked = vec![page.text(), described.text()];
     while let Some(text) = looked.pop() {
-        assert!(!text.contains("https://") && !text.contains("//cdn"), "nothing comes from elsewhere");
+        assert!(
+            !text.contains("https://") && !text.contains("//cdn"),
+            "the page loads nothing from other hosts"
+        );
         for quoted in text.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
             let file =
                 server.get(&format!("/ui/{}", quoted.trim_start_matches("./").trim_start_matches("ui/")));
@@ -817,7 +823,7 @@ fn the_server_shuts_down_cleanly_and_serves_its_description_and_page() {
             }
         }
     }
-    // A request that is under way is brought to its end.
+    // A running request is completed before the server stops.
     let mut slow = server.connect();
     let body = json!({"query": "my parcel never came"}).to_string();
     write!(

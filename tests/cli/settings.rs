@@ -1,4 +1,4 @@
-//! Settings: where they come from and which wins.
+//! Sources of settings, and their order.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn later_layers_of_settings_override_earlier_ones() {
     let flagged = with_env(&t, &format!("{show} --seed 4"), &env);
     assert_eq!(seed(flagged), (json!("4"), json!({"flag": "--seed"})));
     assert_eq!(t.run(show).json()["ingest.max_errors"]["value"], "5");
-    // Another file stands in for the one in the working folder.
+    // --config replaces the file in the working folder.
     t.write("other.toml", "seed = 9\n");
     assert_eq!(seed(t.run(&format!("{show} --config other.toml"))).0, "9");
     let text = t.ok("config show --origin");

@@ -1,7 +1,6 @@
-//! `encode --shard` and `--assemble` through the program: parts that come in any order, are lost, torn, mixed up or made
-//! by another encoder, and the index that comes of them.
+//! `encode --shard` and `encode --assemble`: shards in any order, and missing, truncated, foreign and duplicate shards.
 
-// Why something was not tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -16,7 +15,7 @@ use turnwise_index::vectors::{Kind, VectorReader};
 
 use crate::support::{Outcome, Turnwise, record, records};
 
-/// Every vector of an index, by kind and key.
+/// All vectors of an index, by kind and key.
 pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     let reader = VectorReader::open(index).unwrap().unwrap();
     let mut all = BTreeMap::new();
@@ -29,7 +28,7 @@ pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     all
 }
 
-/// The files of a folder that nobody hides, by name.
+/// Names of the files of a folder, without hidden files.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -42,7 +41,7 @@ fn data_file(folder: &Path, shard: &str) -> PathBuf {
     folder.join(names(folder).into_iter().find(named).unwrap())
 }
 
-/// The Python that has what these tests need.
+/// The Python with the packages that these tests need.
 pub fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_SCALE") {
         Some(folder) => PathBuf::from(folder),
@@ -56,7 +55,7 @@ pub fn python() -> Option<PathBuf> {
     None
 }
 
-/// A corpus in an index without vectors, and a model.
+/// Creates an index without vectors and a model.
 pub fn corpus(dialogues: usize) -> (Turnwise, String) {
     let t = Turnwise::new();
     let model = t.model();
@@ -65,7 +64,7 @@ pub fn corpus(dialogues: usize) -> (Turnwise, String) {
     (t, model)
 }
 
-/// What `encode` makes of the same corpus.
+/// Vectors that `encode` computes for the same corpus.
 fn whole(t: &Turnwise, model: &str) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     t.ok("ingest -i whole in.jsonl --no-encode");
     t.ok(&format!("encode -i whole --model {model}"));
@@ -83,16 +82,16 @@ fn assembled_shards_equal_a_single_encode() {
     let (t, model) = corpus(60);
     for format in ["arrow", "safetensors"] {
         all_shards(&t, &model, 4, &format!("--to {format}"));
-        assert_eq!(names(&t.path("shards")).len(), 8, "a data file and a manifest each, and nothing else");
+        assert_eq!(names(&t.path("shards")).len(), 8, "each shard has a data file and a manifest");
         let done = t.json("encode --assemble shards -i x --replace");
-        // The answer is the same in all dialogues, and so in all shards.
+        // The answer is equal in all dialogues, so every shard has its vector.
         assert_eq!((&done["rows"], &done["new"]), (&(60 + 60 + 4).into(), &(60 + 60 + 1).into()), "{done}");
         assert_eq!(vectors(&t.path("indexes/x")), whole(&t, &model), "{format}");
     }
     assert_eq!(t.run("verify -i x").code, 0);
     let again = t.json("encode --assemble shards -i x");
     assert_eq!((&again["new"], &again["without"]), (&0.into(), &0.into()));
-    assert_eq!(t.json("encode -i x")["seen"], 0, "nothing is left for encode");
+    assert_eq!(t.json("encode -i x")["seen"], 0, "`encode` has nothing to do");
 }
 
 #[test]
@@ -116,7 +115,7 @@ fn complete_shards_are_skipped_in_any_order_of_the_inputs() {
     }
     assert_eq!(fs::metadata(t.path("shards").join(file)).unwrap().modified().unwrap(), made);
 
-    // Only the shard in which something changed is made anew, and what it replaces goes.
+    // Only the changed shard is created again, and its old file is removed.
     let changed = t.read("in.jsonl").replace("this is text number 7\"", "this is another text\"");
     t.write("in.jsonl", changed);
     let known = |n: usize| {
@@ -125,8 +124,8 @@ fn complete_shards_are_skipped_in_any_order_of_the_inputs() {
     for n in [0, 2] {
         t.ok(&format!("encode --shard {n}/3 backwards.jsonl --out shards --model {model}"));
     }
-    let anew: Vec<usize> = (0..3).filter(|n| known(*n) == false).collect();
-    assert_eq!(anew.len(), 1);
+    let rebuilt: Vec<usize> = (0..3).filter(|n| known(*n) == false).collect();
+    assert_eq!(rebuilt.len(), 1);
     assert_eq!(names(&t.path("shards")).len(), 6);
 }
 
@@ -157,7 +156,7 @@ fn one_command_creates_several_shards_also_from_an_index() {
     t.ok("encode --assemble shards -i x");
     let reader = VectorReader::open(&t.path("indexes/x")).unwrap().unwrap();
     assert_eq!((reader.rows(Kind::Utterances), reader.rows(Kind::Dialogues)), (31, 0));
-    // The index knows now what its shards were made with.
+    // The index now stores the encoder of the shards.
     let again = t.json("encode --shard 0/5 -i x --out shards");
     assert_eq!(again[0]["known"], true, "{again}");
 }
@@ -174,7 +173,7 @@ fn an_incomplete_set_is_refused_with_the_command_that_completes_it() {
     let command = format!("turnwise encode --shard=2,5-7/8 --out=shards in.jsonl --model {model}");
     let refused = t.run("encode --assemble shards -i x");
     refused.says(3, &["2,5-6/8 are missing; 7/8 is damaged: shard-00007", "is missing", &command]);
-    assert!(VectorReader::open(&t.path("indexes/x")).unwrap().is_none(), "nothing was put in");
+    assert!(VectorReader::open(&t.path("indexes/x")).unwrap().is_none(), "the index must not change");
     let redone = t.json(command.strip_prefix("turnwise ").unwrap());
     assert_eq!(redone.as_array().unwrap().len(), 4);
     t.ok("encode --assemble shards -i x");
@@ -234,7 +233,7 @@ fn foreign_and_duplicate_shards_are_reported_by_name() {
     foreign.iter().for_each(|name| fs::remove_file(folder.join(name)).unwrap());
     t.ok("encode --assemble shards -i x");
 
-    // One shard by another encoder, and one without dialogues.
+    // One shard of a different encoder, and one without vectors of dialogues.
     t.ok("model fit in.jsonl --dim 16 -o other");
     t.ok("encode --shard 2/3 in.jsonl --out shards --model ./other");
     t.run("encode --assemble shards -i x").says(
@@ -312,7 +311,7 @@ fn a_truncated_input_creates_no_shard() {
     assert_eq!(names(&t.path("shards")), Vec::<String>::new());
 }
 
-/// On a file system of its own, which nothing else notices.
+/// Uses a small file system of its own, in a user namespace.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_reported_and_leaves_no_files() {
@@ -343,10 +342,10 @@ fn a_full_disk_is_reported_and_leaves_no_files() {
         return eprintln!("skipped: no file system of its own here: {}", outcome.err);
     }
     outcome.says(6, &["No space left on device", "hint: free some space and run the same command again"]);
-    assert_eq!(outcome.out, "", "something is left");
+    assert_eq!(outcome.out, "", "files are left");
 }
 
-/// Tables and shards of the package that everybody else reads and writes them with.
+/// pyarrow writes the Parquet input and reads the shards.
 #[test]
 fn parquet_is_read_and_python_reads_the_shards() {
     let Some(python) = python() else { return };

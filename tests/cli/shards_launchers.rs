@@ -1,4 +1,4 @@
-//! The launchers of `examples/scale`: the Ray driver with workers killed, the others by the commands that they hold.
+//! The launchers of `examples/scale`: the Ray driver with killed workers, and the commands of the Slurm and Kubernetes files.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,7 +10,7 @@ use crate::{
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_turnwise");
 
-/// A command with turnwise on its path, in the folder of the test and without settings from outside.
+/// Command with turnwise on its path, in the folder of the test and without settings of the environment.
 fn command(t: &Turnwise, program: impl AsRef<Path>) -> Command {
     let as_ours = t.command(&[]);
     let mut command = Command::new(program.as_ref());
@@ -33,7 +33,7 @@ fn ok(mut command: Command) -> Outcome {
     outcome
 }
 
-/// The shards are complete, and together what one `encode` makes.
+/// Checks that the shards are complete and that the assembled index equals a single `encode`.
 #[track_caller]
 fn assert_complete(t: &Turnwise, model: &str, shards: u64) {
     let done = t.json("encode --assemble shards -i x");
@@ -47,7 +47,7 @@ fn assert_complete(t: &Turnwise, model: &str, shards: u64) {
 fn a_ray_driver_with_killed_workers_creates_every_shard_once() {
     let Some(python) = python() else { return };
     let (t, model) = corpus(60);
-    // Slow enough for a worker to be killed while it waits for its shard.
+    // A shard is slow enough that its worker can be killed before it is complete.
     let slow = t.path("slow");
     fs::write(&slow, format!("#!/bin/sh\nsleep 0.7\nexec {PROGRAM} \"$@\"\n")).unwrap();
     assert!(Command::new("chmod").arg("+x").arg(&slow).status().unwrap().success());
@@ -55,8 +55,8 @@ fn a_ray_driver_with_killed_workers_creates_every_shard_once() {
     driver.arg(Path::new(ROOT).join("tests/scale/ray_kill.py")).arg(&slow);
     driver.args(["10".as_ref(), t.path("shards").as_os_str(), t.path("in.jsonl").as_os_str()]);
     driver.args(["--model", &model]);
-    let said = ok(driver);
-    assert!(said.out.contains("2 workers killed, 10 shards: done"), "{said:?}");
+    let text = ok(driver);
+    assert!(text.out.contains("2 workers killed, 10 shards: done"), "{text:?}");
     assert_complete(&t, &model, 10);
 }
 

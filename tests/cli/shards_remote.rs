@@ -1,6 +1,6 @@
-//! Shards in an object store: `encode --shard` against a server of S3 that `tests/scale.sh` installs.
+//! Shards in an object store: `encode --shard` with the S3 server that `tests/scale.sh` installs.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -17,7 +17,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scale/s3.py");
 
 struct Store {
     process: Child,
-    asked: ChildStdin,
+    stdin: ChildStdin,
     answers: BufReader<ChildStdout>,
     endpoint: String,
 }
@@ -27,16 +27,16 @@ impl Store {
         let mut command = Command::new(python()?);
         command.arg(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
-        let asked = process.stdin.take().unwrap();
+        let stdin = process.stdin.take().unwrap();
         let mut answers = BufReader::new(process.stdout.take().unwrap());
         let mut endpoint = String::new();
         answers.read_line(&mut endpoint).unwrap();
-        Some(Store { process, asked, answers, endpoint: endpoint.trim().to_owned() })
+        Some(Store { process, stdin, answers, endpoint: endpoint.trim().to_owned() })
     }
 
-    /// Asks the script for something, and gives the names that it says.
+    /// Sends a command to the script and returns the names that it prints.
     fn ask(&mut self, line: &str) -> Vec<String> {
-        writeln!(self.asked, "{line}").unwrap();
+        writeln!(self.stdin, "{line}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
         answer.split_whitespace().map(str::to_owned).collect()
@@ -80,14 +80,14 @@ fn shards_are_stored_in_an_object_store_and_assembled_from_it() {
     for n in ["0", "2"] {
         store.ok(&t, &encode(n));
     }
-    assert_eq!(store.ask("list set/one/").len(), 4, "a data object and a manifest each");
+    assert_eq!(store.ask("list set/one/").len(), 4, "each shard has a data object and a manifest");
     let again = store.ok(&t, &encode("2"));
     assert!(again.out.contains("shard 2/3 already exists"), "{again:?}");
     let command = format!("turnwise encode --shard=1/3 --out=s3://shards/set/one in.jsonl --model {model}");
     store.run(&t, "encode --assemble s3://shards/set/one -i x").says(3, &["1/3 is missing", &command]);
     store.ok(&t, command.strip_prefix("turnwise ").unwrap());
 
-    // As many bytes as were committed, and others.
+    // An object with the right size and different bytes.
     store.ask("cut set/one/shard-00000");
     store
         .run(&t, "encode --assemble s3://shards/set/one -i x")
@@ -108,7 +108,7 @@ fn a_large_shard_is_uploaded_in_parts() {
     t.ok("ingest -i x in.jsonl --no-index");
     store.ok(&t, "encode --shard 0/1 in.jsonl --out s3://shards/large --model ./wide");
     let names = store.ask("list large/");
-    // The tag of what was put in parts ends in their number.
+    // The tag of an object that was uploaded in parts ends with the number of parts.
     assert!(names.iter().any(|name| name.contains(".arrow:") && name.ends_with("-2")), "{names:?}");
     let done = store.ok(&t, "encode --assemble s3://shards/large -i x");
     assert!(done.out.contains("18,001  vectors added"), "{done:?}");

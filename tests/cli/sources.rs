@@ -1,4 +1,4 @@
-//! Where dialogues come from: files, streams, archives, folders.
+//! Inputs of `ingest`: files, streams, compressed files and folders.
 
 use crate::support::{SAMPLES, Turnwise, gz, record, records, sample, zst};
 

@@ -1,4 +1,4 @@
-//! The summary of an ingest: every record is accounted for, and the same again changes nothing.
+//! The summary of an ingest: every record is counted, and a repeated ingest changes nothing.
 
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn the_counts_add_up_with_all_cleaning_steps() {
     assert_eq!(text(0, 0), "hello is anybody there?");
     assert!(!text(2, 0).contains("example.com") && !text(2, 1).contains("4111"), "{all:?}");
     assert_eq!(text(3, 0), "ABC12");
-    // Duplicates are found across ingests too.
+    // Duplicates of dialogues in the index are found, too.
     t.write("more.jsonl", record("new", "x") + &record("newer", "x"));
     let summary = t.json("ingest -i x more.jsonl --dedupe");
     assert_eq!(assert_adds_up(&summary)["duplicates"], 1);

@@ -1,4 +1,4 @@
-//! Runs the program in a folder of its own.
+//! Runs the program in a temporary folder.
 
 use std::{
     fs,
@@ -13,18 +13,18 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The sample corpus.
+/// Folder of the sample corpus.
 pub const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/support");
 
-/// How long anything may take before a test gives up.
+/// Time after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The program, with a folder to work in and no settings from outside.
+/// The program, in a temporary folder and without settings of the environment.
 pub struct Turnwise {
     folder: TempDir,
 }
 
-/// What the program said, and its exit code.
+/// Output and exit code of the program.
 #[derive(Debug)]
 pub struct Outcome {
     pub out: String,
@@ -51,7 +51,7 @@ impl Turnwise {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// A model for tests that encode: fitted on the sample dialogues, so that nothing has to be fetched.
+    /// Path of a model for tests that encode. It is fitted on the sample dialogues, so nothing is downloaded.
     pub fn model(&self) -> String {
         let folder = self.path("fitted");
         let out = self.run_args(&["model", "fit", SAMPLES, "-o", folder.to_str().unwrap(), "--dim", "16"]);
@@ -73,7 +73,7 @@ impl Turnwise {
             .args(args)
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path())
-            // What a test fetches it fetches from a hub of its own, and says so.
+            // Tests that download use their own hub and set its address.
             .env("HF_HUB_OFFLINE", "1")
             .env("XDG_CONFIG_HOME", self.path("config"))
             .stdin(Stdio::null())
@@ -82,7 +82,7 @@ impl Turnwise {
         command
     }
 
-    /// Runs it with arguments that hold no spaces.
+    /// Runs a command line, split at spaces.
     pub fn run(&self, line: &str) -> Outcome {
         self.run_args(&words(line))
     }
@@ -91,19 +91,19 @@ impl Turnwise {
         Outcome::of(self.command(args).output().unwrap())
     }
 
-    /// Runs it with this standard input.
+    /// Runs a command line with this standard input.
     pub fn run_with(&self, line: &str, input: &[u8]) -> Outcome {
         let mut child = self.command(&words(line)).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
-        // The program may stop reading early; that is for its exit code to tell.
+        // The program may stop reading early; the test checks the exit code.
         let feeder = thread::spawn(move || drop(stdin.write_all(&input)));
         let outcome = Outcome::of(child.wait_with_output().unwrap());
         feeder.join().unwrap();
         outcome
     }
 
-    /// Runs it, which must go well, and gives what it printed.
+    /// Runs a command line, which must succeed, and returns its standard output.
     #[track_caller]
     pub fn ok(&self, line: &str) -> String {
         let outcome = self.run(line);
@@ -111,14 +111,14 @@ impl Turnwise {
         outcome.out
     }
 
-    /// Runs it with `--format json`.
+    /// Runs a command line with `--format json` and parses the output.
     #[track_caller]
     pub fn json(&self, line: &str) -> Value {
         self.run(&format!("{line} --format json")).json()
     }
 
-    /// Starts a command and kills it, later and later, until it is through before its time or `seen`, which looks at what
-    /// each kill has left, says that this is enough. The first is never through.
+    /// Starts a command repeatedly and kills it after an increasing time. Ends when the command finishes before the kill, or
+    /// when `seen`, which is called after each kill, returns true. The first command must not finish.
     #[cfg(feature = "milvus")]
     pub fn kill_at_increasing_times(&self, line: &str, mut seen: impl FnMut() -> bool) {
         for (kills, millis) in (100..).step_by(400).enumerate() {
@@ -136,19 +136,19 @@ impl Turnwise {
         }
     }
 
-    /// Starts it, with its standard input open and what it says on standard error at hand line by line.
+    /// Starts a command with an open standard input. Its standard error can be read line by line.
     pub fn start(&self, line: &str) -> Started {
         Started::spawn(self.command(&words(line)))
     }
 
-    /// Every dialogue of an index, in the order of its ids.
+    /// All dialogues of an index, sorted by id.
     pub fn dialogues(&self, index: &str) -> Vec<Value> {
         let mut all = lines(&self.ok(&format!("corpus export -q -i {index}")));
         all.sort_by_key(id_of);
         all
     }
 
-    /// The ids of an index, sorted.
+    /// Sorted ids of the dialogues of an index.
     pub fn ids(&self, index: &str) -> Vec<String> {
         self.dialogues(index).iter().map(id_of).collect()
     }
@@ -168,22 +168,22 @@ impl Outcome {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// It ended with this code, and standard error holds each of these texts.
+    /// Checks the exit code, and that standard error contains each of the texts.
     #[track_caller]
     pub fn says(&self, code: i32, texts: &[&str]) -> &Self {
         assert_eq!(self.code, code, "{self:?}");
         for text in texts {
-            assert!(self.err.contains(text), "`{text}` is not said: {self:#?}");
+            assert!(self.err.contains(text), "`{text}` is not printed: {self:#?}");
         }
         self
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Started {
     pub child: Child,
     pub stdin: Option<ChildStdin>,
-    said: Receiver<String>,
+    stderr_lines: Receiver<String>,
 }
 
 impl Started {
@@ -191,9 +191,9 @@ impl Started {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, said) = mpsc::channel();
+        let (sender, stderr_lines) = mpsc::channel();
         thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-        Started { child, stdin, said }
+        Started { child, stdin, stderr_lines }
     }
 
     pub fn pid(&self) -> u32 {
@@ -206,29 +206,31 @@ impl Started {
         stdin.flush().unwrap();
     }
 
-    /// Waits until it says something, and gives the whole line.
+    /// Waits for a line on standard error that contains the text, and returns the line.
     #[track_caller]
     pub fn wait_for_message(&self, text: &str) -> String {
         loop {
-            let line =
-                self.said.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));
+            let line = self
+                .stderr_lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));
             if line.contains(text) {
                 return line;
             }
         }
     }
 
-    /// As Ctrl-C does.
+    /// Sends SIGINT, like Ctrl-C.
     #[cfg(unix)]
     pub fn interrupt(&self) {
         let line = format!("kill -INT {}", self.pid());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// Waits for its end: the exit code, and what it said since it was last asked.
+    /// Waits until the program ends. Returns the exit code, and the standard error that was not read yet.
     pub fn end(mut self) -> Outcome {
         let output = self.child.wait_with_output().unwrap();
-        let err: String = self.said.iter().map(|line| line + "\n").collect();
+        let err: String = self.stderr_lines.iter().map(|line| line + "\n").collect();
         drop(self.stdin.take());
         Outcome { err, ..Outcome::of(output) }
     }
@@ -246,7 +248,7 @@ pub fn id_of(dialogue: &Value) -> String {
     dialogue["id"].as_str().unwrap().to_owned()
 }
 
-/// A dialogue of two turns, as a line.
+/// JSON line with a dialogue of two turns.
 pub fn record(id: &str, text: &str) -> String {
     let turns = json!([
         {"speaker": "Ann", "role": "user", "text": text},
@@ -255,7 +257,7 @@ pub fn record(id: &str, text: &str) -> String {
     format!("{}\n", json!({"id": id, "source": "test", "turns": turns}))
 }
 
-/// So many records, with ids that sort as they come.
+/// JSON lines with this number of dialogues, whose ids are in ascending order.
 pub fn records(count: usize) -> String {
     (0..count).map(|n| record(&format!("d{n:06}"), &format!("this is text number {n}"))).collect()
 }
@@ -274,7 +276,7 @@ pub fn sample(name: &str) -> String {
     fs::read_to_string(Path::new(SAMPLES).join(name)).unwrap()
 }
 
-/// Every file of a folder, with its bytes.
+/// All files of a folder, with their bytes.
 pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

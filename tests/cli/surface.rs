@@ -1,4 +1,4 @@
-//! The command line itself: help, suggestions, completions, the demo, and being a good citizen of a pipe.
+//! The command line: help, suggestions, completions, the demo, and output to pipes.
 
 use std::io::Read;
 
@@ -32,7 +32,7 @@ fn every_command_has_help() {
     t.run("").says(2, &["Usage: turnwise"]);
 }
 
-/// Flags with a new name keep the old one, which the help does not show.
+/// Renamed flags still accept the old name, which the help does not show.
 #[test]
 fn renamed_flags_keep_their_old_names() {
     let mut lines = vec![
@@ -146,8 +146,8 @@ fn a_closed_pipe_is_not_an_error() {
         }
         drop(stdout);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{line}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{line}");
     }
 }
 

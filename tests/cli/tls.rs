@@ -1,6 +1,6 @@
-//! A server that speaks TLS itself, with a certificate made for the test.
+//! A server with TLS, and a certificate that the test creates.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -20,7 +20,7 @@ use crate::{
     support::{Started, Turnwise},
 };
 
-/// `certificate.pem` and `key.pem` for `localhost`; whether there is an openssl that makes them.
+/// Creates `certificate.pem` and `key.pem` for `localhost`. Returns false if openssl is not installed.
 fn create_certificate(t: &Turnwise) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
@@ -37,7 +37,7 @@ fn create_certificate(t: &Turnwise) -> bool {
     t.path("certificate.pem").exists()
 }
 
-/// Asks over TLS, trusting in nothing but the test's own certificate.
+/// Sends a request over TLS. Only the certificate of the test is trusted.
 fn ask(t: &Turnwise, address: &str, path: &str) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(t.path("certificate.pem")).unwrap()).unwrap();
@@ -65,16 +65,16 @@ fn with_a_certificate_the_server_accepts_only_tls() {
 
     assert!(ask(&t, &address, "/v1/stats").contains("\"dialogues\":280"));
     assert!(ask(&t, &address, "/health/live").starts_with("HTTP/1.1 200"));
-    // Who does not speak it hears no answer of ours, and is in nobody's way.
+    // A client without TLS gets no HTTP response, and does not affect other clients.
     let mut plain = TcpStream::connect(&address).unwrap();
     plain.write_all(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut said = Vec::new();
-    let _ = plain.read_to_end(&mut said);
-    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    let mut outcome = Vec::new();
+    let _ = plain.read_to_end(&mut outcome);
+    assert!(!outcome.starts_with(b"HTTP"), "{outcome:?}");
     assert!(ask(&t, &address, "/health/ready").starts_with("HTTP/1.1 200"));
     started.child.kill().unwrap();
 
-    // Files that are none are told before anything is listened on.
+    // Invalid files are reported before the server listens.
     t.write("nothing.pem", "nothing");
     let wrong = t.run("serve -i x --port 0 --tls-cert nothing.pem --tls-key key.pem");
     assert!(wrong.code == 3 && wrong.err.contains("nothing.pem"), "{wrong:?}");

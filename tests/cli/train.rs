@@ -1,4 +1,4 @@
-//! Training: runs that end in a model, are killed and gone on with, and say what is wrong.
+//! `turnwise train`: complete, killed and resumed runs, evaluations and errors.
 
 use std::{fs, thread, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Writes an encoder of two layers that knows letters, with numbers that look like chance.
+/// Writes an encoder with two layers, a vocabulary of letters, and pseudo-random weights.
 fn encoder(t: &Turnwise, name: &str) {
     let config = json!({
         "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
@@ -75,7 +75,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// A folder with that encoder under the name `small`.
+/// Folder with this encoder under the name `small`.
 pub fn with_encoder() -> Turnwise {
     let t = Turnwise::new();
     encoder(&t, "small");
@@ -103,17 +103,20 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "joint",
     ] {
         let batch = if objective == "dial2vec" { 2 } else { 6 };
-        let said = t.run(&format!(
+        let outcome = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
         let aside = if ["role-position", "mlm", "relevance"].contains(&objective) { 0 } else { 28 };
         let trained_on = format!("{} dialogues", 280 - aside);
-        said.says(0, &[&trained_on, &format!("{objective} from ./small")]);
+        outcome.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
-            said.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
+            outcome.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
             aside > 0
         );
-        assert!(said.out.contains("6 steps, loss ") && said.out.contains("saved the model"), "{said:?}");
+        assert!(
+            outcome.out.contains("6 steps, loss ") && outcome.out.contains("saved the model"),
+            "{outcome:?}"
+        );
         let lines: Vec<Value> = t
             .read(&format!("{objective}/metrics.jsonl"))
             .lines()
@@ -126,17 +129,17 @@ fn every_objective_ends_in_a_model_that_encodes() {
         assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
         let card = t.read(&format!("{objective}/model/README.md"));
         assert!(card.contains("# small, trained on dialogues") && card.contains(&trained_on), "{card}");
-        // A folder is no repository of the hub.
+        // The start model is a folder, not a repository of the hub.
         assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
-    // The same under the name that people will type; its teacher has told what it looked at.
+    // `auto` gives the same model. The run reports the dialogues of the teacher.
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
     .says(0, &["fitted a teacher on 252 dialogues: "]);
     assert_eq!(trained(&t, "auto"), trained(&t, "neighbors"));
-    // Half of the layers stayed, and with them the embeddings.
+    // The embeddings and half of the layers are frozen.
     let recipe = t.read("dialoguecse/recipe.toml");
     assert!(recipe.contains("frozen_layers = 1") && recipe.contains("temperature = 0.1"), "{recipe}");
 }
@@ -150,7 +153,7 @@ fn a_killed_run_resumes_to_the_same_model() {
     t.ok(&format!("{command} -o whole"));
     let mut child =
         t.command(&format!("{command} -o killed").split(' ').collect::<Vec<_>>()).spawn().unwrap();
-    // Killed as soon as there is something to go on from.
+    // Killed as soon as a checkpoint exists.
     while !t.path("killed/checkpoints/step-00000010/state.json").exists()
         && child.try_wait().unwrap().is_none()
     {
@@ -158,10 +161,10 @@ fn a_killed_run_resumes_to_the_same_model() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!t.path("killed/model").exists(), "it ended before it was killed");
+    assert!(!t.path("killed/model").exists(), "the run ended before it was killed");
     t.run(&format!("{command} -o killed")).says(2, &["already contains a run", "--resume"]);
-    let said = t.run(&format!("{command} -o killed --resume"));
-    said.says(0, &["resuming after "]);
+    let outcome = t.run(&format!("{command} -o killed --resume"));
+    outcome.says(0, &["resuming after "]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     let losses = |run: &str| -> Vec<Value> {
         let of = |line: &str| serde_json::from_str::<Value>(line).unwrap();
@@ -171,13 +174,13 @@ fn a_killed_run_resumes_to_the_same_model() {
             .collect()
     };
     assert_eq!(losses("killed"), losses("whole"));
-    // A recipe is all that a run needs.
+    // A run can be repeated from its recipe.
     t.ok("train whole/recipe.toml -o again");
     assert_eq!(trained(&t, "again"), trained(&t, "whole"));
     t.ok("train whole/recipe.toml -o other --seed 0");
     assert!(t.read("other/recipe.toml").contains("seed = 0"));
     assert_ne!(trained(&t, "other"), trained(&t, "whole"));
-    // Another run's state is not gone on with, and a finished one stays as it is.
+    // A run does not resume with different settings, and a complete run does not change.
     let recipe = t.read("killed/recipe.toml");
     t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3").says(
         2,
@@ -187,15 +190,15 @@ fn a_killed_run_resumes_to_the_same_model() {
         ],
     );
     assert_eq!(t.read("killed/recipe.toml"), recipe);
-    let said = t.run("train whole/recipe.toml -o killed --resume");
-    said.says(0, &["the run in killed has already ended"]);
-    assert!(said.out.contains("120 steps, loss "), "{said:?}");
+    let outcome = t.run("train whole/recipe.toml -o killed --resume");
+    outcome.says(0, &["the run in killed has already ended"]);
+    assert!(outcome.out.contains("120 steps, loss "), "{outcome:?}");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
-    // The model alone is made again of the last checkpoint.
+    // A missing model is created again from the last checkpoint.
     fs::remove_dir_all(t.path("killed/model")).unwrap();
     t.run("train killed/recipe.toml -o killed --resume").says(0, &["resuming after 120 steps"]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
-    // It is called by its run.
+    // The model is named after its run.
     assert_eq!(t.json("model info ./killed/model")["name"], "killed/model");
 }
 
@@ -213,7 +216,7 @@ fn a_folder_has_one_run_at_a_time() {
         .says(5, &["runs/one is being written by process", "wait until it ends"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    // It has let go of it, and what was refused left nothing behind.
+    // The run has released the folder, and the refused run left no files.
     t.run(&format!("{train} --steps 3 --resume")).says(
         2,
         &[
@@ -221,7 +224,7 @@ fn a_folder_has_one_run_at_a_time() {
             "to continue it: `turnwise train runs/one/recipe.toml -o runs/one --resume`",
         ],
     );
-    // One that was killed before it began is begun.
+    // A run that was killed before its first step starts.
     t.write("early/lock", "");
     t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 4 --evaluate-every 0 -o early --resume"
@@ -236,7 +239,7 @@ fn a_folder_has_one_run_at_a_time() {
 fn an_interrupted_run_keeps_its_steps_and_resumes_its_evaluation() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
-    // Most of the time is spent measuring: there it is interrupted.
+    // Most of the time is spent on evaluation, so the interrupt happens there.
     let command = "train simcse --corpus parts/train.jsonl -m ./small --dev dialogues:parts/dev.jsonl --steps 30 --batch 4 \
                    --evaluate-every 1 --patience 0 --learning-rate 1e-3";
     t.ok(&format!("{command} -o whole"));
@@ -249,15 +252,15 @@ fn an_interrupted_run_keeps_its_steps_and_resumes_its_evaluation() {
     }
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let said = t.run(&format!("{command} -o stopped --resume"));
-    assert!(said.code == 0 && !said.err.contains("starting from the beginning"), "{said:?}");
+    let outcome = t.run(&format!("{command} -o stopped --resume"));
+    assert!(outcome.code == 0 && !outcome.err.contains("starting from the beginning"), "{outcome:?}");
     assert_eq!(trained(&t, "stopped"), trained(&t, "whole"));
-    let told = |run: &str| -> Vec<Value> {
+    let result = |run: &str| -> Vec<Value> {
         let of = |e: &Value| json!([e["step"], e["dev"], e["agreement"]]);
         lines(&t, &format!("{run}/evaluations.jsonl")).iter().map(of).collect()
     };
-    assert_eq!(told("stopped"), told("whole"));
-    assert_eq!(told("whole").len(), 31);
+    assert_eq!(result("stopped"), result("whole"));
+    assert_eq!(result("whole").len(), 31);
 }
 
 #[test]
@@ -266,14 +269,14 @@ fn a_damaged_checkpoint_is_reported() {
     let command =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --checkpoint-every 2 --batch 4");
     t.ok(&command);
-    // Its model is there; without it the run has not ended.
+    // Without its model, the run is not complete.
     fs::remove_dir_all(t.path("run/model")).unwrap();
     let file = "run/checkpoints/step-00000004/tensors.safetensors";
     let bytes = fs::read(t.path(file)).unwrap();
     t.write(file, &bytes[..bytes.len() / 2]);
     let resume = format!("{command} --resume");
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
-    // One bit of one number: what is read would be a number still.
+    // A flipped bit gives a valid number, so only the checksum detects it.
     let mut turned = bytes.clone();
     let last = turned.len() - 1;
     turned[last] ^= 0x40;
@@ -294,7 +297,7 @@ fn a_run_does_not_resume_with_changed_dev_tasks() {
     let resume = format!("{train} --resume");
     t.run(&resume)
         .says(2, &["cannot resume the run in run: the data of its dev tasks", "restore the original files"]);
-    // Without a corpus, a run is told where its recipe is; so is who names its folder for a recipe.
+    // Without a corpus, and with the folder of a run instead of a recipe, the error names the recipe of the run.
     t.run("train simcse -m ./small -o run --resume")
         .says(2, &["turnwise train run/recipe.toml -o run --resume"]);
     t.run("train run -o other").says(2, &["run is the folder of a run", "its recipe is run/recipe.toml"]);
@@ -304,14 +307,14 @@ fn a_run_does_not_resume_with_changed_dev_tasks() {
 fn a_failed_step_saves_its_batch() {
     let t = with_encoder();
     too_large(&t);
-    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
-    said.says(3, &["failed-batch.json"]);
+    let outcome = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
+    outcome.says(3, &["failed-batch.json"]);
     let batch = batch_of(&t, "run");
     assert_eq!((&batch["step"], batch["sequences"].as_array().unwrap().len()), (&json!(1), 8));
     assert!(!t.path("run/model").exists());
 }
 
-/// Makes the last norm of an encoder give numbers whose squares are infinite.
+/// Sets the weights of the last layer norm so large that the squares of its outputs are infinite.
 fn too_large(t: &Turnwise) {
     let mut bytes = fs::read(t.path("small/model.safetensors")).unwrap();
     let end = bytes.len();
@@ -335,11 +338,11 @@ fn an_encoder_with_a_prompt_is_trained_with_it() {
     t.write("small/1_Pooling/config.json", pooling.to_string());
     let train = format!("train responses --corpus {SAMPLES} -m ./small --steps 4 --batch 4");
     t.run(&format!("{train} -o run")).says(0, &["with the prompt \"q: \""]);
-    // What was trained is the mean of all tokens, and so it is served.
+    // The model was trained with the prompt, so the saved model has the same prompt.
     assert_eq!(t.json("model info ./run/model")["prompts"]["query"], "q: ");
     let pooling: Value = serde_json::from_str(&t.read("run/model/1_Pooling/config.json")).unwrap();
     assert_eq!(pooling["include_prompt"], true);
-    // `[CLS]`, `q`; and what the tokenizer makes of the colon, which it does not know.
+    // `[CLS]`, `q`, and the unknown token for the colon.
     too_large(&t);
     t.run(&format!("{train} -o broken")).says(3, &["failed-batch.json"]);
     let batch = batch_of(&t, "broken");
@@ -357,7 +360,7 @@ fn an_index_can_be_trained_on() {
     t.ok("train simcse --corpus chats -m ./small -o by-name --steps 3 --batch 4");
     t.ok("train simcse --corpus indexes/chats -m ./small -o by-path --steps 3 --batch 4");
     assert_eq!(trained(&t, "by-name"), trained(&t, "by-path"));
-    // How files are read is nothing to an index.
+    // Options for reading files do not apply to an index.
     t.run("train simcse --corpus chats --from whatsapp -m ./small -o none")
         .says(2, &["--from is an option for files, but chats is an index"]);
     assert!(!t.path("none").exists());
@@ -367,7 +370,7 @@ fn an_index_can_be_trained_on() {
 fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
     pieces(&t);
-    // An export that has all, and one that has some of them again; a change makes another of it.
+    // One export has all dialogues. A second one repeats some of them, and has one with changed content.
     let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
     let first = some.lines().next().unwrap();
     let mut changed: Value = serde_json::from_str(first).unwrap();
@@ -378,12 +381,12 @@ fn a_dialogue_that_is_read_twice_is_used_once() {
     let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
     t.run(&format!("{train} --corpus exports -o twice"))
         .says(0, &["60 dialogues of exports were already read", "with 281 dialogues"]);
-    // What has none of its own is no corpus: no step is of it.
+    // A corpus without dialogues of its own gets no steps.
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
         .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));
-    let said = t.run(&format!("{train} --corpus once.jsonl -o once"));
-    assert!(!said.err.contains("already read"), "{said:?}");
+    let outcome = t.run(&format!("{train} --corpus once.jsonl -o once"));
+    assert!(!outcome.err.contains("already read"), "{outcome:?}");
     assert_eq!(trained(&t, "twice"), trained(&t, "once"));
 }
 
@@ -394,9 +397,9 @@ fn unsuitable_training_data_is_reported() {
     let dialogue =
         |n: usize| json!({"id": format!("d{n}"), "turns": [turn("你好吗"), turn(" "), turn("hello")]});
     t.write("few.jsonl", (0..4).map(|n| format!("{}\n", dialogue(n))).collect::<String>());
-    let said =
+    let outcome =
         t.run("train simcse --corpus few.jsonl -m ./small --steps 1 --batch 2 --evaluate-every 0 -o few");
-    said.says(
+    outcome.says(
         0,
         &[
             "4 dialogues and 8 turns; 4 turns without text, skipped",
@@ -404,9 +407,10 @@ fn unsuitable_training_data_is_reported() {
             "warning: 12 of the 32 tokens are unknown to ./small",
         ],
     );
-    // Warnings are told whoever asks for quiet, what to do next is not.
-    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
-    assert!(said.err.lines().all(|line| line.starts_with("warning: ")), "{said:?}");
+    // -q suppresses hints, but not warnings.
+    let outcome =
+        t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
+    assert!(outcome.err.lines().all(|line| line.starts_with("warning: ")), "{outcome:?}");
 }
 
 #[test]
@@ -501,7 +505,7 @@ fn invalid_runs_are_refused_before_anything_is_written() {
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
     t.write("bad.toml", "objective = \"simcse\"\nmodel = \"./small\"\ncorpus = []\nstepps = 3\n");
     t.run(&format!("train bad.toml --corpus {SAMPLES} -o run")).says(3, &["bad.toml:4: ", "stepps"]);
-    // A recipe need not say what is typed.
+    // A recipe can omit settings that are given on the command line.
     t.write("short.toml", "objective = \"simcse\"\nsteps = 1\nbatch = 4\n");
     t.run("train short.toml -m ./small -o run").says(2, &["no dialogues to train on"]);
     t.ok(&format!("train short.toml -m ./small --corpus {SAMPLES} -o short"));
@@ -520,14 +524,14 @@ fn models_are_trained_with_mean_pooling() {
     t.run(&format!("train simcse {train} -m ./first -o first-run")).says(0, &["uses cls pooling"]);
     t.ok(&format!("train simcse {train} -m ./small -o small-run"));
     assert_eq!(trained(&t, "first-run"), trained(&t, "small-run"));
-    // It opens as what it was trained to be.
+    // The saved model has mean pooling.
     for run in ["first-run", "small-run"] {
         t.ok(&format!("embed {SAMPLES} --model ./{run}/model -o {run}.npy"));
     }
     assert_eq!(fs::read(t.path("first-run.npy")).unwrap(), fs::read(t.path("small-run.npy")).unwrap());
 }
 
-/// Makes the tokenizer of an encoder put nothing around texts, and know no separator.
+/// Removes the separator and the special tokens around texts from the tokenizer of an encoder.
 fn without_separator(t: &Turnwise, name: &str) {
     let words: Vec<String> = t.read(&format!("{name}/vocab.txt")).lines().map(str::to_owned).collect();
     let vocab: serde_json::Map<String, Value> = words
@@ -555,25 +559,25 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     let t = with_encoder();
     without_separator(&t, "small");
     let train = format!("--corpus {SAMPLES} -m ./small --steps 4 --batch 4 --learning-rate 1e-3");
-    let told = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
-    assert!(told.err.contains("separated by [SEP], a new token"), "{told:?}");
+    let result = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
+    assert!(result.err.contains("separated by [SEP], a new token"), "{result:?}");
     let config: Value = serde_json::from_str(&t.read("run/model/config.json")).unwrap();
     assert_eq!(config["vocab_size"], 78);
-    // What it learned is used: a text ends with the token, and its vector is no longer the mean of the others.
+    // Training uses the new token: its embedding is no longer the mean of the other embeddings.
     t.write("texts.txt", "where is my parcel\n");
     for (model, name) in [("run/model", "trained"), ("run/start", "begun")] {
         t.ok(&format!("embed texts.txt -m ./{model} --precision f32 -o {name}.npy"));
     }
     assert_ne!(fs::read(t.path("trained.npy")).unwrap(), fs::read(t.path("begun.npy")).unwrap());
     assert!(t.read("run/model/tokenizer.json").contains("[SEP]"));
-    let told = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
-    assert!(told.err.contains("with a fixed random vector"), "{told:?}");
-    // An utterance alone needs nothing.
+    let result = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
+    assert!(result.err.contains("with a fixed random vector"), "{result:?}");
+    // An objective with single utterances needs no separator.
     t.ok(&format!("train simcse {train} -o alone"));
     assert!(!t.path("alone/start").exists());
 }
 
-/// The lines of a run's file.
+/// Lines of a JSON lines file of a run.
 pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
@@ -586,8 +590,8 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         "train simcse --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 3e-3 --evaluate-every 4 \
          --dev dialogues:parts/dev.jsonl --checkpoint-every 5"
     );
-    let said = t.run(&format!("{train} -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} -o run"));
+    outcome.says(
         0,
         &[
             "excluded from training, because a dev task has the same: ",
@@ -602,13 +606,13 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     let most = measured[1..].iter().map(agreement).fold(0.0, f64::max);
     let best = measured[1..].iter().rfind(|e| agreement(e) >= most - 0.005).unwrap();
     assert!(
-        said.out.contains(&format!(
+        outcome.out.contains(&format!(
             "of step {} in run/model (selected by the agreement with words)",
             best["step"]
         )),
-        "{said:?}"
+        "{outcome:?}"
     );
-    // What is kept is what was measured: the same task, asked of the saved model.
+    // The saved model gives the same value in `bench`.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
     assert_eq!(state["step"], best["step"]);
     let curves = t.read("run/curves.svg");
@@ -619,7 +623,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     }
     assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
     assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
-    // Stopped after a checkpoint and gone on with, it ends in the same.
+    // A run that was stopped after a checkpoint and resumed gives the same result.
     let copy = |from: &str, to: &str| {
         fs::create_dir_all(t.path(to)).unwrap();
         for entry in fs::read_dir(t.path(from)).unwrap() {
@@ -635,7 +639,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     copy("run/checkpoints/best", "again/checkpoints/best");
     t.ok(&format!("{train} -o again --resume"));
     assert_eq!(trained(&t, "again"), trained(&t, "run"));
-    // What it took is told of all its steps, not of the last two.
+    // The summary covers all steps, not only those after the resume.
     let examples = |run: &str| t.json(&format!("{train} -o {run} --resume"))["examples"].take();
     assert_eq!((examples("again"), examples("run")), (json!(72), json!(72)));
     let without_seconds = |name: &str| -> Vec<Value> {
@@ -644,19 +648,19 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         all
     };
     assert_eq!(without_seconds("again"), without_seconds("run"));
-    // Chosen by labels it says so; the last step is nobody's choice.
-    let said = t.run(&format!("{train} -o dev --select dev"));
-    assert!(said.out.contains("selected by the dev tasks"), "{said:?}");
-    let said = t.run(&format!("{train} -o last --select last"));
-    assert!(said.out.contains("of step 12 in last/model\n"), "{said:?}");
+    // If the step was selected by labels, the summary says so. The last step is not a selection.
+    let outcome = t.run(&format!("{train} -o dev --select dev"));
+    assert!(outcome.out.contains("selected by the dev tasks"), "{outcome:?}");
+    let outcome = t.run(&format!("{train} -o last --select last"));
+    assert!(outcome.out.contains("of step 12 in last/model\n"), "{outcome:?}");
 }
 
 #[test]
 fn without_labels_held_out_dialogues_measure_the_gain() {
     let t = with_encoder();
     let train = "train dialoguecse -m ./small --steps 6 --batch 4 --learning-rate 1e-3 --evaluate-every 3";
-    let said = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
-    said.says(
+    let outcome = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
+    outcome.says(
         0,
         &[
             "held out for evaluation: 28 dialogues",
@@ -673,13 +677,13 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     let gain = &kept["dev"][0];
     assert_eq!((&gain["task"], &gain["measure"]), (&json!("aside"), &json!("halves")));
     assert_eq!((gain["start"].as_f64(), gain["kept"].as_f64()), (Some(aside(0).0), Some(aside(kept_step).0)));
-    let told = format!(
+    let result = format!(
         "neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): {:.2} → {:.2} (p ",
         100.0 * aside(0).0,
         100.0 * aside(kept_step).0
     );
-    assert!(said.out.contains(&told) && said.out.contains("\n  not significant"), "{said:?}");
-    assert!(said.out.contains("(selected by the held-out dialogues)"), "{said:?}");
+    assert!(outcome.out.contains(&result) && outcome.out.contains("\n  not significant"), "{outcome:?}");
+    assert!(outcome.out.contains("(selected by the held-out dialogues)"), "{outcome:?}");
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
@@ -692,11 +696,11 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     let losses = |run: &str| lines(&t, run).iter().map(|line| line["loss"].clone()).collect::<Vec<_>>();
     assert_eq!(losses("again/metrics.jsonl"), losses("run/metrics.jsonl"));
     assert_ne!(losses("other/metrics.jsonl"), losses("run/metrics.jsonl"));
-    // None where that is not wanted, or where they are too few.
-    let said = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
+    // With --held-out 0, or with too few dialogues, none are held out.
+    let outcome = t.run(&format!("{train} --corpus {SAMPLES} --held-out 0 -o none"));
     assert!(
-        said.out.contains("agreement of neighbors with words: ") && !said.err.contains("held out"),
-        "{said:?}"
+        outcome.out.contains("agreement of neighbors with words: ") && !outcome.err.contains("held out"),
+        "{outcome:?}"
     );
     pieces(&t);
     t.run(&format!("{train} --corpus pieces/0.jsonl -o few")).says(
@@ -708,14 +712,14 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
 #[test]
 fn a_run_without_further_gain_stops() {
     let t = with_encoder();
-    let said = t.run(&format!(
+    let outcome = t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
          --patience 2"
     ));
-    assert!(said.out.contains("of 400 (stopped early: no more gain)"), "{said:?}");
+    assert!(outcome.out.contains("of 400 (stopped early: no more gain)"), "{outcome:?}");
     let steps = lines(&t, "run/metrics.jsonl").len();
     assert!(steps < 400);
-    // It stays ended.
+    // Resuming a stopped run changes nothing.
     t.ok(&format!(
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
          --patience 2 --resume"
@@ -769,7 +773,7 @@ fn an_included_recipe_finds_its_data_and_start_model() {
     t.ok(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc"));
     let recipe = t.read("runs/dialoguecse-mdc/recipe.toml");
     assert!(recipe.contains("there/mdc_dev") && recipe.contains("runs/words-mdc/model"), "{recipe}");
-    // Unasked where benchmarks look as well.
+    // The default data folder is the same as for benchmarks.
     t.run(&format!("train words-mdc -m ./small {short} -o run")).says(
         2,
         &["the recipe words-mdc needs data that are missing: data/mdc_dev", "`--data FOLDER`", "train list"],
@@ -798,7 +802,7 @@ fn recipes_are_listed_with_their_models_and_data() {
 fn several_seeds_and_settings_are_compared() {
     let t = with_encoder();
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");
-    let said = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
+    let outcome = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
     assert!(
         [
             "all seeds (2 runs)\n",
@@ -806,35 +810,35 @@ fn several_seeds_and_settings_are_compared() {
             "  neighbors shared by the halves of 28 held-out dialogues"
         ]
         .iter()
-        .all(|part| said.out.contains(part)),
-        "{said:?}"
+        .all(|part| outcome.out.contains(part)),
+        "{outcome:?}"
     );
     t.ok(&format!("train {train} --seed 4 -o four"));
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
     assert_ne!(trained(&t, "seeds/seed-3"), trained(&t, "four"));
-    let said =
+    let outcome =
         t.run(&format!("train sweep --vary temperature=0.05,0.5 --vary dialogues=40,80 {train} -o swept"));
-    assert!(said.out.contains("temperature=0.5, dialogues=40 (1 run)"), "{said:?}");
+    assert!(outcome.out.contains("temperature=0.5, dialogues=40 (1 run)"), "{outcome:?}");
     let runs: Value = serde_json::from_str(&t.read("swept/runs.json")).unwrap();
     assert_eq!(runs.as_array().unwrap().len(), 4);
     let recipe = t.read("swept/temperature=0.05_dialogues=80/recipe.toml");
     assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
-    // Those that are there are gone on with, and end as they were.
+    // --resume skips the complete run, and trains the missing one again.
     fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
     t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["already contains runs"]);
     t.run(&format!("train {train} --seeds 3..4 -o seeds --resume"))
         .says(0, &["the run in seeds/seed-3 has already ended"]);
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
-    // More of them come beside those.
-    let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
-    assert!(said.out.contains("all seeds (3 runs)"), "{said:?}");
+    // Additional seeds are added to the existing ones.
+    let outcome = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
+    assert!(outcome.out.contains("all seeds (3 runs)"), "{outcome:?}");
     assert!(!t.ok(&format!("train {train} --seeds 1 -o single")).contains('±'));
-    // What nothing is measured of has its losses to tell.
-    let said = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
-    assert!(said.out.contains("all seeds (2 runs)\n  loss: "), "{said:?}");
+    // Without evaluations, the losses are compared.
+    let outcome = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
+    assert!(outcome.out.contains("all seeds (2 runs)\n  loss: "), "{outcome:?}");
 }
 
-/// The sample dialogues in pieces: some files in a folder, one behind the other as their names are.
+/// Writes the sample dialogues to several files in a folder, in the order of their names.
 fn pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");
@@ -855,7 +859,7 @@ fn streamed_and_in_memory_training_give_the_same_model() {
         t.ok(&format!("{command} -o {objective}/stream"));
         t.ok(&format!("{command} -o {objective}/memory --in-memory"));
         let [stream, memory] = ["stream", "memory"].map(|how| {
-            let told = |file: &str| -> Vec<Value> {
+            let result = |file: &str| -> Vec<Value> {
                 let of = |line: &str| {
                     let mut line = serde_json::from_str::<Value>(line).unwrap();
                     line["seconds"].take();
@@ -865,8 +869,8 @@ fn streamed_and_in_memory_training_give_the_same_model() {
             };
             let model = trained(&t, &format!("{objective}/{how}"));
             (
-                told("metrics.jsonl"),
-                told("evaluations.jsonl"),
+                result("metrics.jsonl"),
+                result("evaluations.jsonl"),
                 t.read(&format!("{objective}/{how}/recipe.toml")),
                 model,
             )
@@ -874,7 +878,7 @@ fn streamed_and_in_memory_training_give_the_same_model() {
         assert_eq!(stream.0.len(), 6);
         assert!(stream == memory, "{objective}: {:?} {:?}", (stream.0, stream.1), (memory.0, memory.1));
     }
-    // What was read by stream lay in files that nobody has to clear away.
+    // The temporary files of the run are removed.
     let left = |folder: &str| {
         let names = fs::read_dir(t.path(folder)).unwrap().map(|e| e.unwrap().file_name());
         names.filter(|name| name.to_string_lossy().contains("spool")).count()
@@ -889,11 +893,11 @@ fn damaged_and_changed_inputs_are_reported() {
     let command =
         "train simcse --corpus pieces -m ./small --steps 4 --checkpoint-every 2 --batch 4 --evaluate-every 0";
     t.ok(&format!("{command} -o run"));
-    // Another run than the one that was begun.
+    // The input changed, so the run does not resume.
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
     t.run(&format!("{command} -o run --resume")).says(2, &["cannot resume the run in run: the dialogues"]);
-    // An archive that ends too early.
+    // A truncated archive.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();
     t.write("pieces/9.jsonl.gz", &archive[..archive.len() / 2]);
@@ -919,7 +923,7 @@ fn a_full_disk_is_reported() {
         };
     }
     shell.current_dir(t.path("."));
-    let said = crate::support::Outcome::of(shell.args(["-c", &script]).output().unwrap());
-    said.says(6, &["cannot write", "spool"]);
+    let outcome = crate::support::Outcome::of(shell.args(["-c", &script]).output().unwrap());
+    outcome.says(6, &["cannot write", "spool"]);
     assert!(!t.path("run").exists());
 }

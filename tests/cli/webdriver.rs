@@ -1,6 +1,6 @@
-//! A browser without a window, driven through chromedriver as WebDriver has it.
+//! Headless browser, controlled through chromedriver by the WebDriver protocol.
 
-// Why nothing was tested is said.
+// A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -16,7 +16,7 @@ use crate::http::Client;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A browser; it ends with the test.
+/// A running browser. It is closed when it is dropped.
 pub struct Browser {
     driver: Child,
     client: Client,
@@ -24,7 +24,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one. Where there is none it says so, and the test has nothing to do.
+    /// Starts a browser. Returns `None`, and prints the reason, if none is installed.
     pub fn start() -> Option<Self> {
         let started = Command::new("chromedriver")
             .args(["--port=0"])
@@ -42,7 +42,7 @@ impl Browser {
         let port = lines
             .find_map(|line| line.split_once("successfully on port ").map(|(_, port)| port.to_owned()))
             .unwrap();
-        // What it says later is read by nobody, and must not make it wait.
+        // The rest of the output is discarded, so that a full pipe does not block the program.
         thread::spawn(move || lines.for_each(drop));
         let port = port.trim_end_matches('.').split('.').next().unwrap();
         let mut browser = Browser {
@@ -85,16 +85,16 @@ impl Browser {
         self.post("window/rect", &json!({"width": width, "height": height}));
     }
 
-    /// What a script `return`s.
+    /// Runs a script and returns its result.
     #[track_caller]
     pub fn run(&self, script: &str) -> Value {
         self.post("execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Waits until an expression is true. What it looks into may not be there yet: that is no reason to give up.
+    /// Waits until an expression is true. Errors count as false, because elements may not exist yet.
     #[track_caller]
     pub fn until(&self, expression: &str) {
-        let begun = Instant::now();
+        let start_time = Instant::now();
         let script = format!("try {{ return Boolean({expression}) }} catch (e) {{ return String(e) }}");
         loop {
             let answer = self.run(&script);
@@ -102,7 +102,7 @@ impl Browser {
                 return;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                start_time.elapsed() < PATIENCE,
                 "not so in time ({answer}): {expression}\n{}",
                 self.run("return document.body.innerText")
             );
@@ -129,7 +129,7 @@ impl Browser {
         self.post(&format!("element/{element}/value"), &json!({"text": text}));
     }
 
-    /// What the page or the browser complained of since it was last asked.
+    /// Returns the new errors in the console of the browser.
     pub fn console_errors(&self) -> Vec<String> {
         let log = self.post("se/log", &json!({"type": "browser"}));
         let entries = log.as_array().unwrap().iter();

@@ -14,7 +14,7 @@ fn done(task: &dyn Task, ranker: &dyn Ranker) -> Outcome {
     task.run(scorer.as_ref(), false, &()).unwrap()
 }
 
-/// Checks a value, given in percent, with a tolerance.
+/// Value of a measure in percent.
 fn of(outcome: &Outcome, measure: &str) -> f64 {
     100.0 * outcome.values.iter().find(|value| value.measure == measure).unwrap().value
 }

@@ -45,8 +45,9 @@ fn sniffed(path: &Path, bytes: &[u8]) -> Option<&'static str> {
 
 #[test]
 fn every_format_has_a_fixture() {
-    let told: Vec<_> = fixtures().iter().filter_map(|(path, bytes)| sniffed(path, bytes)).collect();
-    let missing: Vec<_> = formats::all().iter().map(|f| f.name).filter(|name| !told.contains(name)).collect();
+    let detected: Vec<_> = fixtures().iter().filter_map(|(path, bytes)| sniffed(path, bytes)).collect();
+    let missing: Vec<_> =
+        formats::all().iter().map(|f| f.name).filter(|name| !detected.contains(name)).collect();
     assert_eq!(missing, [""; 0]);
 }
 

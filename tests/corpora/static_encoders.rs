@@ -18,7 +18,7 @@ fn fit(task: &dyn Task) -> TfidfSvd {
     statics::fit_tfidf(texts, &TfidfSettings::default()).unwrap()
 }
 
-/// MAP and MRR in percent.
+/// MAP and MRR of an encoder in percent.
 fn reached(task: &dyn Task, encoder: &TfidfSvd, dialogues: DialogueOptions) -> (f64, f64) {
     let options = ahead::Options { dialogues, ..ahead::Options::default() };
     let dense = Dense { options, ..Dense::new(encoder) };

@@ -12,7 +12,7 @@
 //!   are still parsed.
 //!
 //! The folder has an index of the sample dialogues, `chats`, and the files `chats.jsonl.zst` (some of them) and
-//! `labeled.jsonl` (those in English). The guides show what all sample dialogues give, which differs only in numbers.
+//! `labeled.jsonl` (those in English). The guides show the output for all sample dialogues, which differs only in numbers.
 
 use std::{
     fmt::Write as _,
@@ -83,12 +83,12 @@ impl Block {
     }
 }
 
-/// What this machine has for the guides.
+/// Programs and data on this machine that blocks need.
 struct Machine {
     /// Cache of the Hugging Face libraries.
     cache: PathBuf,
     has_model: bool,
-    /// The folder that every page starts with.
+    /// Folder that is copied for every page.
     start: TempDir,
 }
 
@@ -109,7 +109,7 @@ impl Machine {
         machine
     }
 
-    /// Why a block cannot run here, if it cannot.
+    /// Returns the reason why a block cannot run on this machine; `None` if it can run.
     fn lacks(&self, block: &Block) -> Option<&'static str> {
         // The guides show what the demo and its default model print. With a fitted encoder, output and warnings differ.
         if !self.has_model {
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// A script in a folder, with standard error in standard output.
+    /// Command that runs a script in a folder, with standard error redirected to standard output.
     fn shell(&self, script: &str, folder: &Path) -> Command {
         let mut command = Command::new("sh");
         let program = Path::new(env!("CARGO_BIN_EXE_turnwise")).parent().unwrap();
@@ -152,7 +152,7 @@ impl Machine {
     }
 }
 
-/// A server that a page has started.
+/// A server that a page has started. It is killed when it is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -205,23 +205,23 @@ fn run_page(name: &str, page: &str, machine: &Machine) -> Vec<String> {
         }
         let script = block.text.replace("7700", &port);
         printed = Some(if script.starts_with("turnwise serve") {
-            let (server, said) =
+            let (server, outcome) =
                 serve(&format!("exec {} --port {port}", script.trim_end()), folder.path(), machine);
             servers.push(server);
-            said
+            outcome
         } else {
             let started = Instant::now();
             let output = machine.shell(&script, folder.path()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let outcome = String::from_utf8_lossy(&output.stdout).into_owned();
             let fails = block.attributes.iter().any(|a| a == "fails");
-            assert!(output.status.success() != fails, "{at} ended with {}:\n{said}", output.status);
+            assert!(output.status.success() != fails, "{at} ended with {}:\n{outcome}", output.status);
             let warns = block.attributes.iter().any(|a| a == "warns");
             assert!(
-                fails || warns == said.contains("warning: "),
-                "{at} printed a warning, or no warning:\n{said}"
+                fails || warns == outcome.contains("warning: "),
+                "{at} printed a warning, or no warning:\n{outcome}"
             );
             eprintln!("{at}: {:.1} s", started.elapsed().as_secs_f32());
-            said
+            outcome
         });
     }
     skipped
@@ -234,11 +234,11 @@ fn serve(script: &str, folder: &Path, machine: &Machine) -> (Server, String) {
     let server = Server(machine.shell(script, folder).stdout(file).spawn().unwrap());
     let started = Instant::now();
     loop {
-        let said = fs::read_to_string(&log).unwrap();
-        if said.contains("to stop)") {
-            return (server, said);
+        let outcome = fs::read_to_string(&log).unwrap();
+        if outcome.contains("to stop)") {
+            return (server, outcome);
         }
-        assert!(started.elapsed() < Duration::from_secs(30), "`{script}` is not ready: {said}");
+        assert!(started.elapsed() < Duration::from_secs(30), "`{script}` is not ready: {outcome}");
         thread::sleep(Duration::from_millis(20));
     }
 }

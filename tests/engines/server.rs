@@ -71,10 +71,10 @@ impl Server {
 
     /// Waits until the server responds. It accepts connections several seconds earlier.
     fn wait(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while let Err(e) = MilvusWriter::read_manifest(&self.target("nobody")) {
             assert!(
-                e.class() == Class::Unavailable && begun.elapsed() < START_TIMEOUT,
+                e.class() == Class::Unavailable && started.elapsed() < START_TIMEOUT,
                 "the server does not start: {e}"
             );
             thread::sleep(Duration::from_millis(50));
