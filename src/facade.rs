@@ -112,7 +112,7 @@ impl Index {
     pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
         let mut store = Store::open(&self.root, WRITER)?;
         let mut outcome = Added::default();
-        let write = || {
+        let write = || -> Result<()> {
             for mut dialogue in dialogues {
                 dialogue.check().map_err(|why| Error::data(format!("{}: {why}", dialogue.id)))?;
                 match store.put(&Prepared::new(&dialogue)?)? {
@@ -124,11 +124,13 @@ impl Index {
                     store.commit(None)?;
                 }
             }
-            store.commit(None)
+            Ok(())
         };
+        // The dialogues before an invalid one are kept.
         let written = write();
+        let committed = store.commit(None);
+        written.and(committed)?;
         store.close()?;
-        written?;
         self.index_keywords()?;
         Ok(outcome)
     }

@@ -118,10 +118,11 @@ fn derived_files_can_be_damaged_or_missing() {
     let root = dir.path().join("i");
     let all = filled(&root);
     let table = fs::read_dir(root.join("tables")).unwrap().next().unwrap().unwrap().path();
-    let cases: [(&str, Damage); 5] = [
+    let cases: [(&str, Damage); 6] = [
         ("a table's entry", Box::new(|| flip(&table_of(&root), 200))),
         ("the tables", Box::new(|| fs::remove_dir_all(root.join("tables")).unwrap())),
         ("sled", Box::new(|| fs::write(root.join("records/db"), [9; 3000]).unwrap())),
+        ("no sled", Box::new(|| fs::remove_dir_all(root.join("records")).unwrap())),
         ("the manifest", Box::new(|| fs::write(root.join("manifest.json"), "{").unwrap())),
         ("no manifest", Box::new(|| fs::remove_file(root.join("manifest.json")).unwrap())),
     ];
@@ -132,6 +133,7 @@ fn derived_files_can_be_damaged_or_missing() {
             let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
             assert!(!report.damage.is_empty(), "{what}");
         }
+        assert_eq!(root.join("records").exists(), what != "no sled", "verify changes nothing");
         repair::repair(&root, "test").unwrap();
         assert_sound(&root);
         assert_eq!(content(&root), all, "{what}");

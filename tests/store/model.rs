@@ -13,9 +13,13 @@ enum Step {
     Put(u8, u8),
     Delete(u8),
     Commit,
-    Checkpoint,
-    /// Closes the store, or drops it with an uncommitted batch, as if the process were killed.
+    /// With uncommitted changes, a checkpoint writes nothing.
+    Checkpoint {
+        committed: bool,
+    },
+    /// Uncommitted changes are lost, whether the store is closed or dropped.
     Reopen {
+        committed: bool,
         closed: bool,
     },
     /// Removes the sled database, which must be rebuilt from the log.
@@ -29,8 +33,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u8..12, 0u8..3).prop_map(|(id, text)| Step::Put(id, text)),
         2 => (0u8..12).prop_map(Step::Delete),
         3 => Just(Step::Commit),
-        1 => Just(Step::Checkpoint),
-        1 => any::<bool>().prop_map(|closed| Step::Reopen { closed }),
+        1 => any::<bool>().prop_map(|committed| Step::Checkpoint { committed }),
+        1 => any::<(bool, bool)>().prop_map(|(committed, closed)| Step::Reopen { committed, closed }),
         1 => Just(Step::LoseSled),
         1 => Just(Step::Compact),
     ]
@@ -66,19 +70,23 @@ proptest! {
                     store.commit(None).unwrap();
                     committed = gathered.clone();
                 }
-                Step::Checkpoint => {
-                    store.commit(None).unwrap();
-                    store.checkpoint().unwrap();
-                    committed = gathered.clone();
-                }
-                Step::Reopen { closed } => {
-                    if closed {
+                Step::Checkpoint { committed: commits } => {
+                    if commits {
                         store.commit(None).unwrap();
                         committed = gathered.clone();
+                    }
+                    store.checkpoint().unwrap();
+                }
+                Step::Reopen { committed: commits, closed } => {
+                    if commits {
+                        store.commit(None).unwrap();
+                        committed = gathered.clone();
+                    }
+                    gathered = committed.clone();
+                    if closed {
                         store.close().unwrap();
                     } else {
                         drop(store);
-                        gathered = committed.clone();
                     }
                     store = Store::open(&root, "test").unwrap();
                     prop_assert!(store.notices().is_empty());
@@ -109,6 +117,10 @@ proptest! {
             store.set_segment_bytes(2_000);
             // A reader sees the last commit, but no uncommitted changes.
             prop_assert_eq!(&content(&root), &committed);
+            // The writer also sees its uncommitted changes.
+            for id in (0..12).map(|n| DialogueId::new(format!("d{n}")).unwrap()) {
+                prop_assert_eq!(store.get(&id).unwrap(), gathered.get(id.as_str()).cloned());
+            }
         }
         drop(store);
         drop(Store::open(&root, "test").unwrap());
@@ -119,6 +131,28 @@ proptest! {
 /// Ids in insertion order.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
+}
+
+#[test]
+fn closing_discards_uncommitted_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open_or_create(dir.path(), "test").unwrap();
+    put(&mut store, &dialogue("a", "x"));
+    store.commit(None).unwrap();
+    let before = content(dir.path());
+    put(&mut store, &dialogue("a", "y"));
+    put(&mut store, &dialogue("b", "x"));
+    store.checkpoint().unwrap();
+    assert_sound(dir.path());
+    store.close().unwrap();
+    assert_sound(dir.path());
+    assert_eq!(content(dir.path()), before);
+    let mut store = Store::open(dir.path(), "test").unwrap();
+    assert_eq!(put(&mut store, &dialogue("b", "x")), PutOutcome::Added);
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    assert_sound(dir.path());
+    assert_eq!(content(dir.path()).len(), 2);
 }
 
 #[test]

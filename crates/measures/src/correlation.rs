@@ -1,7 +1,7 @@
 //! Correlation coefficients, with the tie handling of SciPy.
 //!
-//! The coefficients are undefined for a constant input and for fewer than two pairs. The functions then return
-//! `None`.
+//! The inputs are pairs of values: surplus values of the longer slice are ignored. The coefficients are undefined for a
+//! constant input and for fewer than two pairs. The functions then return `None`.
 
 /// Pearson correlation coefficient.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
@@ -24,7 +24,8 @@ pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
 
 /// Spearman rank correlation coefficient. Ties get their average rank.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
-    pearson(&ranks(a), &ranks(b))
+    let n = a.len().min(b.len());
+    pearson(&ranks(&a[..n]), &ranks(&b[..n]))
 }
 
 /// Kendall rank correlation coefficient (tau-b).
@@ -33,18 +34,7 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
     pairs.sort_unstable_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
     let ties_a = tied(pairs.iter().map(|p| p.0));
-    let ties_both = {
-        let (mut sum, mut run) = (0.0, 1.0);
-        for w in pairs.windows(2) {
-            if w[0] == w[1] {
-                sum += run;
-                run += 1.0;
-            } else {
-                run = 1.0;
-            }
-        }
-        sum
-    };
+    let ties_both = tied(pairs.iter().copied());
     // The pairs are sorted by `a`, so each inversion of `b` is a discordant pair.
     let mut second: Vec<f64> = pairs.iter().map(|p| p.1).collect();
     let mut buffer = second.clone();
@@ -72,12 +62,13 @@ pub fn ranks(row: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the number of pairs of equal values in a sorted sequence.
-fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
+fn tied<T: PartialEq>(sorted: impl Iterator<Item = T>) -> f64 {
     let (mut sum, mut run, mut last) = (0.0, 0.0, None);
-    for number in sorted {
-        run = if last == Some(number) { run + 1.0 } else { 0.0 };
+    for value in sorted {
+        let value = Some(value);
+        run = if last == value { run + 1.0 } else { 0.0 };
         sum += run;
-        last = Some(number);
+        last = value;
     }
     sum
 }
@@ -132,6 +123,15 @@ mod tests {
             assert_eq!(of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
             assert_eq!(of(&[1.0], &[2.0]), None);
             assert_eq!(of(&[], &[]), None);
+        }
+    }
+
+    #[test]
+    fn surplus_values_of_the_longer_input_are_ignored() {
+        let (a, b) = ([1.0, 3.0, 2.0, 0.0, 2.5], [1.0, 2.0, 4.0]);
+        for of in [pearson, spearman, kendall] {
+            assert_eq!(of(&a, &b), of(&a[..3], &b));
+            assert_eq!(of(&b, &a), of(&b, &a[..3]));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The program's memory allocator: mimalloc with a cache of large blocks, which is used during training.
+//! The program's memory allocator: mimalloc with a cache of large blocks. Training enables the cache.
 //!
 //! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the
 //! system, the kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the
@@ -15,8 +15,8 @@ use std::{
     alloc::{GlobalAlloc, Layout},
     ptr,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -24,80 +24,88 @@ use mimalloc::MiMalloc;
 
 /// Minimum size of cached blocks in bytes.
 const LARGE: usize = 1 << 17;
-/// Alignment of large blocks. Matrix multiplication requires it for its packed copies.
+/// Alignment of cached blocks in bytes. Matrix multiplication requires it for its packed copies.
 const ALIGNED: usize = 128;
-/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so blocks of similar sizes can be
-/// reused. This matters because batches have different numbers of tokens.
+/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so a block can be reused for a
+/// slightly different size. Training batches differ in their numbers of tokens.
 const CLASSES_PER_POWER: usize = 8;
 /// Maximum number of cached blocks.
 const MAX_BLOCKS: usize = 1024;
 
-/// The allocator. Only the program installs it; users of the library can choose their own.
+/// Memory allocator with a block cache. Only the program installs it; users of the library can choose their own.
 pub struct Memory;
 
-/// State of the block cache.
-struct State {
+/// Block cache of the allocator.
+struct BlockCache {
     enabled: AtomicBool,
-    /// Remaining capacity in bytes.
-    capacity: AtomicUsize,
-    cache: Mutex<Cache>,
+    free: Mutex<FreeBlocks>,
 }
 
-/// The cached free blocks: size and address of each.
-struct Cache {
+struct FreeBlocks {
+    /// Size and address of each cached block. Only the first `count` entries are valid.
     blocks: [(usize, usize); MAX_BLOCKS],
     count: usize,
+    /// Remaining capacity in bytes.
+    capacity: usize,
 }
 
-static STATE: State = State {
-    enabled: AtomicBool::new(false),
-    capacity: AtomicUsize::new(0),
-    cache: Mutex::new(Cache { blocks: [(0, 0); MAX_BLOCKS], count: 0 }),
-};
+static CACHE: BlockCache = BlockCache::new();
 
-/// Enables the cache of large blocks, with a capacity in bytes.
+/// Enables the cache of large blocks, with a capacity in bytes. Without this call, nothing is cached.
 pub fn enable_block_cache(bytes: usize) {
-    STATE.capacity.store(bytes, Ordering::Relaxed);
-    STATE.enabled.store(true, Ordering::Relaxed);
+    CACHE.enable(bytes);
 }
 
-impl State {
+impl BlockCache {
+    const fn new() -> Self {
+        let free = FreeBlocks { blocks: [(0, 0); MAX_BLOCKS], count: 0, capacity: 0 };
+        BlockCache { enabled: AtomicBool::new(false), free: Mutex::new(free) }
+    }
+
+    fn enable(&self, bytes: usize) {
+        self.lock().capacity = bytes;
+        self.enabled.store(true, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FreeBlocks> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes a block of `size` bytes from the cache; `None` if no block of this size is cached.
     fn take(&self, size: usize) -> Option<*mut u8> {
         if !self.enabled.load(Ordering::Relaxed) {
             return None;
         }
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = cache.count;
+        let mut free = self.lock();
+        let count = free.count;
         // The most recently freed block is most likely still in a CPU cache.
-        let found = cache.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
-        let (_, at) = cache.blocks[found];
-        cache.blocks[found] = cache.blocks[count - 1];
-        cache.count -= 1;
-        drop(cache);
-        self.capacity.fetch_add(size, Ordering::Relaxed);
-        Some(ptr::with_exposed_provenance_mut(at))
+        let found = free.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
+        let (_, address) = free.blocks[found];
+        free.blocks[found] = free.blocks[count - 1];
+        free.count -= 1;
+        free.capacity += size;
+        Some(ptr::with_exposed_provenance_mut(address))
     }
 
     /// Puts a freed block into the cache. Returns `false` if the cache is disabled or full.
     fn put(&self, block: *mut u8, size: usize) -> bool {
-        if !self.enabled.load(Ordering::Relaxed) || self.capacity.load(Ordering::Relaxed) < size {
+        if !self.enabled.load(Ordering::Relaxed) {
             return false;
         }
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = cache.count;
-        if count == MAX_BLOCKS {
+        let mut free = self.lock();
+        let count = free.count;
+        if count == MAX_BLOCKS || free.capacity < size {
             return false;
         }
-        cache.blocks[count] = (size, block.expose_provenance());
-        cache.count += 1;
-        self.capacity.fetch_sub(size, Ordering::Relaxed);
+        free.blocks[count] = (size, block.expose_provenance());
+        free.count += 1;
+        free.capacity -= size;
         true
     }
 }
 
-/// Returns the layout that is really allocated. Large sizes are rounded up and get the same alignment, so any large
-/// block can be cached and reused for any allocation of the same rounded size.
+/// Returns the layout to allocate for a requested layout. The size of cacheable blocks is rounded up to a size class,
+/// and their alignment is always [`ALIGNED`]. Other layouts are unchanged.
 fn actual_layout(layout: Layout) -> Layout {
     if !is_cacheable(layout) {
         return layout;
@@ -106,7 +114,6 @@ fn actual_layout(layout: Layout) -> Layout {
     Layout::from_size_align(layout.size().next_multiple_of(grain), ALIGNED).unwrap_or(layout)
 }
 
-/// Returns whether a block of this layout can be cached.
 fn is_cacheable(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= ALIGNED
 }
@@ -117,7 +124,7 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let actual = actual_layout(layout);
         if is_cacheable(layout)
-            && let Some(block) = STATE.take(actual.size())
+            && let Some(block) = CACHE.take(actual.size())
         {
             return block;
         }
@@ -128,19 +135,19 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let actual = actual_layout(layout);
         if is_cacheable(layout)
-            && let Some(block) = STATE.take(actual.size())
+            && let Some(block) = CACHE.take(actual.size())
         {
             // SAFETY: the block has `actual.size()` bytes, at least `layout.size()`.
             unsafe { ptr::write_bytes(block, 0, layout.size()) };
             return block;
         }
-        // SAFETY: as above.
+        // SAFETY: the layout is at least as large as the caller's, which has a nonzero size.
         unsafe { MiMalloc.alloc_zeroed(actual) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let actual = actual_layout(layout);
-        if is_cacheable(layout) && STATE.put(block, actual.size()) {
+        if is_cacheable(layout) && CACHE.put(block, actual.size()) {
             return;
         }
         // SAFETY: the block was allocated with this layout.
@@ -175,13 +182,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn threads_together_do_not_exceed_the_capacity() {
+        static CACHE: BlockCache = BlockCache::new();
+        CACHE.enable(3 * LARGE);
+        let stored = std::thread::scope(|scope| {
+            let put = |n: usize| scope.spawn(move || CACHE.put(ptr::without_provenance_mut(n), LARGE));
+            let threads: Vec<_> = (1..=16).map(put).collect();
+            threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum::<usize>()
+        });
+        assert_eq!((stored, CACHE.lock().count, CACHE.lock().capacity), (3, 3, 0));
+    }
+
+    #[test]
     fn freed_blocks_are_reused_and_zeroed_on_request() {
         let layout = |size| Layout::from_size_align(size, 4).unwrap();
         // SAFETY: blocks are written only within their layouts, and are freed with the layouts they were allocated
         // with.
         unsafe {
-            STATE.capacity.store(8 * LARGE, Ordering::Relaxed);
-            STATE.enabled.store(true, Ordering::Relaxed);
+            enable_block_cache(8 * LARGE);
             let first = Memory.alloc(layout(3 * LARGE + 5));
             ptr::write_bytes(first, 7, 3 * LARGE + 5);
             Memory.dealloc(first, layout(3 * LARGE + 5));
@@ -207,10 +225,10 @@ mod tests {
             assert!(aligned.addr().is_multiple_of(4096));
             Memory.dealloc(aligned, page);
             Memory.dealloc(other, layout(3 * LARGE + 5));
-            STATE.enabled.store(false, Ordering::Relaxed);
+            CACHE.enabled.store(false, Ordering::Relaxed);
             // The cache never exceeds its capacity.
-            let left = STATE.capacity.load(Ordering::Relaxed);
-            assert!(left <= 8 * LARGE && !STATE.put(first, left + 1));
+            let left = CACHE.capacity.load(Ordering::Relaxed);
+            assert!(left <= 8 * LARGE && !CACHE.put(first, left + 1));
         }
     }
 }

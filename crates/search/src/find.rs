@@ -10,7 +10,7 @@ use super::{
     fuse::{FusedCandidate, fuse},
     hits::HitBuilder,
     query::{Query, QueryVectors},
-    request::{FusionMethod, HitKind, Mode, SearchRequest},
+    request::{FusionMethod, HitKind, MAX_HITS, Mode, SearchRequest},
     response::{Candidates, Response, SCHEMA, Timings},
 };
 use turnwise_core::error::Result;
@@ -19,9 +19,6 @@ use turnwise_index::{
     engine::{Candidate, Prefetch, SearchModes, View, unsupported},
     vectors::Kind,
 };
-
-/// Maximum number of candidates per list. More candidates are fetched if a minimum score or grouping drops hits.
-const MAX_DEPTH: usize = 100_000;
 
 /// Candidate lists of the dense search and the lexical search.
 pub(super) struct Lists {
@@ -64,7 +61,7 @@ impl Searcher {
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
-        let deepest = MAX_DEPTH.min(self.engine.capabilities().deepest);
+        let deepest = MAX_HITS.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
         // A search for similar items finds the item itself, which is dropped later. Fetch one more.
         depth += usize::from(query.itself.is_some());

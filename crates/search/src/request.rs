@@ -203,8 +203,8 @@ pub enum RerankMethod {
     Matching,
 }
 
-/// Maximum of `k` and of `offset`.
-const MAX_HITS: usize = 100_000;
+/// Maximum of `k` plus `offset`. A search fetches at most this many candidates from each list.
+pub(crate) const MAX_HITS: usize = 100_000;
 
 impl SearchRequest {
     /// Returns an error if the request is invalid.
@@ -234,12 +234,13 @@ impl SearchRequest {
         if self.syntax && !(self.context.is_empty() && given[0]) {
             return wrong("--syntax supports only a single query", "remove the context");
         }
-        if self.exact && self.mode == Some(Mode::Bm25) {
+        let lexical = self.mode == Some(Mode::Bm25) || self.syntax;
+        if self.exact && lexical {
             return wrong("--exact requires a dense search", "remove it, or search with --mode dense");
         }
-        if self.k > MAX_HITS || self.offset > MAX_HITS {
+        if self.k.saturating_add(self.offset) > MAX_HITS {
             return wrong(
-                &format!("the number of hits and the offset must be at most {MAX_HITS}"),
+                &format!("the number of hits plus the offset must be at most {MAX_HITS}"),
                 "`corpus export --filter` exports all dialogues that match a filter",
             );
         }
@@ -255,11 +256,11 @@ impl SearchRequest {
                 "99 keeps the hits that are more similar than 99% of random pairs",
             );
         }
-        if self.min_percentile.is_some() && self.mode == Some(Mode::Bm25) {
+        if self.min_percentile.is_some() && lexical {
             return wrong("percentiles require a dense search", "use --min-score with --mode bm25");
         }
         if let Some(rerank) = &self.rerank {
-            if self.mode == Some(Mode::Bm25) || self.syntax {
+            if lexical {
                 return wrong(
                     "reranking requires a dense search",
                     "remove --mode bm25 and --syntax, or remove --rerank",
@@ -310,7 +311,10 @@ mod tests {
             (r#"{"query":"a","decay":2}"#, "from 0 to 1"),
             (r#"{"query":"a","min_percentile":101}"#, "from 0 to 100"),
             (r#"{"query":"a","k":1000000}"#, "at most"),
+            (r#"{"query":"a","k":50001,"offset":50000}"#, "at most"),
             (r#"{"query":"a","exact":true,"mode":"bm25"}"#, "--exact requires"),
+            (r#"{"query":"a","exact":true,"syntax":true}"#, "--exact requires"),
+            (r#"{"query":"a","min_percentile":9,"syntax":true}"#, "percentiles require"),
         ] {
             assert!(wrong(json).contains(says), "{json}: {}", wrong(json));
         }

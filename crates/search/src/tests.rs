@@ -327,7 +327,7 @@ fn a_large_k_returns_all_items() {
     let turns = searcher.embedded("test").unwrap().snapshot().totals().turns as usize;
     let all = SearchRequest { k: 100_000, ..request(Mode::Dense, HitKind::Utterances) };
     assert_eq!(ids(&searcher, &all).len(), turns);
-    let behind = SearchRequest { offset: turns, ..all };
+    let behind = SearchRequest { offset: turns, k: 10, ..all };
     assert!(ids(&searcher, &behind).is_empty());
     let none = SearchRequest { k: 0, ..request(Mode::Hybrid, HitKind::Dialogues) };
     assert!(ids(&searcher, &none).is_empty());

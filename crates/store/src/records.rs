@@ -40,6 +40,9 @@ pub enum SyncState {
 pub struct Records {
     path: PathBuf,
     db: sled::Db,
+    /// Makes every [`Records::apply`] fail, to test what the store does then.
+    #[cfg(test)]
+    pub(super) fails: bool,
 }
 
 impl Records {
@@ -64,7 +67,12 @@ impl Records {
                 }
             }
         })?;
-        Ok(Records { path: path.to_owned(), db })
+        Ok(Records {
+            path: path.to_owned(),
+            db,
+            #[cfg(test)]
+            fails: false,
+        })
     }
 
     /// Removes the database. Waits until a closed database in this process has released its file lock.
@@ -94,6 +102,10 @@ impl Records {
         puts: impl Iterator<Item = (Seq, &'a [u8])>,
         removed: impl Iterator<Item = Seq>,
     ) -> Result<()> {
+        #[cfg(test)]
+        if self.fails {
+            return Err(Error::corrupt(&self.path, "this write fails in a test"));
+        }
         let mut change = sled::Batch::default();
         for (seq, json) in puts {
             change.insert(&seq.0.to_be_bytes(), json);

@@ -140,11 +140,6 @@ impl Snapshot {
         self.directory.get(key).map(|entry| entry.seq)
     }
 
-    /// Iterates over the text key and id key of all dialogues. Used to find duplicates.
-    pub fn text_keys(&self) -> impl Iterator<Item = (IdKey, IdKey)> + '_ {
-        self.directory.live().map(|entry| (entry.text, entry.id))
-    }
-
     /// Returns the end of the visible part of the log.
     pub fn end(&self) -> Position {
         self.state.at

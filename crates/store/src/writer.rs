@@ -1,11 +1,11 @@
 //! The writer of an index. Only one writer can be open at a time.
 
-use std::{collections::BTreeMap, fs, ops::Range, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
 use crate::{
     frame::{self, Commit, IngestMark, Kind, Prepared, Totals},
     lock::WriterLock,
-    log::{self, LogWriter, Position, Segment},
+    log::{self, LogWriter, Position},
     manifest::{Checkpoint, IndexPaths, Manifest},
     records::{Records, SyncState},
     repair,
@@ -18,6 +18,7 @@ use turnwise_core::{
     files,
     ids::{DialogueId, Seq},
 };
+use turnwise_corpus::Dialogue;
 
 /// Result of putting a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub struct Store {
     view: Snapshot,
     pending: PendingBatch,
     notices: Vec<String>,
+    /// Set after a failed write: memory and disk can differ. Opening the index again fixes that.
     broken: bool,
     _lock: WriterLock,
 }
@@ -105,27 +107,23 @@ impl Store {
         })
     }
 
-    /// Returns messages about repairs made when the index was opened.
+    /// Returns messages about data that was rebuilt when the index was opened.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// Like [`Store::notices`], and clears the messages.
-    pub fn take_notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
-    }
-
-    /// Returns the state as of the last commit. Its directory also contains the uncommitted batch.
+    /// Returns the state as of the last commit. Its directory also contains the uncommitted batch, so read dialogues
+    /// with [`Store::get`].
     pub fn view(&self) -> &Snapshot {
         &self.view
     }
 
-    /// Returns the progress of an ingest that the last writer did not finish, or `None` if it finished all.
+    /// Returns the progress of the ingest that the last commit belongs to, or `None` if no ingest is unfinished.
     pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
         self.view.state.ingest.as_ref()
     }
 
-    /// Sets the size in bytes at which a log segment is full.
+    /// Sets the size in bytes at which a log segment is full. The default is 64 MB.
     pub fn set_segment_bytes(&mut self, bytes: u64) {
         self.log.set_segment_bytes(bytes);
     }
@@ -138,6 +136,17 @@ impl Store {
     /// Returns the size of the uncommitted frames in bytes.
     pub fn pending_bytes(&self) -> usize {
         self.pending.frames.len()
+    }
+
+    /// Returns a dialogue by its id, or `None` if it does not exist. Uncommitted changes are visible.
+    pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
+        let Some(entry) = self.view.directory.get(id.key()) else { return Ok(None) };
+        match self.pending.puts.binary_search_by_key(&entry.seq, |(seq, _)| *seq) {
+            Ok(n) => serde_json::from_slice(&self.pending.frames[self.pending.puts[n].1.clone()])
+                .map(Some)
+                .map_err(|e| Error::Internal(format!("an uncommitted record is unreadable: {e}"))),
+            Err(_) => self.view.get(id),
+        }
     }
 
     /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
@@ -179,11 +188,17 @@ impl Store {
         Ok((seq, Position { offset: start.offset + self.pending.frames.len() as u64, ..start }))
     }
 
+    fn check_usable(&self) -> Result<()> {
+        if !self.broken {
+            return Ok(());
+        }
+        let message = format!("an earlier write to {} failed", self.view.root.display());
+        Err(Error::unavailable(message).with_hint("open the index again: all committed records are kept"))
+    }
+
     /// Returns the position of the current batch in the log.
     fn start_batch(&mut self) -> Result<Position> {
-        if self.broken {
-            return Err(Error::Internal("the store was used after a write had failed".into()));
-        }
+        self.check_usable()?;
         match self.pending.start {
             Some(start) => Ok(start),
             None => Ok(*self.pending.start.insert(self.log.next_position()?)),
@@ -212,13 +227,21 @@ impl Store {
     /// Commits the batch and flushes it to disk. `ingest` is the progress of a running ingest, or `None` if there is
     /// none. Writes nothing if the batch is empty, unless this call ends an unfinished ingest.
     ///
-    /// After a write error, the store cannot be used any more. Open the index again.
+    /// After an error, the store refuses all further changes. Open the index again.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
+        self.check_usable()?;
         let changed = self.pending.start.is_some() || !self.pending.rejected.is_empty();
         let ends_ingest = ingest.is_none() && self.view.state.ingest.is_some();
         if !changed && !ends_ingest {
             return Ok(());
         }
+        let committed = self.write_batch(ingest);
+        self.broken = committed.is_err();
+        committed?;
+        if self.log.is_full() { self.checkpoint() } else { Ok(()) }
+    }
+
+    fn write_batch(&mut self, ingest: Option<IngestMark>) -> Result<()> {
         self.start_batch()?;
         let commit = Commit {
             batch: self.view.state.batch + 1,
@@ -228,11 +251,7 @@ impl Store {
         };
         let seq = self.pending.seq.unwrap_or(self.view.state.seq);
         frame::write_commit(&mut self.pending.frames, seq, &commit)?;
-        if let Err(e) = self.log.append(&self.pending.frames) {
-            // The directory already has entries that the log lacks. Only reopening the index fixes that.
-            self.broken = true;
-            return Err(e);
-        }
+        self.log.append(&self.pending.frames)?;
         // The batch is acknowledged. Everything below can be rebuilt from the log.
         let pending = std::mem::take(&mut self.pending);
         let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
@@ -243,25 +262,30 @@ impl Store {
         // Reuse the buffer for the next batch.
         self.pending.frames = pending.frames;
         self.pending.frames.clear();
-        if self.log.is_full() {
-            self.checkpoint()?;
-        }
         Ok(())
     }
 
     /// Flushes the sled database and writes the tables and the manifest, so that they cover the whole log. The next
     /// opening then does not have to replay the log.
+    ///
+    /// Does nothing while there are uncommitted changes, because the tables must not contain them. Also does nothing
+    /// after a failed write.
     pub fn checkpoint(&mut self) -> Result<()> {
-        if self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0 {
+        let is_current =
+            self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0;
+        if self.broken || self.pending.start.is_some() || is_current {
             return Ok(());
         }
-        self.records.flush()?;
-        self.view.write_checkpoint()?;
+        let written = self.records.flush().and_then(|()| self.view.write_checkpoint());
+        self.broken = written.is_err();
+        written?;
         self.view.directory.remove_unused(&self.view.paths.tables());
         Ok(())
     }
 
-    /// Makes a checkpoint and closes the index. Dropping the store is also safe, but makes the next opening slower.
+    /// Makes a checkpoint and closes the index. Uncommitted changes are discarded, and there is then no checkpoint.
+    ///
+    /// Dropping the store is also safe, but makes the next opening slower.
     pub fn close(mut self) -> Result<()> {
         self.checkpoint()
     }
@@ -273,21 +297,18 @@ fn check_no_foreign_files(root: &Path) -> Result<()> {
     if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {
         return Err(Error::corrupt(root, "the index has a log but no manifest"));
     }
-    let foreign = |name: &str| !["log", "lock", "tables", "records", "manifest.json.tmp"].contains(&name);
-    match fs::read_dir(root) {
-        Ok(mut entries) => {
-            let other = entries.find_map(|e| e.ok()?.file_name().into_string().ok().filter(|n| foreign(n)));
-            match other {
-                Some(name) => Err(Error::input(format!(
-                    "{} is not an index and is not empty (it contains {name})",
-                    root.display()
-                ))
-                .with_hint("choose another name with -i")),
-                None => Ok(()),
-            }
+    let foreign =
+        |name: &String| !["log", "lock", "tables", "records", "manifest.json.tmp"].contains(&name.as_str());
+    let mut entries = match fs::read_dir(root) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.at("read", root)?,
+    };
+    match entries.find_map(|entry| entry.ok()?.file_name().into_string().ok().filter(foreign)) {
+        Some(name) => {
+            let message = format!("{} is not an index and is not empty (it contains {name})", root.display());
+            Err(Error::input(message).with_hint("choose another name with -i"))
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e).at("read", root),
+        None => Ok(()),
     }
 }
 
@@ -314,16 +335,10 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
         }
         SyncState::Rebuilding => return Err(Error::corrupt(folder, "an earlier rebuild was interrupted")),
     };
-    let mut segment: Option<Arc<Segment>> = None;
     for batch in tail.batches.iter().filter(|b| b.number > applied) {
         let mut puts = Vec::with_capacity(batch.puts.len());
         for &(seq, at) in &batch.puts {
-            if segment.as_ref().is_none_or(|s| s.number() != at.segment) {
-                segment = Some(view.segment(at.segment)?);
-            }
-            let json =
-                segment.as_ref().map(|s| s.frame_at(at.offset).map(|f| f.json().to_vec())).transpose()?;
-            puts.extend(json.map(|json| (seq, json)));
+            puts.push((seq, view.segment(at.segment)?.frame_at(at.offset)?.json().to_vec()));
         }
         let puts = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
         records.apply(SyncState::Batch(batch.number), puts, batch.removed.iter().copied())?;
@@ -381,7 +396,54 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
 pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;
+    // An earlier compaction or damage can have removed frames.
+    let frames = view.totals().dialogues + view.log_usage(&mut |_| {})?.dead_frames;
+    view.manifest.numbers_gone = view.state.seq.0.saturating_sub(frames);
     drop(rebuild_records(&view, &mut |_| Ok(()))?);
     view.write_checkpoint()?;
     Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_corpus::Role;
+
+    fn put(store: &mut Store, id: &str) -> Result<PutOutcome> {
+        let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+        dialogue.push("ann", Role::User, "text");
+        dialogue.check().unwrap();
+        store.put(&Prepared::new(&dialogue).unwrap())
+    }
+
+    #[test]
+    fn after_a_failed_write_the_store_refuses_changes_until_it_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open_or_create(dir.path(), "test").unwrap();
+        put(&mut store, "a").unwrap();
+        store.commit(None).unwrap();
+        put(&mut store, "b").unwrap();
+        store.records.fails = true;
+        assert!(matches!(store.commit(None), Err(Error::Corrupt { .. })));
+        store.records.fails = false;
+        let manifest = fs::read(dir.path().join("manifest.json")).unwrap();
+        let log = fs::read(dir.path().join("log/00000001.log")).unwrap();
+        let id = DialogueId::new("a").unwrap();
+        for e in [put(&mut store, "c").err(), store.delete(&id).err(), store.commit(None).err()] {
+            let e = e.unwrap();
+            assert!(e.to_string().starts_with("an earlier write to "), "{e}");
+            assert!(e.hint().unwrap().contains("open the index again"));
+        }
+        store.checkpoint().unwrap();
+        store.close().unwrap();
+        assert_eq!(fs::read(dir.path().join("manifest.json")).unwrap(), manifest);
+        assert_eq!(fs::read(dir.path().join("log/00000001.log")).unwrap(), log);
+        // The batch was flushed to the log before sled failed, so it is committed.
+        let store = Store::open(dir.path(), "test").unwrap();
+        assert!(store.notices().is_empty());
+        assert_eq!((store.view().batch(), store.view().totals().dialogues), (2, 2));
+        store.close().unwrap();
+        let report = crate::verify::verify(dir.path(), "test", &mut |_| {}).unwrap();
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
+    }
 }

@@ -266,6 +266,8 @@ fn a_compacted_index_is_repaired_like_any_other() {
         let now: Vec<Dialogue> = Snapshot::open(root).unwrap().dialogues().map(Result::unwrap).collect();
         assert_eq!(now, all, "{damage}");
         assert_sound(root);
+        let dead = Snapshot::open(root).unwrap().log_usage(&mut |_| {}).unwrap().dead_frames;
+        assert_eq!(compact_now(root).dropped, dead, "{damage}");
     }
 }
 
@@ -290,6 +292,11 @@ fn a_backup_of_a_compacted_index_is_restored() {
     crate::backup::backup(&root, &saved).unwrap();
     crate::backup::restore(&saved, &copy, "test").unwrap();
     assert_sound(&copy);
+    assert_eq!(
+        compact_now(&copy).dropped,
+        0,
+        "the numbers that the compaction removed are not counted again"
+    );
     let now: Vec<Dialogue> = Snapshot::open(&copy).unwrap().dialogues().map(Result::unwrap).collect();
     assert_eq!(now, all);
     assert_eq!(before.dialogues().count(), 40);

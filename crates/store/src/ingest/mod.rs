@@ -225,7 +225,7 @@ pub trait DialogueSink {
 
 impl DialogueSink for Store {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
-        self.view().get(id)
+        Store::get(self, id)
     }
 
     fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome> {
@@ -241,7 +241,7 @@ impl DialogueSink for Store {
     }
 
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()> {
-        Store::commit(self, mark).map(drop)
+        Store::commit(self, mark)
     }
 
     fn unfinished(&self) -> Option<IngestMark> {
@@ -253,7 +253,7 @@ impl DialogueSink for Store {
     }
 
     fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
-        self.view().text_keys().for_each(|(text, id)| see(text, id));
+        self.view().directory.live().for_each(|entry| see(entry.text, entry.id));
         Ok(())
     }
 }
