@@ -96,10 +96,10 @@ fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Half of a dialogue: every other exchange, starting from the first (`which` 0) or the second (`which` 1).
+/// Half of a dialogue: every other pair of turns, starting with the first (`which` 0) or the second pair (`which` 1).
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
-    let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, place)| place);
-    Dialogue { turns: own.map(|place| dialogue.turns[place].clone()).collect(), ..dialogue.clone() }
+    let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, turn)| turn);
+    Dialogue { turns: own.map(|turn| dialogue.turns[turn].clone()).collect(), ..dialogue.clone() }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub struct Data {
     pub size: String,
 }
 
-/// Key of a result: task, data and ranker. Results with the same key are interchangeable.
+/// Key of a result: task, data, ranker and seed. Results with the same key are interchangeable.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
     /// Task with its options.

@@ -64,7 +64,6 @@ pub(super) use operations;
 
 /// Computation that is compiled for one SIMD level.
 pub(super) trait Kernel<S: Simd> {
-    /// Result of the kernel.
     type Output;
 
     /// Runs the kernel. Implementations are `#[inline(always)]`.
