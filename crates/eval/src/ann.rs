@@ -14,7 +14,7 @@ use turnwise_nearest::{
 
 use super::{
     rank::{Progress, Step},
-    result::{self, file_name, machine},
+    result::{self, machine, stem},
     throughput::{Latency, a_second},
 };
 use turnwise_core::{
@@ -336,9 +336,8 @@ pub fn own_bytes() -> Option<u64> {
 impl Measured {
     /// Name of the file in the results folder.
     pub fn file_name(&self) -> String {
-        let short = |text: &str| text.chars().take(8).collect::<String>();
-        let stem = Path::new(&self.data).file_stem().unwrap_or_default().to_string_lossy();
-        format!("ann-{}-{}.json", file_name(&stem), short(&self.hash))
+        let hash: String = self.hash.chars().take(8).collect();
+        format!("ann-{}-{hash}.json", stem(&self.data))
     }
 
     /// Reads results from their file.
