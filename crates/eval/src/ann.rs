@@ -14,7 +14,7 @@ use turnwise_nearest::{
 
 use super::{
     rank::{Progress, Step},
-    result::{self, file_name, machine},
+    result::{self, machine, stem},
     throughput::{Latency, a_second},
 };
 use turnwise_core::{
@@ -132,7 +132,7 @@ pub struct Source {
 }
 
 /// Returns all nonzero vectors. Zero vectors have no direction, so no cosine search finds them.
-pub fn pointing(vectors: &Vectors) -> Vectors {
+pub fn nonzero(vectors: &Vectors) -> Vectors {
     let mut some = Vectors::new(vectors.dim());
     vectors.rows().filter(|row| row.iter().any(|v| *v != 0.0)).for_each(|row| some.push(row));
     some
@@ -142,15 +142,15 @@ pub fn pointing(vectors: &Vectors) -> Vectors {
 pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, Vectors) {
     let mut drawn: Vec<usize> = (0..vectors.len()).collect();
     Random::new(seed, 0).shuffle(&mut drawn);
-    let (of_queries, of_rest) = drawn.split_at(queries.min(vectors.len()));
-    let taken = |rows: &[usize]| {
+    let (query_rows, other_rows) = drawn.split_at(queries.min(vectors.len()));
+    let select = |rows: &[usize]| {
         let mut rows = rows.to_vec();
         rows.sort_unstable();
-        let mut taken = Vectors::new(vectors.dim());
-        rows.iter().for_each(|row| taken.push(vectors.row(*row)));
-        taken
+        let mut selected = Vectors::new(vectors.dim());
+        rows.iter().for_each(|row| selected.push(vectors.row(*row)));
+        selected
     };
-    (taken(of_rest), taken(of_queries))
+    (select(other_rows), select(query_rows))
 }
 
 /// Runs the benchmark. Graphs are temporary files in `folder`.
@@ -254,7 +254,8 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Times all queries, first on one thread and then on all threads.
+/// Measures recall and speed of a search, first on one thread and then on all threads. The fastest of `passes` passes
+/// over the queries counts.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,
@@ -308,7 +309,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Forwards the build's progress and records its peak memory.
+/// Progress of a graph build: forwards it to `watch`, and records the peak memory of the process.
 struct Building<'a> {
     watch: &'a dyn Progress,
     peak: AtomicU64,
@@ -335,9 +336,8 @@ pub fn own_bytes() -> Option<u64> {
 impl Measured {
     /// Name of the file in the results folder.
     pub fn file_name(&self) -> String {
-        let short = |text: &str| text.chars().take(8).collect::<String>();
-        let stem = Path::new(&self.data).file_stem().unwrap_or_default().to_string_lossy();
-        format!("ann-{}-{}.json", file_name(&stem), short(&self.hash))
+        let hash: String = self.hash.chars().take(8).collect();
+        format!("ann-{}-{hash}.json", stem(&self.data))
     }
 
     /// Reads results from their file.
@@ -370,7 +370,7 @@ mod tests {
     fn zeros_are_left_out() {
         let mut some = vectors(3);
         some.push(&[0.0; 16]);
-        assert_eq!(pointing(&some).flat(), vectors(3).flat());
+        assert_eq!(nonzero(&some).flat(), vectors(3).flat());
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct Sentence {
 
 /// Returns true if a path contains labeled sentences, not dialogues: a table, recognized by its extension, or a folder
 /// with `seq.in`.
-pub fn is_labelled(path: &Path) -> bool {
+pub fn is_labeled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
         _ if path.is_dir() => path.join("seq.in").is_file(),
@@ -104,7 +104,7 @@ fn is_corpus(path: &Path) -> bool {
 }
 
 /// Reads sentences with their labels. Returns an error if there are none.
-pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
+pub fn labeled(path: &Path) -> Result<Vec<(String, String)>> {
     let sentences = if path.is_dir() {
         let (mut texts, mut labels) = (Vec::new(), Vec::new());
         for (name, lines) in [("seq.in", &mut texts), ("label", &mut labels)] {

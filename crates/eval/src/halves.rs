@@ -12,10 +12,12 @@
 
 use rayon::prelude::*;
 
-use crate::rank::{Items, Pool};
+use crate::{
+    label_free::nearest,
+    rank::{Items, Pool},
+};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
-use turnwise_nearest::highest;
 
 /// Maximum number of neighbors per dialogue. There is at most one neighbor per [`SHARE`] dialogues.
 const NEAR: usize = 10;
@@ -70,17 +72,10 @@ impl Halves {
     /// has one row of length 1 per half, in the order of [`Halves::pool`].
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
-        let nearest = nearest_of(count);
-        let near = |n: usize, first: usize| {
-            let row = vectors.row(first + n);
-            let dot =
-                |other: usize| row.iter().zip(vectors.row(first + other)).map(|(a, b)| a * b).sum::<f32>();
-            let scores: Vec<f32> = (0..count).map(dot).collect();
-            highest(&scores, n, nearest, f32::NEG_INFINITY)
-        };
+        let compared = nearest_of(count);
         let shared = |n: usize| {
-            let (one, other) = (near(n, 0), near(n, count));
-            one.iter().filter(|found| other.contains(found)).count() as f64 / nearest as f64
+            let [one, other] = [0..count, count..2 * count].map(|half| nearest(vectors, half, n, compared));
+            one.iter().filter(|found| other.contains(found)).count() as f64 / compared as f64
         };
         (0..count).into_par_iter().map(shared).collect()
     }
@@ -96,10 +91,10 @@ fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Half of a dialogue: every other exchange, starting from the first (`which` 0) or the second (`which` 1).
+/// Half of a dialogue: every other pair of turns, starting with the first (`which` 0) or the second pair (`which` 1).
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
-    let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, place)| place);
-    Dialogue { turns: own.map(|place| dialogue.turns[place].clone()).collect(), ..dialogue.clone() }
+    let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, turn)| turn);
+    Dialogue { turns: own.map(|turn| dialogue.turns[turn].clone()).collect(), ..dialogue.clone() }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! BM25 does not measure meaning, but it is independent of the encoder. An encoder that improves usually agrees with it
 //! more; an encoder that collapses agrees with it less. Compare an encoder only with earlier steps of its own training.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -61,9 +63,7 @@ impl LabelFree {
     /// Computes the measures from the items' vectors: one row per item, each of length 1.
     pub fn look(&self, vectors: &Vectors) -> LabelFreeMeasures {
         let found = |n: usize| {
-            let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
-            let scores: Vec<f32> = vectors.rows().map(dot).collect();
-            let near = highest(&scores, n, NEAR, f32::NEG_INFINITY);
+            let near = nearest(vectors, 0..vectors.len(), n, NEAR);
             self.near[n].iter().filter(|other| near.contains(other)).count()
         };
         let both: usize = (0..vectors.len()).into_par_iter().map(found).sum();
@@ -77,6 +77,14 @@ impl LabelFree {
             uniformity: space.map_or(0.0, |space| space.uniformity),
         }
     }
+}
+
+/// Numbers of the `count` vectors nearest to vector `n` among the rows of a range. `n` and the result are relative to the
+/// start of the range. The vectors have length 1.
+pub(crate) fn nearest(vectors: &Vectors, range: Range<usize>, n: usize, count: usize) -> Vec<u32> {
+    let row = vectors.row(range.start + n);
+    let dot = |other: usize| row.iter().zip(vectors.row(other)).map(|(a, b)| a * b).sum::<f32>();
+    highest(&range.map(dot).collect::<Vec<f32>>(), n, count, f32::NEG_INFINITY)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub struct Data {
     pub size: String,
 }
 
-/// Key of a result: task, data and ranker. Results with the same key are interchangeable.
+/// Key of a result: task, data, ranker and seed. Results with the same key are interchangeable.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
     /// Task with its options.
@@ -122,7 +122,7 @@ fn path(folder: &Path, task: &str, data: &Data, ranker: &str, identities: &[&str
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
     let key = &hasher.finalize().to_hex()[..12];
-    let stem = data.paths.first().map(|path| file_name(&stem(path))).unwrap_or_default();
+    let stem = data.paths.first().map(|path| stem(path)).unwrap_or_default();
     folder.join(format!("{task}-{stem}-{}-{key}.json", file_name(ranker)))
 }
 
@@ -133,9 +133,9 @@ pub fn file_name(text: &str) -> String {
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// File name without folder and extension.
-fn stem(path: &str) -> String {
-    Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+/// Portable file name from the name of a file, without its folder and extension.
+pub(crate) fn stem(path: &str) -> String {
+    file_name(&Path::new(path).file_stem().unwrap_or_default().to_string_lossy())
 }
 
 impl Done {

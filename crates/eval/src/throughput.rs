@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::result::{self, file_name, machine};
+use super::result::{self, machine, stem};
 use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-throughput/1";
@@ -148,8 +148,7 @@ impl Throughput {
     /// Writes the measurement to the results folder. Replaces an earlier measurement of the same paths, encoder and
     /// engine.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let stem = self.paths.first().map(|path| Path::new(path).file_stem().unwrap_or_default());
-        let stem = file_name(&stem.unwrap_or_default().to_string_lossy());
+        let stem = self.paths.first().map(|path| stem(path)).unwrap_or_default();
         let engine = self.engine.as_deref().unwrap_or_default();
         let hash = blake3::hash(format!("{:?} {}{engine}", self.paths, self.encoder).as_bytes());
         result::write_file(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)

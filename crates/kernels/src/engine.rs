@@ -8,7 +8,7 @@ use crate::{
     Batch, Network, Precision, Sequence,
     layer::{AddNorm, PackedLayer, PaddedNorm, Workspace, padded_norm},
     network::{Embeddings, Shape, Table},
-    pack::GRAIN,
+    pack::{GRAIN, f16_error},
     precision,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
     spread::Team,
@@ -41,8 +41,7 @@ impl CpuEngine {
     /// inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
-            return Err(Error::input("f16 is not supported on the CPU")
-                .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate"));
+            return Err(f16_error());
         }
         let (level, failed) = match simd.requested()? {
             Some(level) => (level, Vec::new()),
@@ -153,9 +152,7 @@ fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
     let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
-    for table in [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()] {
-        fits &= table.is_none_or(|t| t.rows > 0 && t.data.len() == t.rows * h);
-    }
+    fits &= e.tables().all(|t| t.rows > 0 && t.data.len() == t.rows * h);
     let mut norms = vec![&e.norm];
     for layer in &network.layers {
         norms.extend([&layer.attention_norm, &layer.output_norm]);
@@ -254,7 +251,6 @@ struct Extra {
 }
 
 impl Embedder {
-    /// Copies the tables of a network.
     pub fn new(embeddings: &Embeddings, shape: &Shape) -> Self {
         let e = embeddings;
         Embedder {
@@ -287,11 +283,9 @@ impl Embedder {
             within("position", positions, n, most)?;
         }
         for extra in &self.extra {
-            match ((extra.of)(sequence), &extra.table) {
-                (Some(ids), Some(table)) => within(extra.what, ids, n, table.rows)?,
+            if let Some(ids) = (extra.of)(sequence) {
                 // Without a table, only id 0 is valid.
-                (Some(ids), None) => within(extra.what, ids, n, 1)?,
-                (None, _) => {}
+                within(extra.what, ids, n, extra.table.as_ref().map_or(1, |table| table.rows))?;
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ pub(super) trait Format<S: Simd>: 'static {
     unsafe fn store(to: *mut f32, sum: Self::Sum);
 }
 
-/// 32-bit floats.
+/// Format with 32-bit floats in both operands.
 pub(super) struct F32;
 
 impl<S: Simd> Format<S> for F32 {
@@ -71,7 +71,7 @@ impl<S: Simd> Format<S> for F32 {
     }
 }
 
-/// Weights in bf16. The left operand is bf16 if the processor has bf16 multiplication, else f32.
+/// Format with weights in bf16. The left operand is bf16 if the processor has bf16 multiplication, else f32.
 pub(super) struct Bf16;
 
 impl<S: Simd> Format<S> for Bf16 {
@@ -126,7 +126,7 @@ impl<S: Simd> Format<S> for Bf16 {
     }
 }
 
-/// 16-bit integers in both operands.
+/// Format with 16-bit integers in both operands.
 pub(super) struct Int16;
 
 impl<S: Simd> Format<S> for Int16 {
@@ -169,7 +169,7 @@ impl<S: Simd> Format<S> for Int16 {
     }
 }
 
-/// Unsigned bytes in the left operand, signed bytes in the right operand.
+/// Format with unsigned bytes in the left operand and signed bytes in the right operand.
 pub(super) struct Int8;
 
 impl<S: Simd> Format<S> for Int8 {

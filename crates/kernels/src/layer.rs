@@ -33,7 +33,6 @@ pub(super) struct PackedLayer {
 /// Buffers for the intermediate results of the layers, reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Workspace {
-    /// Hidden states.
     pub x: Buffer,
     y: Buffer,
     projected: Buffer,
@@ -183,11 +182,8 @@ unsafe fn linear<S: Simd>(
 pub(super) struct PaddedNorm {
     /// Width without padding.
     pub width: usize,
-    /// Scale of each component.
     pub weight: Vec<f32>,
-    /// Bias of each component.
     pub bias: Vec<f32>,
-    /// Epsilon that is added to the variance.
     pub epsilon: f32,
 }
 
@@ -199,7 +195,6 @@ pub(super) struct AddNorm<'a> {
     pub y: Option<&'a [f32]>,
     /// Row stride; a multiple of the number of lanes.
     pub stride: usize,
-    /// Parameters of the norm.
     pub norm: &'a PaddedNorm,
 }
 

@@ -95,6 +95,14 @@ pub struct Embeddings {
     pub norm: Norm,
 }
 
+impl Embeddings {
+    /// Returns the tables that the network has.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        let optional = [&self.types, &self.turns, &self.roles].into_iter().flatten();
+        [&self.words, &self.positions].into_iter().chain(optional)
+    }
+}
+
 /// One transformer layer (post-norm: each sublayer is added to its input, and the sum is normalized).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
@@ -137,10 +145,7 @@ impl Network {
     pub fn parameters(&self) -> usize {
         let linear = |l: &Linear| l.weight.len() + l.bias.len();
         let norm = |n: &Norm| n.weight.len() + n.bias.len();
-        let table = |t: &Table| t.data.len();
         let e = &self.embeddings;
-        let tables =
-            [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()];
         let layers = self.layers.iter().map(|l| {
             [&l.query, &l.key, &l.value, &l.attention_output, &l.intermediate, &l.output]
                 .map(linear)
@@ -149,7 +154,7 @@ impl Network {
                 + norm(&l.attention_norm)
                 + norm(&l.output_norm)
         });
-        tables.into_iter().flatten().map(table).sum::<usize>() + norm(&e.norm) + layers.sum::<usize>()
+        e.tables().map(|table| table.data.len()).sum::<usize>() + norm(&e.norm) + layers.sum::<usize>()
     }
 
     /// Creates a network with pseudo-random weights from a seed, for tests, benchmarks and examples.

@@ -27,7 +27,6 @@ pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
 
 /// Packed weights of a linear layer. A column holds the weights of one output.
 pub(super) struct Packed {
-    /// Precision of the product.
     pub precision: Precision,
     /// Number of inputs, with padding.
     pub inputs: usize,
@@ -46,7 +45,6 @@ pub(super) struct Packed {
     pub scales: Vec<f32>,
     /// Sum of the dequantized weights of each column. Int8 only.
     pub sums: Vec<f32>,
-    /// Bias of each column.
     pub bias: Vec<f32>,
 }
 
@@ -130,17 +128,12 @@ impl Packed {
                     packed.sums[output] = (sum as f64 * f64::from(codes.scale)) as f32;
                     packed.put(output, codes.codes.iter().map(|c| *c as i8 as u8));
                 }
-                Precision::F16 => {
-                    return Err(Error::input("f16 is not supported on the CPU").with_hint(
-                        "use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate",
-                    ));
-                }
+                Precision::F16 => return Err(f16_error()),
             }
         }
         Ok(packed)
     }
 
-    /// Returns the number of panels.
     pub fn panels(&self) -> usize {
         self.outputs.div_ceil(self.panel)
     }
@@ -172,6 +165,12 @@ impl Packed {
     }
 }
 
+/// Error of a precision that only GPUs have.
+pub(super) fn f16_error() -> Error {
+    Error::input("f16 is not supported on the CPU")
+        .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate")
+}
+
 /// Returns `number` rounded to bf16, and replaces `number` with the remainder.
 pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
     let part = half::bf16::from_f32(*number);
@@ -179,7 +178,6 @@ pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
     part.to_bits()
 }
 
-/// A quantized row of weights.
 struct Codes {
     codes: Vec<i16>,
     /// Value that code 1 represents.
@@ -231,7 +229,6 @@ fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     Codes { codes, scale: (1.0 / factor) as f32 }
 }
 
-/// One cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u32; 16]);
@@ -242,18 +239,13 @@ struct Line([u32; 16]);
 ///
 /// The type has no padding, no invalid patterns and no destructor, and its size divides 64.
 pub(super) unsafe trait Plain: Copy {}
-// SAFETY: plain numbers, of 1, 2 and 4 bytes.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for i8 {}
-// SAFETY: as above.
-unsafe impl Plain for i16 {}
-// SAFETY: as above.
-unsafe impl Plain for u16 {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for f32 {}
+macro_rules! plain {
+    ($($number:ty),*) => {
+        // SAFETY: plain numbers, of 1, 2 and 4 bytes.
+        $(unsafe impl Plain for $number {})*
+    };
+}
+plain!(u8, i8, i16, u16, u32, f32);
 
 /// Aligned memory that can be viewed as a slice of any plain type.
 #[derive(Default, Clone)]
@@ -285,7 +277,6 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), n) }
     }
 
-    /// Returns the whole buffer as a mutable slice.
     pub fn of_mut<T: Plain>(&mut self) -> &mut [T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
         // SAFETY: as above, and the borrow is exclusive.

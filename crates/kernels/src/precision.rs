@@ -125,31 +125,29 @@ impl SimdLevel {
     /// Returns true if this processor supports the level.
     pub fn available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            let integers = || has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
-            let avx2 = || has!("avx2") && has!("fma") && integers();
-            let avx512 =
-                || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq");
-            match self {
-                SimdLevel::Portable => true,
-                #[cfg(test)]
-                SimdLevel::Wide | SimdLevel::Squares => true,
-                SimdLevel::Avx2 => avx2(),
-                SimdLevel::Avx512 => avx512(),
-                SimdLevel::Avx512Vnni => avx512() && has!("avx512vnni"),
-                SimdLevel::Avx512Bf16 => avx512() && has!("avx512vnni") && has!("avx512bf16"),
-                SimdLevel::Amx => SimdLevel::Avx512Bf16.available() && crate::simd::amx::granted(),
+        use std::arch::is_x86_feature_detected as has;
+        match self {
+            SimdLevel::Portable => true,
+            #[cfg(test)]
+            SimdLevel::Wide | SimdLevel::Squares => true,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => {
+                let integers = has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
+                has!("avx2") && has!("fma") && integers
             }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            match self {
-                SimdLevel::Portable => true,
-                #[cfg(test)]
-                SimdLevel::Wide | SimdLevel::Squares => true,
-                _ => false,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => {
+                let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq");
+                SimdLevel::Avx2.available() && avx512
             }
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512Vnni => SimdLevel::Avx512.available() && has!("avx512vnni"),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512Bf16 => SimdLevel::Avx512Vnni.available() && has!("avx512bf16"),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Amx => SimdLevel::Avx512Bf16.available() && crate::simd::amx::granted(),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
         }
     }
 

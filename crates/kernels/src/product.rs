@@ -166,8 +166,8 @@ impl Job<'_> {
 }
 
 /// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
-/// two rows, and would take as long as a full tile.) Returns up to two runs of tiles with the same height. A run is
-/// given as its number of tiles, rows per tile and first row.
+/// two rows, and would take as long as a full tile.) Returns at most two runs of tiles: number of tiles, rows per tile
+/// and first row.
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);

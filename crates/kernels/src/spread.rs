@@ -234,12 +234,10 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Creates a pointer to the first element.
     pub fn of(numbers: &mut [f32]) -> Self {
         Shared(numbers.as_mut_ptr())
     }
 
-    /// Returns the address of element `n`.
     pub fn at(self, n: usize) -> *mut f32 {
         self.0.wrapping_add(n)
     }

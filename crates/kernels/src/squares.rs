@@ -23,7 +23,7 @@ const LEFT_BLOCK: usize = 1024 * 1024;
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
-    /// Sums of blocks; only used within one product.
+    /// Buffer for the sums of the blocks of one product.
     static SUMS: RefCell<Buffer> = RefCell::default();
 }
 

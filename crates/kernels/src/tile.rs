@@ -54,15 +54,12 @@ impl<S: Simd> Epilogue<S> for ColumnBias {
 /// Epilogue that dequantizes integer sums and adds the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Dequantize {
-    /// Scale of each row.
     pub rows: *const f32,
     /// Zero point of each row: the value that code 0 represents.
     pub lows: *const f32,
-    /// Scale of each column.
     pub columns: *const f32,
     /// Sum of the weights of each column.
     pub weights: *const f32,
-    /// Bias of each column.
     pub bias: *const f32,
 }
 
@@ -97,11 +94,9 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub last: bool,
     /// Conversion of complete sums to results.
     pub epilogue: E,
-    /// Activation function to apply to the results.
     pub activation: Option<Activation>,
     /// Pointer to the memory to prefetch, and number of units to prefetch with each tile.
     pub next: (*const u32, usize),
-    /// Number format of both operands.
     pub format: PhantomData<F>,
 }
 
@@ -187,11 +182,9 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
 pub(super) struct Activate {
     /// Pointer to the first row, and row stride.
     pub out: (*mut f32, usize),
-    /// Number of rows.
     pub rows: usize,
     /// Elements per row; a multiple of the number of lanes.
     pub columns: usize,
-    /// The activation function.
     pub activation: Activation,
 }
 

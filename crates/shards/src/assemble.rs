@@ -111,7 +111,7 @@ pub(crate) fn complete_shards(folder: &dyn Folder, progress: &dyn Progress) -> R
     Ok(survey)
 }
 
-/// Verifies the checksums of all shards before any row is used.
+/// Verifies the checksums of all shards, and rejects those with a wrong checksum.
 fn verify_all(folder: &dyn Folder, survey: &mut Survey, progress: &dyn Progress) -> Result<()> {
     progress.begin(Step::CheckingShards, Some(survey.manifests.len() as u64), 0);
     for (done, manifest) in (1..).zip(survey.manifests.clone()) {

@@ -198,7 +198,7 @@ fn check_vectors(
     progress: &dyn Progress,
 ) -> Result<()> {
     let mut check =
-        VectorCheck { vectors, of: survey.of(), lacking: BTreeSet::new(), first: None, count: 0, progress };
+        VectorCheck { vectors, of: survey.of, lacking: BTreeSet::new(), first: None, count: 0, progress };
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
     progress.begin(Step::CheckingDialogues, total, 0);
     let bytes_read = options.read.bytes_read.clone();

@@ -71,7 +71,7 @@ impl ShardEncoder<'_> {
             return Ok(EncodedShard { manifest: manifest.clone(), seconds: None });
         }
         let begun = Instant::now();
-        self.progress.begin(Step::Encoding, self.inputs.total(), 0);
+        self.progress.begin(Step::Encoding, self.inputs.total, 0);
         let made = self.make(shard);
         self.progress.end();
         let (manifest, mut file) = made?;

@@ -50,7 +50,8 @@ impl CorpusFiles {
 pub struct Inputs {
     indexes: Vec<Snapshot>,
     files: CorpusFiles,
-    total: Option<u64>,
+    /// Amount of input: bytes for files, dialogues for indexes; `None` if it is unknown or both are read.
+    pub(crate) total: Option<u64>,
 }
 
 impl Inputs {
@@ -89,11 +90,6 @@ impl Inputs {
             total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }
         Ok(Inputs { indexes, files, total })
-    }
-
-    /// Amount of input: bytes for files, dialogues for indexes; `None` if it is unknown or both are read.
-    pub(crate) fn total(&self) -> Option<u64> {
-        self.total
     }
 
     /// Returns the vectors of the index if the input is exactly one index. Its encoder is the default for the shards.

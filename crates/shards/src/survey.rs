@@ -18,7 +18,7 @@ const SHOWN: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Number of shards of the corpus.
-    of: u32,
+    pub(crate) of: u32,
     /// Manifests of the complete and compatible shards, in order.
     pub(crate) manifests: Vec<ShardManifest>,
     /// Data files without a manifest: replaced files, or leftovers of a killed process.
@@ -95,7 +95,7 @@ impl Survey {
         }
     }
 
-    /// Keeps the largest group of compatible manifests; the others must be created again.
+    /// Keeps the largest group of compatible manifests. The shards of other groups must be created again.
     fn keep_compatible(&mut self, found: &mut BTreeMap<u32, ShardManifest>) {
         let mut groups: Vec<(&ShardManifest, Vec<u32>)> = Vec::new();
         for (number, manifest) in found.iter() {
@@ -166,12 +166,6 @@ impl Survey {
     /// Returns the manifest of the first complete shard.
     pub(crate) fn first(&self) -> Result<&ShardManifest> {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
-    }
-
-    /// Number of shards of the corpus.
-    #[cfg(feature = "milvus")]
-    pub(crate) fn of(&self) -> u32 {
-        self.of
     }
 
     /// Returns the command that creates these shards again.

@@ -68,7 +68,7 @@ impl Published {
         CORPORA[self.corpus].domains
     }
 
-    /// Returns true for a train split. It keeps all dialogues, because training does not use domains.
+    /// Whether the set has dialogues with any number of domains. Train splits have, because training does not use domains.
     fn keeps_all(&self) -> bool {
         self.split == 0
     }

@@ -30,7 +30,7 @@ pub struct Pair {
     pub a: String,
     /// Second sentence.
     pub b: String,
-    /// Name of the ranker that found them to be neighbors, or `intent`.
+    /// Name of the ranker for which the sentences are neighbors, or `intent`.
     pub by: String,
 }
 
@@ -41,8 +41,9 @@ pub struct Drawing {
     /// Indices of the sentences of each intent. Intents with only one sentence are left out.
     intents: Vec<Vec<usize>>,
     wanted: usize,
-    /// Number of sampling methods, and how many of them are finished.
+    /// Number of sampling methods.
     methods: usize,
+    /// Number of sampling methods that are finished.
     finished: usize,
     seed: u64,
     taken: HashSet<(usize, usize)>,
@@ -72,7 +73,7 @@ impl Drawing {
     }
 
     /// Draws pairs of a sentence and one of its nearest neighbors by a ranker. A neighbor has a score above 0.
-    pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
+    pub fn draw_neighbors(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
         let all = pool.documents.len();
@@ -148,7 +149,7 @@ mod tests {
 
     fn drawn(sentences: &[Sentence], rankers: &[&dyn Ranker], wanted: usize, seed: u64) -> Result<Vec<Pair>> {
         let mut drawing = Drawing::new(sentences, rankers.len(), wanted, seed)?;
-        rankers.iter().try_for_each(|ranker| drawing.neighbours(*ranker, &()))?;
+        rankers.iter().try_for_each(|ranker| drawing.draw_neighbors(*ranker, &()))?;
         drawing.finish(&())
     }
 

@@ -36,8 +36,9 @@ impl CandidateSelection {
     }
 }
 
-/// Number of candidates in [`CandidateSelection::Text`], and maximum number of positive candidates in both selections.
+/// Number of candidates in [`CandidateSelection::Text`].
 const CANDIDATES: usize = 100;
+/// Maximum number of positive candidates in both selections.
 const POSITIVE: usize = 30;
 /// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;

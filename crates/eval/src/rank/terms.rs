@@ -10,7 +10,7 @@ use turnwise_text::{Analyzer, words_and_letters};
 /// How a text is split into terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terms {
-    /// With an index analyzer.
+    /// Terms of an analyzer of the lexical index.
     Analyzed(Analyzer),
     /// Words and their bigrams. Scripts without spaces are split into single characters. Papers on Chinese dialogues
     /// use such a baseline.

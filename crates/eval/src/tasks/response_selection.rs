@@ -69,7 +69,7 @@ struct ContextTurn {
 /// Candidate response, and whether it is the real one.
 type Response = (String, bool);
 
-/// Reads samples in either format.
+/// Reads samples from JSON lines or from tab-separated lines.
 fn response_selection(path: &Path) -> Result<RankingTask> {
     let mut samples = Samples::default();
     // Adjacent lines with the same context form one sample.

@@ -58,7 +58,7 @@ impl TaskSettings for SemanticRetrieval {
         let Some(selection) = self.build else {
             return Loaded::from_files(semantic_retrieval(&file)?, vec![file]);
         };
-        let sentences = data::labelled(&file)?;
+        let sentences = data::labeled(&file)?;
         let set = retrieval_set(sentences, selection, Terms::default(), with.seed, with.progress)?;
         let mut made = Vec::new();
         set.write(&mut made).map_err(|e| Error::Internal(e.to_string()))?;

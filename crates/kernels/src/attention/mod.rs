@@ -17,7 +17,6 @@ mod squares;
 /// Number, padded width and number format of the attention heads of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
-    /// Number of heads.
     pub count: usize,
     /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,

@@ -79,8 +79,8 @@ pub(super) unsafe fn end() {
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// Multiplies one square of rows (two squares with `TWO`) by two squares of columns. Registers 0 to 3 hold the sums,
-/// 4 and 5 the rows, 6 and 7 the columns.
+/// Multiplies one square (AMX tile) of rows, or two with `TWO`, by two squares of columns. Registers 0 to 3 hold the
+/// sums, 4 and 5 the rows, 6 and 7 the columns.
 ///
 /// # Safety
 ///

@@ -64,7 +64,6 @@ pub(super) use operations;
 
 /// Computation that is compiled for one SIMD level.
 pub(super) trait Kernel<S: Simd> {
-    /// Result of the kernel.
     type Output;
 
     /// Runs the kernel. Implementations are `#[inline(always)]`.
@@ -194,25 +193,25 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn load(from: *const f32) -> Self::F32;
     /// Writes `LANES` consecutive numbers.
     unsafe fn store(to: *mut f32, v: Self::F32);
-    /// Sum of each lane.
+    /// Lane-wise sum.
     unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Difference of each lane.
+    /// Lane-wise difference.
     unsafe fn sub(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Product of each lane.
+    /// Lane-wise product.
     unsafe fn mul(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Quotient of each lane.
+    /// Lane-wise quotient.
     unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// `a·b + c` of each lane.
+    /// Lane-wise `a·b + c`.
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// Maximum of each lane. If one operand is a NaN, the result may be either.
+    /// Lane-wise maximum. If one operand is a NaN, the result may be either.
     unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Minimum of each lane. If one operand is a NaN, the result may be either.
+    /// Lane-wise minimum. If one operand is a NaN, the result may be either.
     unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Absolute value of each lane.
+    /// Lane-wise absolute value.
     unsafe fn abs(a: Self::F32) -> Self::F32;
-    /// Rounds to the nearest whole number.
+    /// Rounds each lane to the nearest whole number.
     unsafe fn round(a: Self::F32) -> Self::F32;
-    /// Two to the power of a whole number from -126 to 127.
+    /// Two to the power of each lane, which is a whole number from -126 to 127.
     unsafe fn power_of_two(a: Self::F32) -> Self::F32;
     /// Keeps the first `n` lanes of `v`, and takes the other lanes from `other`.
     unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32;
@@ -220,7 +219,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn total(v: Self::F32) -> f32;
     /// Largest lane.
     unsafe fn largest(v: Self::F32) -> f32;
-    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`.
+    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. The strides are those of the rows.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..Self::LANES {
             for column in 0..Self::LANES {
@@ -265,7 +264,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 
     /// Rounds two vectors to bf16 and packs them into the lower and upper halves of the lanes.
     unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32;
-    /// Rounds to bf16.
+    /// Rounds each lane to bf16.
     unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 
     /// Writes the lanes, rounded to 16-bit integers. The values must be within ±32767.

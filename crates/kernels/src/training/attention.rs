@@ -120,6 +120,22 @@ fn add_outer<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, c
     }
 }
 
+/// Runs an expression for each group of [`GROUP`] tokens, and then for each of the remaining tokens. `$first` is the first
+/// token of the group, and the constant `$size` is the number of tokens.
+macro_rules! each_group {
+    ($tokens:expr, $first:ident, $size:ident, $body:expr) => {
+        let whole = $tokens / GROUP * GROUP;
+        for $first in (0..whole).step_by(GROUP) {
+            const $size: usize = GROUP;
+            $body;
+        }
+        for $first in whole..$tokens {
+            const $size: usize = 1;
+            $body;
+        }
+    };
+}
+
 impl Attended<'_> {
     fn tokens(&self) -> usize {
         self.projected.len() / (3 * self.width)
@@ -286,13 +302,7 @@ pub fn attend(of: &Attended, out: &mut [f32]) {
             for head in 0..of.heads {
                 of.gather(1, head, &mut workspace.keys, Some(&mut workspace.keys_by_column), workspace.row);
                 of.gather(2, head, &mut workspace.values, None, workspace.row);
-                let whole = tokens / GROUP * GROUP;
-                for first in (0..whole).step_by(GROUP) {
-                    of.attend_group::<GROUP>(first, head, &mut workspace, out);
-                }
-                for first in whole..tokens {
-                    of.attend_group::<1>(first, head, &mut workspace, out);
-                }
+                each_group!(tokens, first, T, of.attend_group::<T>(first, head, &mut workspace, out));
             }
         },
     );
@@ -313,34 +323,14 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
         || {
             for head in 0..of.heads {
                 of.gather(1, head, &mut workspace.keys, Some(&mut workspace.keys_by_column), workspace.row);
-                of.gather(
-                    2,
-                    head,
-                    &mut workspace.values,
-                    Some(&mut workspace.values_by_column),
-                    workspace.row,
-                );
+                let values_by_column = Some(&mut workspace.values_by_column[..]);
+                of.gather(2, head, &mut workspace.values, values_by_column, workspace.row);
                 back.grad_keys.fill(0.0);
                 back.grad_values.fill(0.0);
-                let whole = tokens / GROUP * GROUP;
-                for first in (0..whole).step_by(GROUP) {
-                    of.backward_group::<GROUP>(
-                        (first, head),
-                        gradient,
-                        &mut workspace,
-                        &mut back,
-                        grad_projected,
-                    );
-                }
-                for first in whole..tokens {
-                    of.backward_group::<1>(
-                        (first, head),
-                        gradient,
-                        &mut workspace,
-                        &mut back,
-                        grad_projected,
-                    );
-                }
+                each_group!(tokens, first, T, {
+                    let group = (first, head);
+                    of.backward_group::<T>(group, gradient, &mut workspace, &mut back, grad_projected)
+                });
                 for token in 0..tokens {
                     for (part, from) in [(1, &back.grad_keys), (2, &back.grad_values)] {
                         let at = of.place(token, part, head);

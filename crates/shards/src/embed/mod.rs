@@ -102,15 +102,13 @@ pub fn embed(
         unit: inputs.unit,
         items: inputs.start()?,
         waiting: VecDeque::new(),
-        normalize: settings.normalize,
+        settings,
         dim,
-        chunk: settings.batch,
         chunk_bytes: encoder.chunk_bytes(),
         file,
         rejected: 0,
         rejects: Rejects::open(settings.rejects.clone(), 0)?,
         damaged_files: 0,
-        allowed: settings.max_errors,
         vectors: 0,
         spent: EncodeStats::default(),
         progress,
@@ -147,9 +145,8 @@ struct Embedding<'a> {
     items: Items,
     waiting: VecDeque<Item>,
     unit: Kind,
-    normalize: bool,
+    settings: &'a EmbedSettings<'a>,
     dim: usize,
-    chunk: usize,
     chunk_bytes: usize,
     file: Box<dyn VectorFileWriter>,
     progress: &'a dyn Progress,
@@ -157,7 +154,6 @@ struct Embedding<'a> {
     rejected: u64,
     rejects: Rejects,
     damaged_files: u64,
-    allowed: u64,
     vectors: u64,
     spent: EncodeStats,
 }
@@ -193,7 +189,7 @@ impl Embedding<'_> {
             }
         };
         self.rejects.write(&reject)?;
-        count_reject(reject, &mut self.rejected, self.allowed, NOTHING_WRITTEN, self.progress)
+        count_reject(reject, &mut self.rejected, self.settings.max_errors, NOTHING_WRITTEN, self.progress)
             .map_err(|e| e.with_hint("allow more with --max-errors N"))
     }
 }
@@ -212,7 +208,7 @@ impl Stream for Embedding<'_> {
 
     fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
         let mut gathered = PendingChunk::default();
-        while gathered.ids.len() < self.chunk && gathered.bytes < self.chunk_bytes {
+        while gathered.ids.len() < self.settings.batch && gathered.bytes < self.chunk_bytes {
             match self.item()? {
                 None => break,
                 Some(Item::Problem(problem)) => self.problem(problem)?,
@@ -238,7 +234,7 @@ impl Stream for Embedding<'_> {
 
     fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
         let mut vectors = encoded.vectors.truncate(self.dim);
-        if self.normalize {
+        if self.settings.normalize {
             vectors.normalize();
         }
         self.file.write(&tag.ids, &vectors)?;

@@ -86,7 +86,7 @@ fn copy(
     Ok(Migration::new(names, &content, already_there, sampled, seconds))
 }
 
-/// Summarizes the index. Returns an error if vectors are missing, before anything is copied.
+/// Computes the counts and checksums of the index. Returns an error if vectors are missing.
 fn summarize(
     root: &Path,
     snapshot: &Snapshot,

@@ -4,7 +4,7 @@ use super::speeds;
 use crate::cli::{args::AnnArgs, prelude::*, watching::StepProgress};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
-    ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
+    ann::{Measured, Setting, Source, Sweep, draw_queries, measure, nonzero},
     rank::Precomputed,
 };
 use turnwise_index::{
@@ -23,14 +23,14 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
     let (all, data, hash) = vectors(args, index)?;
-    let vectors = pointing(&all);
+    let vectors = nonzero(&all);
     if vectors.len() < all.len() {
         let zeros = counted((all.len() - vectors.len()) as u64, "vector");
         context.printer.warn(format!("{zeros} with only zeros ignored, because they have no neighbors"));
     }
     drop(all);
     let (base, queries) = match &args.query_vectors {
-        Some(path) => (vectors, pointing(&Precomputed::open(path)?.into_unit().0)),
+        Some(path) => (vectors, nonzero(&Precomputed::open(path)?.into_unit().0)),
         // Leave most vectors to search in: use at most a tenth as queries.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };

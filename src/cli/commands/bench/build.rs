@@ -58,9 +58,9 @@ pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> 
 /// Reads sentences from a table or from the turns of dialogues.
 fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
     let by_act = args.label == LabelArg::Act;
-    let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labelled(&args.path)
+    let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labeled(&args.path)
     {
-        let labelled = data::labelled(&args.path)?.into_iter();
+        let labelled = data::labeled(&args.path)?.into_iter();
         labelled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
     } else {
         let dialogues = all(std::slice::from_ref(&args.path), &args.read, context)?;
@@ -143,7 +143,7 @@ fn to_score(
         classes: None,
         seed: context.settings.seed,
     };
-    rankers::each(wanted.rankers, &asked, context, &mut |ranker| drawing.neighbours(ranker, &watch))?;
+    rankers::each(wanted.rankers, &asked, context, &mut |ranker| drawing.draw_neighbors(ranker, &watch))?;
     let pairs = drawing.finish(&watch)?;
     drop(watch);
     write(output, |out| write_pairs(&pairs, out))?;
