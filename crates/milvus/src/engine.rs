@@ -28,7 +28,7 @@ impl Milvus {
     }
 
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
-        let analyzer = manifest.terms_by()?;
+        let analyzer = manifest.analyzer()?;
         let totals = connection.totals(&manifest)?;
         Ok(Milvus { connection, manifest, analyzer, totals })
     }

@@ -71,7 +71,7 @@ impl Manifest {
     }
 
     /// Returns turnwise's analyzer for terms and highlighting. Returns an error if this build does not have it.
-    pub fn terms_by(&self) -> Result<Analyzer> {
+    pub fn analyzer(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
 

@@ -9,19 +9,9 @@ pub(super) const LONGEST_TEXT: usize = 65_535;
 pub(super) const LONGEST_FACT: usize = 2_048;
 
 pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    let escapes = [('\\', "\\\\"), ('"', "\\\""), ('\n', "\\n"), ('\r', "\\r")];
+    let escaped = escapes.into_iter().fold(text.to_owned(), |text, (c, escape)| text.replace(c, escape));
+    format!("\"{escaped}\"")
 }
 
 /// Returns a number as a literal of an expression. An integer has no decimal point.

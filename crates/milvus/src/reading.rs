@@ -10,7 +10,7 @@ use super::{
     expression,
     generations::Manifest,
     names,
-    rows::{Answer, key_of, key_text, version_in},
+    rows::{Answer, key_of, key_text},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -148,7 +148,7 @@ impl Connection {
     pub(super) fn list_dialogues(
         &self,
         manifest: &Manifest,
-        behind: Option<IdKey>,
+        after: Option<IdKey>,
         filter: Option<&Filter>,
         most: usize,
     ) -> Result<(Vec<Dialogue>, Option<IdKey>)> {
@@ -159,8 +159,7 @@ impl Connection {
         }
         // A row id is the key, a hyphen and the version. A full stop sorts after the hyphen, so this condition skips
         // all versions of the dialogue.
-        conditions
-            .extend(behind.map(|key| format!("id > {}", names::quoted(&format!("{}.", key_text(key))))));
+        conditions.extend(after.map(|key| format!("id > {}", names::quoted(&format!("{}.", key_text(key))))));
         let mut rows = self.next_rows(manifest, &conditions.join(" and "), page)?;
         let ended = rows.len() < page;
         rows.truncate(page);
@@ -198,7 +197,7 @@ impl Connection {
         for ((name, key), version) in names.iter().zip(keys).zip(versions) {
             let key = key_of(key)
                 .ok_or_else(|| unexpected_data(&self.target.to_string(), "a row without a key"))?;
-            rows.push((name, (key, version_in(*version))));
+            rows.push((name, (key, Version(*version as u64))));
         }
         rows.sort_by_key(|(name, _)| *name);
         Ok(rows.into_iter().map(|(_, row)| row).collect())
@@ -245,7 +244,7 @@ impl Pieces {
             let json: String = pieces.values().map(String::as_str).collect();
             let dialogue = serde_json::from_str(&json)
                 .map_err(|e| unexpected_data(place, &format!("a record is not valid JSON: {e}")))?;
-            read.insert(key, (version_in(version), dialogue));
+            read.insert(key, (Version(version as u64), dialogue));
         }
         Ok(read)
     }

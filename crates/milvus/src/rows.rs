@@ -23,23 +23,14 @@ const PIECE: usize = 60_000;
 const LONGEST_JSON: usize = 60_000;
 pub(super) const MOST_FACTS: usize = 4_096;
 
-/// Returns the version for a content hash: its first 63 bits, because Milvus stores signed numbers.
+/// Returns the version for a content hash: its first 8 bytes, shifted right by one bit because Milvus stores signed numbers.
 pub(super) fn version_of(content: IdKey) -> Version {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&content.0[..8]);
-    // The shift by one bit keeps the signed number from being negative.
     Version(u64::from_le_bytes(bytes) >> 1)
 }
 
-pub(super) fn version_in(column: i64) -> Version {
-    Version(column as u64)
-}
-
-pub(super) fn version_column(version: Version) -> i64 {
-    version.0 as i64
-}
-
-/// Returns a dialogue key as text for columns.
+/// Returns the key of a dialogue as text for columns: 32 hexadecimal digits.
 pub(super) fn key_text(key: IdKey) -> String {
     format!("{key:?}")
 }
@@ -157,7 +148,7 @@ pub(super) enum WordsColumn {
 impl WordsColumn {
     pub(super) fn of(manifest: &Manifest) -> Result<Self> {
         match manifest.words {
-            None => manifest.terms_by().map(WordsColumn::Terms),
+            None => manifest.analyzer().map(WordsColumn::Terms),
             Some(_) => Ok(WordsColumn::Texts),
         }
     }
@@ -217,7 +208,7 @@ impl Rows {
         self.bytes += words.len() + said.len() + columns.facts.iter().map(String::len).sum::<usize>() + 256;
         self.ids.push(row_id(key, version, turn.map(|turn| turn.number)));
         self.keys.push(key_text(key));
-        self.versions.push(version_column(version));
+        self.versions.push(version.0 as i64);
         self.turns.push(turn.map_or(0, |turn| i64::from(turn.number.0)));
         self.corpora.push(dialogue.source.clone());
         self.dialogues.push(dialogue.id.to_string());
@@ -315,7 +306,7 @@ impl Pieces {
             n => format!("{}-{n}", row_id(key, version, None)),
         });
         self.keys.push(key_text(key));
-        self.versions.push(version_column(version));
+        self.versions.push(version.0 as i64);
         self.numbers.push(number as i64);
         self.counts.push(count as i64);
         self.corpora.push(corpus.to_owned());

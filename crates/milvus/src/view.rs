@@ -13,7 +13,7 @@ use super::{
     engine::Milvus,
     expression, names,
     reading::{DEEPEST, unexpected_data},
-    rows::{Answer, key_of, key_text, row_id, version_in, version_of},
+    rows::{Answer, key_of, key_text, row_id, version_of},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -94,7 +94,7 @@ impl<'a> MilvusView<'a> {
         for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
             let row = Candidate {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.unexpected_data("a row without a key"))?,
-                version: version_in(versions[n]),
+                version: Version(versions[n] as u64),
                 turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
                 // Some servers return BM25 scores as they are, others as negative distances.
                 score: if words { scores[n].abs() } else { scores[n] },
@@ -251,12 +251,12 @@ impl View for MilvusView<'_> {
         filter: Option<&Filter>,
         most: usize,
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
-        let behind = match from {
+        let after = match from {
             Bookmark::After(key) => Some(key),
             Bookmark::Beginning | Bookmark::At(_) => None,
         };
         let engine = self.engine;
-        let (found, next) = engine.connection.list_dialogues(&engine.manifest, behind, filter, most)?;
+        let (found, next) = engine.connection.list_dialogues(&engine.manifest, after, filter, most)?;
         Ok((found, next.map(Bookmark::After)))
     }
 

@@ -10,7 +10,7 @@ use super::{
     engine::Milvus,
     generations::{Manifest, NextGeneration, Unfinished, next},
     reading::columns,
-    rows::{self, WordsColumn, key_of, version_in, version_of},
+    rows::{self, WordsColumn, key_of, version_of},
     target::Target,
     vector_source::{Encoding, VectorSource},
     walk::Walk,
@@ -258,16 +258,16 @@ impl MilvusWriter {
         filter: &Filter,
         count: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
     ) -> Result<u64> {
-        let (mut sum, mut behind) = (0, None);
+        let (mut sum, mut after) = (0, None);
         loop {
             let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
-            let (found, next) = connection.list_dialogues(manifest, behind, Some(filter), NAMED)?;
+            let (found, next) = connection.list_dialogues(manifest, after, Some(filter), NAMED)?;
             let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
             sum += count(self, &ids)?;
             if next.is_none() {
                 return Ok(sum);
             }
-            behind = next;
+            after = next;
         }
     }
 }
@@ -324,7 +324,7 @@ impl DialogueSink for MilvusWriter {
             let versions = found.texts("key").iter().zip(found.numbers("version"));
             self.known.extend(some.iter().map(|key| (*key, None)));
             self.known.extend(
-                versions.filter_map(|(key, version)| Some((key_of(key)?, Some(version_in(*version))))),
+                versions.filter_map(|(key, version)| Some((key_of(key)?, Some(Version(*version as u64))))),
             );
         }
         Ok(())

@@ -14,7 +14,7 @@ use super::{
     connection::Connection,
     generations::Manifest,
     names,
-    rows::{Pieces, Rows, WordsColumn, key_text, pieces, version_column},
+    rows::{Pieces, Rows, WordsColumn, key_text, pieces},
     vector_source::{self, Of, VectorSource},
 };
 use turnwise_core::{
@@ -147,8 +147,7 @@ impl Writer {
         let replaced: Vec<(IdKey, Version)> = versions.filter(|(key, _)| replaced.contains(key)).collect();
         for some in replaced.chunks(NAMED) {
             let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
-            let versions: Vec<String> =
-                some.iter().map(|(_, version)| version_column(*version).to_string()).collect();
+            let versions: Vec<String> = some.iter().map(|(_, version)| version.0.to_string()).collect();
             self.delete_where(&format!("{} and version not in [{}]", key_in(&keys), versions.join(", ")))?;
         }
         Ok(())

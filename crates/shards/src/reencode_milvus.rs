@@ -51,7 +51,7 @@ pub fn reencode(
     progress: &dyn Progress,
 ) -> Result<Reencoded> {
     let source = Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>;
-    let analyzer = before.terms_by()?;
+    let analyzer = before.analyzer()?;
     let mut writer = MilvusWriter::new_generation(
         target,
         analyzer,

@@ -194,13 +194,13 @@ impl DenseReader {
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &SearchSettings<'_>,
+        settings: &SearchSettings<'_>,
     ) -> Result<Vec<Candidate>> {
-        let mut found = self.in_generation(snapshot, kind, query, look)?;
-        self.in_tail(kind, query, look, &mut found)?;
+        let mut found = self.in_generation(snapshot, kind, query, settings)?;
+        self.in_tail(kind, query, settings, &mut found)?;
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
-        sort_ties(snapshot, look.k, &mut found)?;
-        found.truncate(look.k);
+        sort_ties(snapshot, settings.k, &mut found)?;
+        found.truncate(settings.k);
         Ok(found.into_iter().map(|ranked| ranked.hit).collect())
     }
 
@@ -209,19 +209,19 @@ impl DenseReader {
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &SearchSettings<'_>,
+        settings: &SearchSettings<'_>,
     ) -> Result<Vec<Ranked<'_>>> {
         let Some(generation) = &self.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[kind as usize];
-        let admitted = look.among.map(|among| among.admitted.as_ref());
+        let admitted = settings.among.map(|among| among.admitted.as_ref());
         let wanted = |row: u32| self.wanted(generation, kind, row, admitted);
-        let nodes = look.among.and_then(|among| among.nodes.as_ref());
+        let nodes = settings.among.and_then(|among| among.nodes.as_ref());
         let search = SearchOptions {
-            k: look.k,
-            ef: look.ef.max(look.k),
-            rerank: 32.max(look.k),
+            k: settings.k,
+            ef: settings.ef.max(settings.k),
+            rerank: 32.max(settings.k),
             filter: nodes.or(self.alive[kind as usize].as_ref()),
-            exact: look.exact,
+            exact: settings.exact,
             ..SearchOptions::default()
         };
         let mut nodes: Vec<Hit> = Vec::new();
@@ -230,7 +230,7 @@ impl DenseReader {
         for node in nodes {
             // Rows are sorted by descending id, so the first rows are the ones to return.
             let rows = graph.rows(node.node).iter().filter_map(|row| Some((*row, wanted(*row)?)));
-            let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(look.k);
+            let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(settings.k);
             found.extend(live.map(|(row, (dialogue, seq, turn))| Ranked {
                 hit: Candidate { dialogue, version: seq.into(), turn, score: node.score },
                 row: Some(row),
@@ -258,14 +258,14 @@ impl DenseReader {
         &'a self,
         kind: Kind,
         query: &[f32],
-        look: &SearchSettings<'_>,
+        settings: &SearchSettings<'_>,
         found: &mut Vec<Ranked<'a>>,
     ) -> Result<()> {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
-        let mut limit = (4 * look.k).max(4_096);
+        let mut limit = (4 * settings.k).max(4_096);
         for recent in &self.tail {
             for (turn, key) in recent.of_kind(kind) {
-                if look.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
+                if settings.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
                     continue;
                 }
                 let Some(vector) = self.vectors.get(kind, key)? else { continue };
@@ -278,7 +278,7 @@ impl DenseReader {
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
                 // Hits that tie with the last one must stay.
-                let least = found[look.k.saturating_sub(1)].hit.score;
+                let least = found[settings.k.saturating_sub(1)].hit.score;
                 found.retain(|ranked| ranked.hit.score >= least);
                 limit = limit.max(2 * found.len());
             }

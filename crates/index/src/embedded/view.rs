@@ -43,8 +43,8 @@ impl View for EmbeddedView<'_> {
 
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList> {
         let among = self.filtered.as_deref().and_then(Filtered::among);
-        let look = SearchSettings { k, exact, among, ..SearchSettings::default() };
-        let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &look)?;
+        let settings = SearchSettings { k, exact, among, ..SearchSettings::default() };
+        let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &settings)?;
         Ok(HitList { exhausted: found.len() < k, found })
     }
 

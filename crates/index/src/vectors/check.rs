@@ -37,15 +37,15 @@ pub struct VectorCheck {
 /// Verifies the vectors of an index. Returns `None` if the index has no vectors.
 pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
     let mut checked = VectorCheck::default();
-    let set = match sets::current(root).and_then(|set| Ok(set.map(|set| (Manifest::read(&set), set)))) {
+    let open = |set: PathBuf| Ok((Manifest::read(&set)?, set));
+    let (manifest, set) = match sets::current(root).and_then(|set| set.map(open).transpose()) {
         Ok(None) => return Ok(None),
-        Ok(Some((Ok(manifest), set))) => (manifest, set),
-        Ok(Some((Err(e), _))) | Err(e) => {
+        Ok(Some(opened)) => opened,
+        Err(e) => {
             checked.damage.push(damage(e)?);
             return Ok(Some(checked));
         }
     };
-    let (manifest, set) = set;
     for kind in Kind::ALL {
         let rows = manifest.extent(kind).rows;
         let column = match Column::open(&set, kind, manifest.recipe.dim, rows) {
