@@ -14,9 +14,9 @@ use crate::Dialogue;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum NormalForm {
-    /// Canonical composition. The text looks the same afterwards.
+    /// Canonical composition. The text looks the same.
     Nfc,
-    /// Compatibility composition. Full-width letters become plain letters, and ligatures are split.
+    /// Compatibility composition: full-width letters become plain ones, ligatures are split.
     Nfkc,
 }
 

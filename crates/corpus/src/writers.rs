@@ -13,13 +13,13 @@ use turnwise_core::error::{IoContext, Reject, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ExportFormat {
-    /// The canonical format of turnwise: one JSON dialogue per line, with all data.
+    /// The canonical format of turnwise, with all data.
     Jsonl,
-    /// CSV with one turn per row. Several acts or domains are separated by `|`. Metadata is omitted.
+    /// One turn per row, with labels and times in columns. Metadata is omitted.
     Csv,
-    /// Chat-completion messages: `{"id", "messages": [{"role", "content"}]}`, one dialogue per line.
+    /// Chat-completion messages.
     Messages,
-    /// Lines `Speaker: text`, with an empty line between dialogues.
+    /// `Speaker: text` lines, with an empty line between dialogues.
     Transcript,
 }
 
@@ -82,6 +82,7 @@ fn messages(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     writeln!(out)
 }
 
+/// Writes the turns of a dialogue as rows. Acts and domains are separated by `|`, as the CSV reader expects.
 fn rows(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     for turn in &dialogue.turns {
         let fields = [

@@ -26,7 +26,6 @@ pub const FIELDS: [&str; 15] = [
 /// Parsed filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// The text from which the filter was parsed.
     text: String,
     node: Node,
     /// The conditions. A [`Node::Test`] contains the index of its condition.

@@ -12,9 +12,7 @@ use crate::formats::prelude::*;
 pub(super) type Record = Map<String, Value>;
 
 enum Shape {
-    /// One record per line.
     Lines,
-    /// An array of records.
     Array,
     /// A single record over several lines.
     Object,

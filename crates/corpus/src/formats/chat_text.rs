@@ -13,7 +13,7 @@ pub(super) trait LineReader: Send {
     /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Completes the last dialogue. Called at the end of the file, but not after a read error.
+    /// Completes the current dialogue, if there is one. Called at the end of the file, but not after a read error.
     fn end(&mut self, out: &mut Out);
 }
 

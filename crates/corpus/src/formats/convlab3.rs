@@ -81,7 +81,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     Ok(support::from_elements(input, options, 1, |element| {
         let record: Record = record(element, Some("dialogue_id"))?;
         let id = record.dialogue_id.clone();
-        dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
+        dialogue(record).map(Some).map_err(|e| e.with_id(Some(id)))
     }))
 }
 

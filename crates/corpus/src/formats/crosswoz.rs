@@ -47,7 +47,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let split = input.stem();
     Ok(support::from_elements(input, options, 1, move |element| {
         let id = element.keys.last().cloned().unwrap_or_default();
-        dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
+        dialogue(&id, element, &split).map(Some).map_err(|e| e.with_id(Some(id)))
     }))
 }
 

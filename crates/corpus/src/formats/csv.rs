@@ -277,7 +277,6 @@ impl Columns {
         Some(Columns { dialect, header: None, width, text, fields, metadata: Vec::new() })
     }
 
-    /// Returns the column of a field.
     fn of(&self, field: Field) -> Option<usize> {
         self.fields[field as usize]
     }
@@ -287,7 +286,6 @@ impl Columns {
         self.fields.iter().flatten().count()
     }
 
-    /// Formats a column for messages.
     fn describe(&self, at: usize) -> String {
         match self.header.as_ref().and_then(|header| header.get(at)) {
             Some(name) => format!("column {}, `{name}`", at + 1),

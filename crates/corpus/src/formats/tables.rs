@@ -200,9 +200,9 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         let (line, size) = (row.line, row.size());
         let id = match self.parse.id(&row, self.row_number) {
             Ok(id) => id,
-            Err(fail) => {
+            Err(e) => {
                 self.bad_line = Some(line);
-                return self.ready.push_back(Err(fail.at(&self.path, line)));
+                return self.ready.push_back(Err(e.at(&self.path, line)));
             }
         };
         let bad_line = self.bad_line.take();
@@ -223,9 +223,9 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                         open.numbers.push(number);
                         open.size += size;
                     }
-                    Err(fail) => {
+                    Err(e) => {
                         open.dialogue = None;
-                        self.ready.push_back(Err(fail.with_id(Some(id)).at(&self.path, line)));
+                        self.ready.push_back(Err(e.with_id(Some(id)).at(&self.path, line)));
                     }
                 }
             }
@@ -234,8 +234,8 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                 self.close();
                 let (dialogue, numbers) = match started {
                     Ok((dialogue, number)) => (Some(dialogue), vec![number]),
-                    Err(fail) => {
-                        self.ready.push_back(Err(fail.with_id(Some(&id)).at(&self.path, line)));
+                    Err(e) => {
+                        self.ready.push_back(Err(e.with_id(Some(&id)).at(&self.path, line)));
                         (None, Vec::new())
                     }
                 };

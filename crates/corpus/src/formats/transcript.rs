@@ -135,18 +135,18 @@ impl LineReader for Reader {
             Kind::Blank => {
                 self.after_blank = true;
                 if self.blank_ends {
-                    self.close(out);
+                    self.end(out);
                 }
             }
             Kind::Rule(title) => {
-                self.close(out);
+                self.end(out);
                 if !title.is_empty() {
                     self.heading.title = Some(title.to_owned());
                 }
             }
             Kind::Comment(text) => {
                 if !self.blank_ends && after_blank {
-                    self.close(out);
+                    self.end(out);
                 }
                 self.comment(text);
             }
@@ -154,8 +154,22 @@ impl LineReader for Reader {
         }
     }
 
+    /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
+    /// unless it has a stray line, which is reported.
     fn end(&mut self, out: &mut Out) {
-        self.close(out);
+        self.speakers.clear();
+        match self.draft.take() {
+            Some(mut draft) => {
+                draft.dialogue.note("comments", std::mem::take(&mut self.heading.comments));
+                out.push_back(draft.finish());
+            }
+            None => {
+                if let Some(line) = self.heading.stray_line {
+                    self.heading = Heading::default();
+                    out.push_back((line, Err("no turns found here: no line starts with `Speaker: `".into())));
+                }
+            }
+        }
     }
 }
 
@@ -209,24 +223,6 @@ impl Reader {
             }
             // The file name cannot be part of an id.
             Err(e) => out.push_back((line, Err(e.into()))),
-        }
-    }
-
-    /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
-    /// unless it has a stray line, which is reported.
-    fn close(&mut self, out: &mut Out) {
-        self.speakers.clear();
-        match self.draft.take() {
-            Some(mut draft) => {
-                draft.dialogue.note("comments", std::mem::take(&mut self.heading.comments));
-                out.push_back(draft.finish());
-            }
-            None => {
-                if let Some(line) = self.heading.stray_line {
-                    self.heading = Heading::default();
-                    out.push_back((line, Err("no turns found here: no line starts with `Speaker: `".into())));
-                }
-            }
         }
     }
 }

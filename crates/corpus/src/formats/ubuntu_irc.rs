@@ -205,7 +205,7 @@ impl Builder<'_> {
         let (Some(first), false, false) = (conversation.first(), messages.is_empty(), cut_off) else {
             return Ok(None);
         };
-        let at = |fail: RecordError| fail.at(path, first + 1);
+        let at = |e: RecordError| e.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = support::dialogue(id, "ubuntu-irc", Some("en"));
         dialogue.note("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));

@@ -57,7 +57,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         limit: options.max_record,
         order,
         assumed,
-        last: None,
+        last_time: None,
         skipping: false,
         draft: None,
     };
@@ -71,8 +71,7 @@ struct Reader {
     order: Order,
     /// Whether the order is only assumed.
     assumed: bool,
-    /// Time of the last message.
-    last: Option<DateTime>,
+    last_time: Option<DateTime>,
     /// Whether lines without a header continue a message that was rejected.
     skipping: bool,
     draft: Option<Draft>,
@@ -103,9 +102,9 @@ impl LineReader for Reader {
             return;
         };
         self.skipping = false;
-        let fresh = self.last.replace(time).is_none_or(|last| is_new_dialogue(last, time));
+        let fresh = self.last_time.replace(time).is_none_or(|last| is_new_dialogue(last, time));
         if fresh || self.draft.is_none() {
-            self.close(out);
+            self.end(out);
             self.begin(&header, time, line.number, out);
         }
         if let Some(draft) = &mut self.draft {
@@ -114,7 +113,12 @@ impl LineReader for Reader {
     }
 
     fn end(&mut self, out: &mut Out) {
-        self.close(out);
+        if let Some(draft) = self.draft.take() {
+            let turns = &draft.dialogue.turns;
+            if turns.is_empty() || turns.iter().any(|t| t.role != Some(Role::System)) {
+                out.push_back(draft.finish());
+            }
+        }
     }
 }
 
@@ -161,15 +165,6 @@ impl Reader {
             }
             // The file name cannot be part of an id.
             Err(e) => out.push_back((line, Err(e.into()))),
-        }
-    }
-
-    fn close(&mut self, out: &mut Out) {
-        if let Some(draft) = self.draft.take() {
-            let turns = &draft.dialogue.turns;
-            if turns.is_empty() || turns.iter().any(|t| t.role != Some(Role::System)) {
-                out.push_back(draft.finish());
-            }
         }
     }
 }

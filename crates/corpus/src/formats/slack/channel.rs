@@ -175,7 +175,7 @@ impl Day {
                 dialogue.note("without_root", (!has_root).then_some(true));
                 support::checked(dialogue)
             });
-            made.map_err(|fail| fail.at(path, self.lines.get(&thread).copied().unwrap_or(1)))
+            made.map_err(|e| e.at(path, self.lines.get(&thread).copied().unwrap_or(1)))
         });
         made.collect()
     }

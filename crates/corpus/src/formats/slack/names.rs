@@ -171,11 +171,11 @@ pub(super) fn for_each_entry<T: DeserializeOwned>(
     mut take: impl FnMut(T, u64) -> Result<(), RecordError>,
 ) {
     for element in Elements::at_depth(stream, 1, limit) {
-        let taken = element.map_err(|e| support::element_problem(name, e)).and_then(|element| {
+        let result = element.map_err(|e| support::element_problem(name, e)).and_then(|element| {
             let entry = serde_json::from_slice(&element.json).map_err(RecordError::from);
             entry.and_then(|entry| take(entry, element.line)).map_err(|e| e.at(name, element.line))
         });
-        problems.extend(taken.err());
+        problems.extend(result.err());
     }
 }
 

@@ -117,7 +117,6 @@ impl<'a> Header<'a> {
         DateTime::new(year, month, day, hour, minute, second.unwrap_or(0), 0).ok()
     }
 
-    /// Returns whether the time has seconds.
     pub(super) fn has_seconds(&self) -> bool {
         self.clock.2.is_some()
     }
@@ -257,18 +256,18 @@ impl Content {
     pub(super) fn parse(rest: &str) -> Self {
         let notice = |text: &str| Content { text: clean(text), ..Content::default() };
         let parts = rest.split_once(": ").or_else(|| Some((rest.strip_suffix(':')?, "")));
-        let Some((name, said)) = parts else {
+        let Some((name, message)) = parts else {
             return notice(rest);
         };
         let is_notice_name = name.contains(['"', '“']) || NOTICE_NAMES.iter().any(|n| name.contains(n));
-        let marked = said.contains('\u{200e}');
-        let text = clean(said);
+        let marked = message.contains('\u{200e}');
+        let text = clean(message);
         let speaker =
             clean(name.trim_start_matches(is_mark).trim_start_matches('~').trim_start_matches(is_space));
         if is_notice_name || speaker.is_empty() {
             return notice(rest);
         }
-        if said.starts_with('\u{200e}') && NOTICES.iter().any(|phrase| text.contains(phrase)) {
+        if message.starts_with('\u{200e}') && NOTICES.iter().any(|phrase| text.contains(phrase)) {
             return notice(&text);
         }
         let mut content = Content { speaker: Some(speaker), ..Content::default() };
