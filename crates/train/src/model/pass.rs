@@ -14,13 +14,7 @@ use super::{
     buffer_pool::BufferPool,
     layers::{Layer, Tables},
 };
-use crate::ops::{
-    attention::Attention,
-    dropout::{Dropout, drop_of},
-    linear,
-    norm::Normed,
-    values_of,
-};
+use crate::ops::{Dropout, attention::Attention, drop_of, linear, norm::Normed, values_of};
 use turnwise_encoder::network::Shape;
 
 /// Gradients of the parameters, by tensor id.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use turnwise_kernels::{network::Activation, training};
 
 use super::{
-    is_ours, numbers, over_rows,
+    CHUNK, is_ours, numbers, over_rows,
     product::{Matrix, product},
     values_of,
 };
@@ -35,9 +35,6 @@ pub(super) fn plain(
         Some(Activation::Relu) => y.relu(),
     }
 }
-
-/// Number of values per parallel task.
-const CHUNK: usize = 1 << 14;
 
 /// Writes `x·Wᵀ + b` to `out`.
 pub(crate) fn apply(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]) {

@@ -8,7 +8,6 @@
 //! tensors, `softmax_last_dim`). They are not used here.
 
 pub(super) mod attention;
-pub(super) mod dropout;
 pub(super) mod linear;
 pub(super) mod norm;
 mod pool;
@@ -17,11 +16,11 @@ mod product;
 pub(super) mod tests;
 
 pub use attention::attention;
-pub use dropout::{Dropout, dropout};
 pub use linear::linear;
 pub use norm::add_norm;
 pub use pool::pool;
 pub(super) use product::{Matrix, product};
+pub use turnwise_kernels::training::Dropout;
 
 use std::ops::Deref;
 
@@ -86,9 +85,34 @@ fn over_rows(
             sum
         })
         .collect();
-    let mut total = vec![0.0; sums];
-    for block in &blocks {
-        total.iter_mut().zip(block).for_each(|(t, b)| *t += b);
+    sum_of(&blocks, sums)
+}
+
+/// Sums vectors with `length` elements, in order.
+fn sum_of(vectors: &[Vec<f32>], length: usize) -> Vec<f32> {
+    let mut total = vec![0.0; length];
+    for vector in vectors {
+        total.iter_mut().zip(vector).for_each(|(t, v)| *t += v);
     }
     total
+}
+
+/// Number of values per parallel task in element-wise operations.
+const CHUNK: usize = 1 << 14;
+
+/// Applies dropout to a tensor. `None` returns it unchanged.
+pub fn dropout(x: &Tensor, dropout: Option<Dropout>) -> Result<Tensor> {
+    let Some(dropout) = dropout else { return Ok(x.clone()) };
+    let factors: Vec<f32> = (0..x.elem_count() as u32).into_par_iter().map(|n| dropout.factor(n)).collect();
+    x * Tensor::from_vec(factors, x.shape(), x.device())?.to_dtype(x.dtype())?
+}
+
+/// Applies dropout to values in place. The backward pass applies the same mask to the gradient.
+pub(super) fn drop_of(dropout: Dropout, numbers: &mut [f32]) {
+    numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(n, chunk)| {
+        let first = (n * CHUNK) as u32;
+        for (i, number) in chunk.iter_mut().enumerate() {
+            *number *= dropout.factor(first.wrapping_add(i as u32));
+        }
+    });
 }

@@ -5,7 +5,7 @@ use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 use turnwise_kernels::training::{self, AddNorm};
 
-use super::{Dropout, ROWS, dropout, is_ours, numbers, values_of};
+use super::{Dropout, ROWS, dropout, is_ours, numbers, sum_of, values_of};
 
 /// Computes `norm(x + dropout(y))`. `norm` has two rows: weight and bias.
 pub fn add_norm(
@@ -83,11 +83,7 @@ impl Normed {
                 of_norm
             })
             .collect();
-        let mut of_norm = vec![0.0; norm.len()];
-        for block in &blocks {
-            of_norm.iter_mut().zip(block).for_each(|(o, b)| *o += b);
-        }
-        of_norm
+        sum_of(&blocks, norm.len())
     }
 }
 

@@ -8,8 +8,7 @@ use turnwise_kernels::network::Activation;
 use super::{
     Dropout, add_norm,
     attention::{self, Attention},
-    dropout::{self, drop_of},
-    linear, norm, pool, values_of,
+    drop_of, dropout, linear, norm, pool, values_of,
 };
 use turnwise_core::random::hash64;
 use turnwise_encoder::Part;
@@ -202,9 +201,9 @@ fn dropping() {
     let ours = |t: &[Tensor]| {
         t[0].apply_op1(Ours { forward: drops, back: move |_: &[f32], gradient: &[f32]| drops(gradient) })
     };
-    check(&[numbers((70, 300), 1)], ours, |t| dropout::dropout(&t[0], Some(dropped)));
+    check(&[numbers((70, 300), 1)], ours, |t| dropout(&t[0], Some(dropped)));
     let x = numbers((4, 4), 1);
-    assert_eq!(flat(&dropout::dropout(&x, None).unwrap()), flat(&x));
+    assert_eq!(flat(&dropout(&x, None).unwrap()), flat(&x));
 }
 
 #[test]

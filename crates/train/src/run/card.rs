@@ -1,12 +1,11 @@
 //! Model card: the `README.md` in the folder of a trained model.
 
-use crate::{recipe::ResolvedRecipe, run::evaluations::Selection};
+use super::{Gain, evaluations::Selection};
+use crate::recipe::ResolvedRecipe;
 
 /// Facts of a run for the model card.
 pub(super) struct Card<'a> {
-    /// Settings of the run.
     pub(super) recipe: &'a ResolvedRecipe,
-    /// Name of the base model.
     pub(super) base: &'a str,
     /// Repository of the base model on the Hugging Face Hub, if it has one.
     pub(super) repository: Option<&'a str>,
@@ -16,24 +15,14 @@ pub(super) struct Card<'a> {
     pub(super) data: &'a str,
     /// Step of the selected model.
     pub(super) kept: u64,
-    /// Scores of the base model and of the selected model.
-    pub(super) gains: Vec<ScoreChange>,
+    /// Agreement with BM25 before and after training, see [`Outcome::agreements`](super::Outcome::agreements).
+    pub(super) agreements: Option<[f64; 2]>,
+    /// Score changes on held-out dialogues and dev tasks.
+    pub(super) gains: Vec<Gain>,
     /// Mean loss over the first and over the last tenth of the steps.
     pub(super) losses: Option<(f64, f64)>,
     /// True if a `context-cca` layer was appended.
     pub(super) layered: bool,
-}
-
-/// Score of a task before and after training.
-pub(super) struct ScoreChange {
-    /// Task and measure.
-    pub(super) measure: String,
-    /// Score of the base model, as a fraction, not in percent.
-    pub(super) start: f64,
-    /// Score of the selected model, as a fraction, not in percent.
-    pub(super) kept: f64,
-    /// p-value of the difference; `None` if it was not tested.
-    pub(super) p: Option<f64>,
 }
 
 impl Card<'_> {
@@ -87,17 +76,19 @@ impl Card<'_> {
         )
     }
 
-    /// Returns the scores as a Markdown table.
+    /// Returns the scores as a Markdown table; empty without scores.
     fn gains_table(&self) -> String {
-        if self.gains.is_empty() {
-            return String::new();
-        }
-        let row = |ScoreChange { measure, start, kept, p }: &ScoreChange| {
+        let row = |measure: &str, [start, kept]: [f64; 2], p: Option<f64>| {
             let p = p.map_or_else(String::new, |p| format!("{p:.4}"));
             format!("| {measure} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
         };
-        let rows: String = self.gains.iter().map(row).collect();
-        format!("\n| | {} | this model | p |\n|---|---|---|---|\n{rows}", self.base)
+        let agreement = self.agreements.map(|both| row("agreement of neighbors with words", both, None));
+        let gains = self.gains.iter().map(|gain| row(&gain.description(), [gain.start, gain.kept], gain.p));
+        let rows: String = agreement.into_iter().chain(gains).collect();
+        match rows.is_empty() {
+            true => rows,
+            false => format!("\n| | {} | this model | p |\n|---|---|---|---|\n{rows}", self.base),
+        }
     }
 }
 
@@ -117,11 +108,14 @@ mod tests {
             seen: (12, 90),
             data: "abc",
             kept: 80,
-            gains: vec![ScoreChange {
-                measure: "sr:x MAP".to_owned(),
+            agreements: Some([0.25, 0.5]),
+            gains: vec![Gain {
+                task: "sr:x".to_owned(),
+                measure: "MAP".to_owned(),
                 start: 0.5,
                 kept: 0.625,
                 p: Some(0.01),
+                pairs: 4,
             }],
             losses: Some((2.0, 1.5)),
             layered: false,
@@ -134,7 +128,7 @@ mod tests {
             "2.0000 (mean over the first tenth of the steps) to 1.5000",
             "`abc`",
             "step 80, selected without labels",
-            "| sr:x MAP | 50.0 | 62.5 | 0.0100 |",
+            "| agreement of neighbors with words | 25.0 | 50.0 |  |\n| sr:x MAP | 50.0 | 62.5 | 0.0100 |",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

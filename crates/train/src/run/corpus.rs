@@ -58,7 +58,12 @@ pub(super) fn read(
     for (path, index) in paths.iter().zip(found) {
         let (before, duplicates) = (reading.dialogues.len(), reading.duplicates);
         match index {
-            Some(index) => reading.add_index(&index, observer)?,
+            Some(index) => {
+                for dialogue in Snapshot::open(&index)?.dialogues() {
+                    observer::check(observer, None)?;
+                    reading.push(dialogue?)?;
+                }
+            }
             None if !path.exists() && path.as_os_str() != "-" => {
                 return Err(not_found(path, &options.indexes));
             }
@@ -207,14 +212,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn add_index(&mut self, index: &Path, observer: &dyn RunObserver) -> Result<()> {
-        for dialogue in Snapshot::open(index)?.dialogues() {
-            observer::check(observer, None)?;
-            self.push(dialogue?)?;
-        }
-        Ok(())
-    }
-
     fn push(&mut self, dialogue: Dialogue) -> Result<()> {
         match self.seen.insert(IdKey::of_bytes(&dialogue.to_bytes()?)) {
             true => self.dialogues.push(dialogue),

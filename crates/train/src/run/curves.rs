@@ -7,14 +7,26 @@ use super::{
     layer::Learned,
     lines::Line,
 };
-use crate::recipe::{Recipe, ResolvedRecipe};
+use crate::{
+    recipe::{Recipe, ResolvedRecipe},
+    trainer::StepResult,
+};
 use turnwise_core::{error::Result, files};
 use turnwise_eval::plots::{Mark, Series, legend_within, lines, plain};
 
-/// Heights of the title, a plot and a legend, in pixels.
+// Heights in pixels.
 const TITLE: usize = 44;
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
+
+/// Label-free measures: the tag for TensorBoard, the title of the plot, and the value.
+type Measure = (&'static str, &'static str, fn(&Evaluation) -> Option<f64>);
+const LABEL_FREE: [Measure; 4] = [
+    ("aside", "neighbors shared by halves, held out", |e| e.held_out.as_ref().map(|score| score.value)),
+    ("agreement", "agreement of neighbors with words", |e| e.agreement),
+    ("alignment", "alignment", |e| e.alignment),
+    ("uniformity", "uniformity", |e| e.uniformity),
+];
 
 /// Measurements of a run, to draw its curves.
 pub(super) struct Curves<'a> {
@@ -26,12 +38,14 @@ pub(super) struct Curves<'a> {
     pub(super) kept: Option<u64>,
 }
 
-/// A plot of the curves: its series, the x axis, and the title.
+/// One plot of the picture.
 struct Plot {
     series: Vec<Series>,
+    /// Label of the x axis.
     along: &'static str,
+    /// Title, which is also the label of the y axis.
     name: String,
-    /// Whether to mark the kept step.
+    /// True if the kept step is marked.
     is_marked: bool,
 }
 
@@ -42,7 +56,7 @@ impl Curves<'_> {
         events::write(&folder.join("tensorboard"), &self.scalars()).map(drop)
     }
 
-    /// Renders the plots below each other.
+    /// Returns the picture as SVG: all plots, below each other.
     fn picture(&self, recipe: &ResolvedRecipe) -> String {
         let Recipe { objective, model, seed, .. } = &recipe.file;
         let plots = self.plots();
@@ -81,11 +95,8 @@ impl Curves<'_> {
             (true, true) => "0: before, 1: with the layer",
             (true, false) => "step; the last one: with the layer",
         };
-        let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
-            steps.iter().map(|l| (l.step as f64, value(l))).collect()
-        };
-        let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
-            evaluations.iter().filter_map(|e| Some((e.position() as f64, value(e)?))).collect()
+        let of_steps = |value: fn(&StepResult) -> f64| -> Vec<(f64, f64)> {
+            steps.iter().map(|line| (line.result.step as f64, value(&line.result))).collect()
         };
         let one = |name: &str, along, points, is_marked| Plot {
             series: vec![(name.to_owned(), points)],
@@ -93,22 +104,19 @@ impl Curves<'_> {
             name: name.to_owned(),
             is_marked,
         };
-        let loss = of(|l| l.loss);
+        let loss = of_steps(|step| step.loss);
         let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
         let mut plots = vec![Plot { series, along: "step", name: "loss".to_owned(), is_marked: true }];
-        plots.push(one("learning rate", "step", of(|l| l.learning_rate), false));
-        plots.push(one("gradient norm", "step", of(|l| l.gradient), false));
+        plots.push(one("learning rate", "step", of_steps(|step| step.rate), false));
+        plots.push(one("gradient norm", "step", of_steps(|step| step.norm), false));
         plots.extend(learned.map(correlations));
-        plots.push(one(
-            "neighbors shared by halves, held out",
-            along,
-            measured(|e| e.held_out.as_ref().map(|held_out| held_out.value)),
-            true,
-        ));
-        plots.extend(dev(evaluations, along));
-        plots.push(one("agreement of neighbors with words", along, measured(|e| e.agreement), true));
-        plots.push(one("alignment", along, measured(|e| e.alignment), true));
-        plots.push(one("uniformity", along, measured(|e| e.uniformity), true));
+        for (n, (_, title, value)) in LABEL_FREE.iter().enumerate() {
+            let points = evaluations.iter().filter_map(|e| Some((e.position() as f64, value(e)?))).collect();
+            plots.push(one(title, along, points, true));
+            if n == 0 {
+                plots.extend(dev(evaluations, along));
+            }
+        }
         plots
     }
 
@@ -117,25 +125,19 @@ impl Curves<'_> {
         let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
         let mut all = Vec::new();
         for line in self.steps {
-            all.push(of("train/loss", line.step, line.loss));
-            all.push(of("train/learning_rate", line.step, line.learning_rate));
-            all.push(of("train/gradient", line.step, line.gradient));
+            let StepResult { step, loss, rate, norm, .. } = line.result;
+            all.push(of("train/loss", step, loss));
+            all.push(of("train/learning_rate", step, rate));
+            all.push(of("train/gradient", step, norm));
         }
         for evaluation in self.evaluations {
             for measured in &evaluation.dev {
                 let name = format!("dev/{}/{}", measured.task, measured.measure);
                 all.push(of(&name, evaluation.position(), measured.value));
             }
-            let label_free = [
-                ("aside", evaluation.held_out.as_ref().map(|held_out| held_out.value)),
-                ("agreement", evaluation.agreement),
-                ("alignment", evaluation.alignment),
-                ("uniformity", evaluation.uniformity),
-            ];
-            for (name, value) in label_free {
-                all.extend(
-                    value.map(|value| of(&format!("label-free/{name}"), evaluation.position(), value)),
-                );
+            for (name, _, value) in LABEL_FREE {
+                let name = format!("label-free/{name}");
+                all.extend(value(evaluation).map(|value| of(&name, evaluation.position(), value)));
             }
         }
         all
@@ -206,12 +208,14 @@ mod tests {
     #[test]
     fn all_measurements_are_drawn_and_written() {
         let step = |step: u64| Line {
-            step,
-            loss: 2.0 / step as f64,
-            learning_rate: 2e-5,
-            gradient: 1.0,
-            examples: 4,
-            tokens: 9,
+            result: StepResult {
+                step,
+                loss: 2.0 / step as f64,
+                rate: 2e-5,
+                norm: 1.0,
+                examples: 4,
+                tokens: 9,
+            },
             seconds: 0.1,
         };
         let evaluation = |step: u64, value| Evaluation {

@@ -55,25 +55,6 @@ pub(super) fn load_tasks(
     reader: &Reader,
     observer: &dyn RunObserver,
 ) -> Result<(Tasks, String)> {
-    let mut tasks = Tasks::new();
-    let mut hasher = blake3::Hasher::new();
-    for dev in &recipe.file.dev {
-        let (task, hash) = load(dev, reader, recipe.file.seed, observer)?;
-        hasher.update(hash.as_bytes());
-        tasks.push((String::from(dev.clone()), task));
-    }
-    Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
-}
-
-/// Loads a dev task. Also returns the hash of its data.
-fn load(
-    dev: &DevTask,
-    reader: &Reader,
-    seed: u64,
-    observer: &dyn RunObserver,
-) -> Result<(Box<dyn Task>, String)> {
-    let spec = TaskSpec::from_name(&dev.task, dev.data.clone())
-        .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))?;
     let read_dialogues = |path: &Path| {
         let mut dialogues = Vec::new();
         read_files(&[path.to_owned()], reader, observer, &mut |dialogue| {
@@ -82,9 +63,17 @@ fn load(
         })?;
         Ok(dialogues)
     };
-    let with = LoadOptions { seed, read_dialogues: &read_dialogues, progress: &() };
-    let Loaded { task, data } = spec.settings().load(Path::new(""), &with)?;
-    Ok((task, data.hash))
+    let options = LoadOptions { seed: recipe.file.seed, read_dialogues: &read_dialogues, progress: &() };
+    let mut tasks = Tasks::new();
+    let mut hasher = blake3::Hasher::new();
+    for dev in &recipe.file.dev {
+        let spec = TaskSpec::from_name(&dev.task, dev.data.clone())
+            .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))?;
+        let Loaded { task, data } = spec.settings().load(Path::new(""), &options)?;
+        hasher.update(data.hash.as_bytes());
+        tasks.push((String::from(dev.clone()), task));
+    }
+    Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
 /// Returns the dialogues of all tasks whose documents are dialogues.

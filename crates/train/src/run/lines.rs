@@ -9,6 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::trainer::StepResult;
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
@@ -50,17 +51,8 @@ impl Lines {
 /// Metrics of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
-    /// Number of steps taken, including this one.
-    pub(super) step: u64,
-    /// Mean loss of the examples, before the update.
-    pub(super) loss: f64,
-    pub(super) learning_rate: f64,
-    /// Gradient norm before clipping.
-    pub(super) gradient: f64,
-    /// Number of examples in the batch.
-    pub(super) examples: usize,
-    /// Number of tokens in the batch.
-    pub(super) tokens: usize,
+    #[serde(flatten)]
+    pub(super) result: StepResult,
     /// Duration of the step in seconds.
     pub(super) seconds: f64,
 }

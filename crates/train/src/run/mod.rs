@@ -187,7 +187,8 @@ impl<'a> Run<'a> {
             seen,
             data: &self.inputs.dialogues,
             kept: outcome.kept,
-            gains: outcome.card_gains(self.recipe.file.seed),
+            agreements: outcome.agreements(),
+            gains: outcome.gains(self.recipe.file.seed),
             losses: outcome.losses,
             layered: outcome.learned.is_some(),
         }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    card::ScoreChange,
     evaluations::{Evaluation, Measured, main_values},
     folder::{EVALUATIONS, LAYER, METRICS, RunFolder},
     layer::Learned,
@@ -55,8 +54,8 @@ impl Spent {
     pub(super) fn of(steps: &[Line]) -> Self {
         Spent {
             seconds: steps.iter().map(|line| line.seconds).sum(),
-            examples: steps.iter().map(|line| line.examples as u64).sum(),
-            tokens: steps.iter().map(|line| line.tokens as u64).sum(),
+            examples: steps.iter().map(|line| line.result.examples as u64).sum(),
+            tokens: steps.iter().map(|line| line.result.tokens as u64).sum(),
         }
     }
 }
@@ -64,12 +63,12 @@ impl Spent {
 impl Outcome {
     /// Reads the result of a finished run from its files.
     pub(super) fn read(folder: &RunFolder, recipe: &ResolvedRecipe) -> Result<Self> {
-        let metrics = match recipe.steps.is_some() {
-            true => lines::read::<Line>(&folder.join(METRICS))?,
-            false => Vec::new(),
+        let metrics: Vec<Line> = match recipe.steps {
+            Some(_) => lines::read(&folder.join(METRICS))?,
+            None => Vec::new(),
         };
         let evaluations: Vec<Evaluation> = lines::read(&folder.join(EVALUATIONS))?;
-        let steps = metrics.last().map_or(0, |line| line.step);
+        let steps = metrics.last().map_or(0, |line| line.result.step);
         let kept = recipe.select.best(&evaluations).map_or(steps, |best| best.step);
         let learned = Learned::read(&folder.join(LAYER))?;
         let (losses, spent) = (losses(&metrics), Spent::of(&metrics));
@@ -113,20 +112,6 @@ impl Outcome {
         held_out.into_iter().chain(main_values(kept).filter_map(gain)).collect()
     }
 
-    /// Returns the score changes for the model card: the agreement with BM25, and those of [`Self::gains`].
-    pub(super) fn card_gains(&self, seed: u64) -> Vec<ScoreChange> {
-        let words = self.agreements().map(|[start, kept]| ScoreChange {
-            measure: "agreement of neighbors with words".to_owned(),
-            start,
-            kept,
-            p: None,
-        });
-        let gains = self.gains(seed).into_iter();
-        let gains =
-            gains.map(|g| ScoreChange { measure: g.description(), start: g.start, kept: g.kept, p: g.p });
-        words.into_iter().chain(gains).collect()
-    }
-
     /// Fraction of the nearest neighbors by BM25 that are also nearest neighbors by vectors, before and after training.
     /// `None` if either was not measured.
     pub fn agreements(&self) -> Option<[f64; 2]> {
@@ -138,7 +123,7 @@ impl Outcome {
 /// Mean losses over the first and the last tenth of the steps; `None` without steps.
 pub(super) fn losses(lines: &[Line]) -> Option<(f64, f64)> {
     let part = (lines.len() / 10).max(1);
-    let mean = |lines: &[Line]| lines.iter().map(|l| l.loss).sum::<f64>() / lines.len() as f64;
+    let mean = |lines: &[Line]| lines.iter().map(|line| line.result.loss).sum::<f64>() / lines.len() as f64;
     (!lines.is_empty()).then(|| (mean(&lines[..part]), mean(&lines[lines.len() - part..])))
 }
 

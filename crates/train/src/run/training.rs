@@ -22,7 +22,7 @@ use crate::{
     model::{Freezing, Trainable},
     objectives::Setup,
     recipe::{Recipe, ResolvedRecipe, StepSettings},
-    trainer::{StepResult, Trainer},
+    trainer::Trainer,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -141,26 +141,24 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
+/// Reports the size of the training data.
 fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
-    let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
-    let too_short = match data.left_out {
-        0 => String::new(),
-        n => format!("; {} too short, skipped", grouped(n as u64)),
-    };
-    let blank = match data.blank {
-        0 => String::new(),
-        n => format!("; {} without text, skipped", counted(n as u64, "turn")),
-    };
-    let with_prompt = match prompt {
-        "" => String::new(),
-        prompt => format!(", with the prompt {prompt:?}"),
-    };
+    let mut more = String::new();
+    if !prompt.is_empty() {
+        more += &format!(", with the prompt {prompt:?}");
+    }
+    if data.left_out > 0 {
+        more += &format!("; {} too short, skipped", grouped(data.left_out as u64));
+    }
+    if data.blank > 0 {
+        more += &format!("; {} without text, skipped", counted(data.blank as u64, "turn"));
+    }
     observer.note(&format!(
-        "{} from {} with {} and {}{with_prompt}{too_short}{blank}",
+        "{} from {} with {} and {}{more}",
         recipe.file.objective.name(),
         recipe.file.model,
-        counted(dialogues, "dialogue"),
-        counted(turns, "turn"),
+        counted(data.len() as u64, "dialogue"),
+        counted(data.turns() as u64, "turn"),
     ));
 }
 
@@ -224,17 +222,17 @@ impl StepLoop<'_, '_> {
                 is_first = false;
             }
             let started = Instant::now();
-            let stepped = match self.trainer.step() {
-                Ok(stepped) => stepped,
+            let result = match self.trainer.step() {
+                Ok(result) => result,
                 Err(e) => return Err(folder.explain_failure(e, step, self.trainer)),
             };
             let took = started.elapsed().as_secs_f64();
-            metrics.add(&line(&stepped, took))?;
+            metrics.add(&Line { result, seconds: took })?;
             step += 1;
             seconds += took;
-            examples += stepped.examples as u64;
-            tokens += stepped.tokens as u64;
-            let smoothed = smooth.map_or(stepped.loss, |s: f64| 0.9 * s + 0.1 * stepped.loss);
+            examples += result.examples as u64;
+            tokens += result.tokens as u64;
+            let smoothed = smooth.map_or(result.loss, |s: f64| 0.9 * s + 0.1 * result.loss);
             smooth = Some(smoothed);
             let rate = grouped((tokens as f64 / seconds.max(1e-3)) as u64);
             let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
@@ -288,17 +286,5 @@ impl StepLoop<'_, '_> {
         let steps: Vec<Line> = lines::read(&self.run.folder.join(METRICS))?;
         let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };
         curves.write(self.run.recipe, self.run.folder)
-    }
-}
-
-fn line(stepped: &StepResult, seconds: f64) -> Line {
-    Line {
-        step: stepped.step,
-        loss: stepped.loss,
-        learning_rate: stepped.rate,
-        gradient: stepped.norm,
-        examples: stepped.examples,
-        tokens: stepped.tokens,
-        seconds,
     }
 }

@@ -5,6 +5,7 @@ mod devices;
 use std::ops::Range;
 
 use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
 
 use super::{
     data::TrainingSet,
@@ -44,15 +45,17 @@ pub struct Plan {
 }
 
 /// Result of a training step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
     /// Number of steps taken, including this one.
     pub step: u64,
     /// Mean loss of the examples, before the update.
     pub loss: f64,
     /// Learning rate of the step.
+    #[serde(rename = "learning_rate")]
     pub rate: f64,
     /// Gradient norm before clipping.
+    #[serde(rename = "gradient")]
     pub norm: f64,
     /// Number of examples in the batch.
     pub examples: usize,
