@@ -1,4 +1,4 @@
-//! `turnwise corpus convert`, and the function that reads files without an index.
+//! `turnwise corpus convert`, and functions that pass the dialogues of files to a callback.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// Passes each dialogue of the files and folders to `f`, or without any, each dialogue of the index given by `-i`.
+/// Passes each dialogue of the files and folders to `f`. If `paths` is empty, passes each dialogue of the index of `-i`.
 pub(super) fn each_dialogue_or_stored(
     paths: &[PathBuf],
     read: &ReadArgs,
@@ -67,8 +67,8 @@ pub(super) fn each_dialogue_or_stored(
     Ok(Problems::default())
 }
 
-/// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
-/// limit.
+/// Passes each dialogue of the files and folders to `f`. Prints the first rejected records as warnings. Returns an error if
+/// the limit of rejected records is exceeded.
 pub(super) fn each_dialogue(
     paths: &[PathBuf],
     read: &ReadArgs,

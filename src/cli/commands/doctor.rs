@@ -10,6 +10,7 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Manifest, Snapshot, lock::WriterLock};
 
+/// One line of the report: a fact about this machine, with a problem if there is one.
 #[derive(Serialize)]
 struct Finding {
     what: String,
@@ -93,7 +94,8 @@ fn default_model(context: &Context<'_>) -> String {
     }
 }
 
-/// Writes and flushes a small file in the folder; returns the time in milliseconds.
+/// Writes a small file in a folder, flushes it to disk and removes it. Returns the time of writing and flushing in
+/// milliseconds.
 fn try_folder(folder: &Path) -> Result<f64> {
     let existed = folder.is_dir();
     let write = || -> std::io::Result<f64> {
@@ -128,7 +130,7 @@ fn state_of(root: &Path) -> (String, Option<String>) {
     }
 }
 
-/// Processor name and its vector instructions.
+/// Name of the processor and its vector instructions.
 fn processor() -> String {
     let name = fs::read_to_string("/proc/cpuinfo")
         .ok()

@@ -134,7 +134,7 @@ fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()>
     writeln!(out, "  {:>12.1}  {what} {DIM}({range}){DIM:#}", s.mean)
 }
 
-/// Prints the most frequent names and counts the others.
+/// Prints the most frequent names with their counts, and the number of the others.
 fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
     const SHOWN: usize = 8;
     if counts.is_empty() {

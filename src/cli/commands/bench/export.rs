@@ -9,8 +9,8 @@ use turnwise_eval::{
     trec::{write_qrels, write_run},
 };
 
-/// Writes `NAME.run` and `NAME.qrels` for rankings, and tables for other results. NAME is the name of the
-/// result file.
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for other values. NAME is the name of the result
+/// file without its extension.
 pub(super) fn write(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
     let name = folder.join(result.file_name().unwrap_or_default());
     for columns in &outcome.columns {

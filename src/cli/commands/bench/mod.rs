@@ -56,7 +56,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Refuses `--engine` for tasks that rank in memory.
+/// Returns an error if `--engine` is given for a benchmark that does not use an engine.
 fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
@@ -72,7 +72,7 @@ fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Loads a benchmark task and its data. `folder` contains the files that `spec` names.
+/// Loads a benchmark task and its data. The paths in `spec` are relative to `folder`.
 pub(super) fn load(
     spec: &TaskSpec,
     folder: &Path,
@@ -80,14 +80,15 @@ pub(super) fn load(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<(Box<dyn Task>, Data)> {
-    let read_dialogues = |path: &Path| build::all(&[path.to_owned()], read, context);
+    let read_dialogues = |path: &Path| build::all_dialogues(&[path.to_owned()], read, context);
     let progress = StepProgress::new(context.printer);
     let with = LoadOptions { seed, read_dialogues: &read_dialogues, progress: &progress };
     let Loaded { task, data } = spec.settings().load(folder, &with)?;
     Ok((task, data))
 }
 
-/// Runs a task with some rankers and one or more seeds. Its files are in the given folder.
+/// Runs a task with each ranker and each seed. Returns one result per ranker: with several seeds, their mean. The paths in
+/// `spec` are relative to `folder`.
 fn run_task(
     spec: &TaskSpec,
     folder: &Path,
@@ -124,7 +125,7 @@ fn by_rankers(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<Done>> {
-    let watch = StepProgress::new(context.printer);
+    let progress = StepProgress::new(context.printer);
     let mut results = Vec::new();
     let asked = RankerOptions { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
     rankers::each(rankers, &asked, context, &mut |ranker| {
@@ -132,24 +133,24 @@ fn by_rankers(
         let of = Of { task, data, ranker: (&name, &identity), seed };
         let known = if how.rerun || how.export.is_some() { None } else { of.known(&how.results) };
         results.push(match known {
-            // Results that do not depend on the seed are shared by all seeds.
+            // A result that does not depend on the seed is saved once. Here it gets the seed of this run.
             Some(done) => {
                 context
                     .printer
                     .detail(format!("{name}: already done, result in {}", of.path(&how.results).display()));
                 Done { seed, ..done }
             }
-            None => rank(ranker, of, how, &watch)?,
+            None => rank(ranker, of, how, &progress)?,
         });
         Ok(())
     })?;
     Ok(results)
 }
 
-fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, watch: &StepProgress<'_, Step>) -> Result<Done> {
+fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<'_, Step>) -> Result<Done> {
     let started = Instant::now();
-    let scorer = ranker.prepare(of.task.pool(), watch)?;
-    let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), watch)?;
+    let scorer = ranker.prepare(of.task.pool(), progress)?;
+    let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), progress)?;
     let seconds = started.elapsed().as_secs_f64();
     let path = of.path(&how.results);
     if let Some(folder) = &how.export {
