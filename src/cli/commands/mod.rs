@@ -15,7 +15,6 @@ mod duplicates;
 mod embed;
 mod encode;
 mod eval;
-mod export;
 mod index;
 mod ingest;
 mod meta;
@@ -96,7 +95,7 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
-        CorpusCommand::Export(write) => export::run(&write, context),
+        CorpusCommand::Export(write) => convert::export(&write, context),
         CorpusCommand::Convert { input, clean, write } => {
             convert::run(&input, &cleaning(&clean), &write, context)
         }

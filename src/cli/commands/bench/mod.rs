@@ -3,7 +3,6 @@
 mod ann;
 mod build;
 mod compare;
-mod export;
 mod rankers;
 mod recipes;
 mod report;
@@ -22,17 +21,16 @@ use crate::cli::{
     watching::StepProgress,
 };
 use rankers::RankerOptions;
+use turnwise_corpus::output::Output;
 use turnwise_eval::{
     rank::{Ranker, Step},
     result::{Data, Done, Of},
-    tasks::{LoadOptions, Loaded, Task, TaskSpec},
+    tasks::{LoadOptions, Loaded, Outcome, Task, TaskSpec},
+    trec::{write_qrels, write_run},
 };
 
-/// Returns the HTML report of a folder of results; `None` if it has no results.
 #[cfg(feature = "serve")]
-pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
-    report::as_page(results)
-}
+pub(super) use report::as_page as report_page;
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     refuse_engine(&command, context)?;
@@ -154,9 +152,36 @@ fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<
     let seconds = started.elapsed().as_secs_f64();
     let path = of.path(&how.results);
     if let Some(folder) = &how.export {
-        export::write(&outcome, &path, folder, &ranker.name())?;
+        export(&outcome, &path, folder, &ranker.name())?;
     }
     let done = of.done(outcome, seconds);
     done.write(&path)?;
     Ok(done)
+}
+
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for other values. NAME is the name of the result
+/// file without its extension.
+fn export(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
+    let name = folder.join(result.file_name().unwrap_or_default());
+    for columns in &outcome.columns {
+        let mut out = Output::create(&name.with_extension(format!("{}.tsv", columns.name)))?;
+        let lines = std::iter::once(&columns.names).chain(&columns.rows);
+        lines.map(|cells| cells.join("\t")).try_for_each(|line| out.with(|out| writeln!(out, "{line}")))?;
+        out.finish()?;
+    }
+    if outcome.rankings.is_empty() {
+        return Ok(());
+    }
+    let mut run = Output::create(&name.with_extension("run"))?;
+    let mut qrels = Output::create(&name.with_extension("qrels"))?;
+    for ranked in &outcome.rankings {
+        let documents = ranked.documents.iter();
+        run.with(|out| {
+            write_run(out, &ranked.query, documents.clone().map(|(id, score, _)| (id.as_str(), *score)), tag)
+        })?;
+        let judged = documents.filter_map(|(id, _, grade)| Some((id.as_str(), (*grade)?)));
+        qrels.with(|out| write_qrels(out, &ranked.query, judged))?;
+    }
+    run.finish()?;
+    qrels.finish()
 }

@@ -59,7 +59,7 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
 
 /// Returns the report of a folder as HTML; `None` if it has no results.
 #[cfg(feature = "serve")]
-pub(super) fn as_page(folder: &Path) -> Result<Option<String>> {
+pub(in crate::cli::commands) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
     Ok((!report.is_empty()).then(|| page::page(&report)))
 }
