@@ -24,7 +24,7 @@ use turnwise_store::{
 
 /// Number of dialogues that are flushed to the disk together.
 const BATCH: usize = 1_000;
-/// Description of this process in the lock of the index, which other processes show in their error.
+/// Description of this process in the lock file of an index. Other processes that try to write show it in an error.
 const WRITER: &str = "a program that uses turnwise as a library";
 /// Number of texts that are encoded together.
 const ENCODE_BATCH: usize = 4_096;

@@ -93,7 +93,7 @@ pub(crate) struct Context<'a> {
     pub(crate) command_line: &'a str,
 }
 
-/// Owned [`Context`] for work that outlives a command. Prints only warnings and errors.
+/// Copy of a [`Context`] for threads that cannot borrow it. Prints only warnings and errors.
 #[cfg(feature = "serve")]
 pub(crate) struct Owned {
     settings: Settings,
@@ -124,7 +124,7 @@ fn start_threads(settings: &Settings) -> Result<()> {
 }
 
 fn fail(printer: &Printer, e: &Error) -> ExitCode {
-    // The reader closed the pipe, as `head` does. This is not a failure.
+    // The reader of the output has closed the pipe, as `head` does. This is not an error.
     if let Error::Io { source, .. } = e
         && source.kind() == io::ErrorKind::BrokenPipe
     {
@@ -144,11 +144,11 @@ fn allow_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(allow_negative_numbers)
 }
 
-/// Message of [`std::num::ParseIntError`], which clap prints.
+/// Message of [`std::num::ParseIntError`], which is part of clap's messages.
 const INVALID_DIGIT: &str = "invalid digit found in string";
 
 fn print_clap_error(e: &clap::Error) -> ExitCode {
-    // Rust's own message does not help a user of the program.
+    // The message of Rust's parser does not help a user of the program.
     let text = e.render().ansi().to_string().replace(INVALID_DIGIT, "must be a non-negative integer");
     let printed = match e.use_stderr() {
         true => write!(anstream::stderr(), "{text}"),
@@ -174,8 +174,8 @@ fn command_line(args: &[OsString]) -> String {
     line
 }
 
-/// Prints panics as internal errors, with their source location. Panics that are caught and turned into errors stay
-/// silent.
+/// Installs a hook that prints a panic as an internal error with its source location. Panics that are caught and converted
+/// to errors are not printed.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         if turnwise_core::error::panic_is_caught() {

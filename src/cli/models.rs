@@ -31,7 +31,7 @@ pub(crate) fn hub() -> Hub {
 }
 
 fn hub_from(environment: Environment<'_>) -> Hub {
-    // The same values as in the Hugging Face libraries.
+    // The Hugging Face libraries accept the same values.
     let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
     let offline = environment(env_vars::HF_HUB_OFFLINE).filter(|value| is_on(value.clone()));
     Hub {

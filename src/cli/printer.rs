@@ -1,4 +1,4 @@
-//! Output to the terminal: data goes to standard output, everything else to standard error.
+//! Output of the commands. Results go to standard output; messages, warnings and errors go to standard error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -74,7 +74,7 @@ impl Printer {
         Printer { quiet: true, ..Printer::plain() }
     }
 
-    /// `None` if progress is not shown; else whether standard error is a terminal.
+    /// How to show progress: `None` for not at all, `Some(true)` as a bar on a terminal, `Some(false)` as lines of text.
     pub(crate) fn progress(&self) -> Option<bool> {
         self.progress.then(|| io::stderr().is_terminal())
     }

@@ -8,21 +8,21 @@ use std::{
 
 use indicatif::{HumanDuration, ProgressState, ProgressStyle};
 
-use crate::cli::printer::{Printer, grouped};
+use crate::cli::printer::{Printer, grouped, rate};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// Progress of a long operation.
+/// Display of the progress of a long operation: a bar, lines of text, or nothing.
 pub(crate) struct ProgressBar<'a> {
     printer: &'a Printer,
     kind: Kind,
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
-    /// Part of the total and number of units that an earlier run has done.
+    /// Values of `done` and `units` at the start, for the speed and the remaining time.
     before: (u64, u64),
-    /// Text to print after the units.
-    more: String,
+    /// Text to print after the number of units.
+    suffix: String,
     started: Instant,
     last: Instant,
 }
@@ -34,7 +34,7 @@ enum Kind {
 }
 
 impl<'a> ProgressBar<'a> {
-    /// Starts showing progress. `total` is the final value of `done` in [`ProgressBar::set`], if known.
+    /// Starts showing progress. `total` is the final value of `done` in [`ProgressBar::set`]; `None` if it is not known.
     pub(crate) fn new(
         printer: &'a Printer,
         what: &'static str,
@@ -54,13 +54,13 @@ impl<'a> ProgressBar<'a> {
             unit,
             total,
             before: (0, 0),
-            more: String::new(),
+            suffix: String::new(),
             started: now,
             last: now,
         }
     }
 
-    /// Starts with work that was done earlier: `done` of the total, and `units`.
+    /// Sets the values at the start: work that an earlier run has done. It does not count for the speed.
     pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
         self.before = (done, units);
         if let Kind::Bar(bar) = &self.kind {
@@ -70,42 +70,34 @@ impl<'a> ProgressBar<'a> {
         self
     }
 
-    /// Sets a text to print after the units from now on.
-    pub(crate) fn set_suffix(&mut self, more: String) {
-        self.more = format!(", {more}");
+    /// Sets a text to print after the number of units, beginning with the next update.
+    pub(crate) fn set_suffix(&mut self, suffix: String) {
+        self.suffix = format!(", {suffix}");
     }
 
-    /// Updates how much of the total is done, and the number of units.
+    /// Updates the progress: `done` of the total, and the number of `units`, such as dialogues.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
-        let rate =
-            units.saturating_sub(self.before.1) as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
+        let rate = rate(units.saturating_sub(self.before.1), self.seconds());
         match &self.kind {
             Kind::Off => {}
             Kind::Bar(bar) => {
                 bar.set_position(done.min(self.total.unwrap_or(u64::MAX)));
-                let rate = grouped(rate as u64);
-                bar.set_message(format!("{} {}, {rate}/s{}", grouped(units), self.unit, self.more));
+                bar.set_message(format!("{} {}, {rate}/s{}", grouped(units), self.unit, self.suffix));
             }
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
-                // An estimate from too little work is useless: a slow first block can turn seconds into hours.
+                // The remaining time cannot be estimated from the first few items, which can be slow.
                 let has_estimate =
                     |total: &u64| *total > 0 && done - self.before.0.min(done) > total / ESTIMATE_AFTER;
                 let left = self.total.filter(has_estimate).map(|total| {
                     let fraction = (done as f64 / total as f64).min(1.0);
                     let left = total.saturating_sub(done) as f64 / (done - self.before.0) as f64;
-                    let seconds = self.started.elapsed().as_secs_f64() * left;
+                    let seconds = self.seconds() * left;
                     format!(", {:.0}%, about {seconds:.0} s left", fraction * 100.0)
                 });
-                self.printer.say(format!(
-                    "{}: {} {}, {}/s{}{}",
-                    self.what,
-                    grouped(units),
-                    self.unit,
-                    grouped(rate as u64),
-                    self.more,
-                    left.unwrap_or_default()
-                ));
+                let ProgressBar { what, unit, suffix, .. } = self;
+                let (units, left) = (grouped(units), left.unwrap_or_default());
+                self.printer.say(format!("{what}: {units} {unit}, {rate}/s{suffix}{left}"));
             }
             Kind::Plain => {}
         }
@@ -116,11 +108,11 @@ impl<'a> ProgressBar<'a> {
         self.suspend(|| self.printer.say(text));
     }
 
-    /// Hides the bar while `say` prints.
-    pub(crate) fn suspend(&self, say: impl FnOnce()) {
+    /// Hides the bar while `print` prints.
+    pub(crate) fn suspend(&self, print: impl FnOnce()) {
         match &self.kind {
-            Kind::Bar(bar) => bar.suspend(say),
-            _ => say(),
+            Kind::Bar(bar) => bar.suspend(print),
+            _ => print(),
         }
     }
 
@@ -138,10 +130,10 @@ impl Drop for ProgressBar<'_> {
     }
 }
 
-/// Without a terminal, the remaining time is printed when more than the first 1/N of the total is done.
+/// Without a terminal, the remaining time is printed only after 1/200 of the total is done.
 const ESTIMATE_AFTER: u64 = 200;
 
-/// Writes the remaining time, once there is progress to estimate it from.
+/// Writes the remaining time, except at the start.
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
     if state.pos() > 0 {
         let _ = write!(out, "  {:#} left", HumanDuration(state.eta()));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use turnwise_core::error::{Class, Error, Result};
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Whether the command checks `STOP` regularly.
+/// Whether the running command regularly checks `STOP`, the flag of a requested stop.
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
 /// Returns the flag that is set when the user requests a stop. From now on, the caller must check it regularly.

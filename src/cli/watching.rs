@@ -10,7 +10,7 @@ use turnwise_index::{
 };
 use turnwise_shards::{self as shards, Amount};
 
-/// Shows the progress of the current step, and reports interruption by the user.
+/// Shows the progress of the current step of an operation. It tells the operation to stop after Ctrl-C.
 pub(crate) struct StepProgress<'a, S> {
     printer: &'a Printer,
     current: Mutex<Option<Current<'a, S>>>,
@@ -130,8 +130,7 @@ impl shards::Progress for TaskProgress<'_> {
     fn advance(&self, amount: Amount) {
         let mut bar = self.bar();
         let Some(bar) = bar.as_mut() else { return };
-        let seconds = bar.seconds().max(1e-3);
-        let rate = |n: u64| grouped((n as f64 / seconds) as u64);
+        let rate = |n: u64| rate(n, bar.seconds());
         match (amount.texts, amount.tokens) {
             (0, 0) => {}
             (0, tokens) => bar.set_suffix(format!("{} tokens/s", rate(tokens))),

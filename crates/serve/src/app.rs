@@ -33,12 +33,12 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// Pool for operations on a whole index. They use all cores, and a separate pool keeps them from blocking
-    /// searches.
+    /// Pool for operations on a whole index, such as clustering. They use all cores, so they run one at a time and do not occupy
+    /// the pool of the searches.
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
-    /// Whether the server has no keys and accepts only local requests.
+    /// Whether the server has no API keys and listens on a loopback address, so that it accepts only local requests.
     pub(super) loopback: bool,
 }
 
@@ -73,12 +73,12 @@ impl App {
         })
     }
 
-    /// Name and current state of each index.
+    /// Returns the name and the current state of each index.
     pub fn opened(&self) -> Vec<(String, Arc<OpenIndex>)> {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
-    /// Replaces paths with index names in an error. Clients must not see paths of the server.
+    /// Replaces the paths and addresses of all indexes in an error with their names. Clients must not see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }
@@ -144,7 +144,7 @@ impl Client {
         self.0.as_ref().and_then(|key| key.filter.as_ref())
     }
 
-    /// Combines the requested filter with the filter of the key.
+    /// Combines a requested filter with the filter of the client's key. Returns `None` if there is neither.
     pub(super) fn restrict(&self, requested: Option<Filter>) -> Result<Option<Filter>> {
         Ok(match (self.filter(), requested) {
             (Some(own), Some(requested)) => Some(own.and(&requested)?),
@@ -178,7 +178,7 @@ impl OpenIndex {
         OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
-    /// Returns the records of a local index. A remote engine returns an error, which names `what` as unsupported.
+    /// Returns the records of a local index. For a remote engine, returns an error that calls `what` unsupported.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }

@@ -1,5 +1,5 @@
-//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries collect in the queue
-//! for the next batch. A single query is encoded immediately.
+//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries wait in a queue and form the
+//! next batch. If nothing is encoded, a query is encoded at once.
 
 use std::{
     collections::VecDeque,
@@ -14,10 +14,10 @@ use turnwise_encoder::{
     DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
 };
 
-/// Largest batch, in bytes of text: about two thousand tokens.
+/// Maximum size of a batch in bytes of text, about two thousand tokens.
 const BUDGET: usize = 8 << 10;
 
-/// Encoder that batches short texts through a queue.
+/// Encoder that encodes the texts of concurrent calls together, in batches. Long texts are encoded alone.
 pub(super) struct BatchingEncoder {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,
@@ -34,7 +34,7 @@ struct State {
     closed: bool,
 }
 
-/// Texts of one request, with the channel for the result.
+/// Texts of one request that wait to be encoded, and the channel for their vectors.
 struct Job {
     texts: Vec<String>,
     bytes: usize,
@@ -122,7 +122,7 @@ fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     for job in &jobs {
         let mut vectors = Vectors::new(encoder.dim());
         rows.by_ref().take(job.texts.len()).for_each(|row| vectors.push(row));
-        // The cost of a single job is unknown, and searches do not use it.
+        // The number of tokens of one job is not known. Searches do not need it.
         let _ = job.reply.send(Ok(Encoded { vectors, spent: EncodeStats::default() }));
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     }
 }
 
-/// Parses a JSON object. The error names the wrong field if possible, and suggests a similar name.
+/// Parses a JSON object. The error for an unknown field or value suggests a similar name.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::request("the body is empty; expected a JSON object"));
@@ -53,7 +53,7 @@ fn wrong(e: &serde_json::Error) -> Problem {
     });
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match (text.split_once(' ').map(|(first, _)| first), names.split_first()) {
-        // This message already has a suggestion.
+        // The message about an unknown filter field already has a suggestion.
         (Some("unknown"), _) if text.starts_with("unknown filter") => {
             Problem::request(text.clone()).param("filter")
         }
@@ -142,7 +142,8 @@ impl ResponseFormat {
     }
 }
 
-/// Response with one line or event per item, followed by the rest of the response.
+/// Creates a response with one JSON line or event per item. The last line or event is `rest`, the other fields of the
+/// response.
 pub(super) fn list(
     form: ResponseFormat,
     items: &[impl Serialize],
@@ -155,8 +156,8 @@ pub(super) fn list(
     Ok(of(out, form.kind()))
 }
 
-/// Streamed body. An empty piece ends it. If the channel closes without one, the connection is aborted, and the
-/// client can detect that the response is incomplete.
+/// Body whose pieces come from a channel. An empty piece ends the body. If the channel closes without an empty piece, the
+/// connection is aborted, so that the client detects the incomplete response.
 pub(super) struct ChunkedBody(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for ChunkedBody {

@@ -1,4 +1,4 @@
-//! Served index: stays open, and is reloaded after a change while requests continue on the old state.
+//! Indexes that are served. An index stays open and is reloaded after a change; running requests continue on the old state.
 
 use std::{
     path::Path,
@@ -22,25 +22,25 @@ use turnwise_index::{
 };
 use turnwise_search::Searcher;
 
-/// Callbacks of the server into the program: opening models and updating indexes.
+/// Callbacks of the server, which the program implements. They open models, update indexes and make the benchmark report.
 pub trait ServerHooks: Send + Sync {
     /// Opens the encoder of vectors with this recipe. `place` is the location of the index, for messages.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
-    /// Makes new records of an index folder searchable by updating the lexical index and the vectors. Reports errors
-    /// to the operator.
+    /// Makes new records of an index folder searchable: updates the lexical index and the vectors. Reports errors to the
+    /// operator of the server.
     fn derive(&self, index: &Path);
 
     /// Benchmark report as HTML; `None` if no benchmarks were run.
     fn report(&self) -> Result<Option<String>>;
 }
 
-/// Interval between attempts to open a missing model.
+/// Minimum time between two attempts to open a model that is missing.
 const MODEL_INTERVAL: Duration = Duration::from_secs(5);
 /// Minimum time between two reloads, as a multiple of the duration of the last one. Reloading then takes at most about a
 /// tenth of the time.
 const SHARE: u32 = 10;
-/// Retry-After of an unavailable engine, in seconds.
+/// Value of the Retry-After header for an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
 
 /// An index that the server serves under a name.
@@ -51,13 +51,13 @@ pub(super) struct HostedIndex {
     pub(super) responses: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
-    /// Lock of write requests. Only one of them writes at a time.
+    /// Lock that a write request holds, so that only one writes at a time.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
     deriving: Mutex<Deriving>,
     current: RwLock<Arc<OpenIndex>>,
     /// Error response if a remote engine was unavailable at the last attempt to reload; otherwise `None`.
     unavailable: RwLock<Option<Problem>>,
-    /// Locked during a reload, so that only one runs at a time.
+    /// State of reloading. It is locked during a reload, so that only one runs at a time.
     reload: Mutex<Reload>,
 }
 
@@ -99,7 +99,7 @@ impl HostedIndex {
     ) -> Result<Self> {
         let started = Instant::now();
         let mut encoder = None;
-        // A collection that is not loaded yet has no change token; opening the location loads it.
+        // A Milvus collection has no change token until it is loaded; opening the location loads it.
         let change_token = location.change_token().ok();
         let opened = open_index(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
@@ -134,7 +134,7 @@ impl HostedIndex {
         self.unavailable.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Current state for a request. Returns an error at once if the engine is known to be unavailable.
+    /// Returns the current state of the index, or the error response if its engine is unavailable.
     pub(super) fn available(&self) -> Outcome<Arc<OpenIndex>> {
         match self.unavailable() {
             Some(problem) => Err(problem),
@@ -151,7 +151,7 @@ impl HostedIndex {
             return Ok(false);
         }
         let model_missing = self.current().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
-        // An error means that the open state may be unusable. The index is then reloaded.
+        // If the change token cannot be read, the open state may be unusable, and the index is reloaded.
         let change_token = self.location.change_token().ok();
         reload.checked = Instant::now();
         if change_token.is_some()

@@ -12,7 +12,7 @@ use turnwise_corpus::filter::Filter;
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Vec<Key>);
 
-/// API key, with a digest instead of its secret.
+/// API key. It holds a digest of the secret instead of the secret.
 #[derive(Clone)]
 pub struct Key {
     /// Name of the key, for error messages and stored responses.

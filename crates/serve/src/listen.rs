@@ -137,7 +137,7 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// Counts a connection in the metrics until it is dropped.
+/// Guard that counts an open connection in the metrics until it is dropped.
 struct Counted(Arc<Metrics>);
 
 impl Counted {
@@ -153,7 +153,7 @@ impl Drop for Counted {
     }
 }
 
-/// Accepts the next connection when a permit is free.
+/// Waits for a free permit and accepts the next connection. Returns `None` after a failed accept.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -168,8 +168,8 @@ async fn accept(
     }
 }
 
-/// Checks every index for changes, each in its own task. An engine that does not respond therefore delays no other
-/// index.
+/// Regularly checks every index for changes, each in its own task. An engine that does not respond therefore delays no
+/// other index.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
     for hosted in app.indexes.iter() {
@@ -192,7 +192,7 @@ fn runtime() -> Result<Runtime> {
     builder.build().map_err(|e| Error::unavailable(format!("cannot start threads: {e}")))
 }
 
-/// Stream that fails if a write makes no progress for some time.
+/// Stream that returns an error if a write makes no progress for the duration `time`.
 pub(super) struct WriteTimeout<S> {
     inner: S,
     time: Duration,

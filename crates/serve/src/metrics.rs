@@ -75,14 +75,14 @@ impl Metrics {
         }
     }
 
-    /// Records an answered request.
+    /// Records the status and the duration of an answered request.
     pub(super) fn answered(&self, route: &'static str, status: u16, took: Duration) {
         *lock(&self.requests).entry((route, status)).or_default() += 1;
         let mut seconds = lock(&self.seconds);
         seconds.entry(route).or_insert_with(|| Histogram::new(&SECONDS)).add(took.as_secs_f64());
     }
 
-    /// Records the size of a batch.
+    /// Records the number of queries that were encoded in one batch.
     pub(super) fn encoded_together(&self, queries: usize) {
         lock(&self.batch_sizes).add(queries as f64);
     }

@@ -18,7 +18,7 @@ pub(super) struct Pool {
     max_waiting: usize,
 }
 
-/// Counts a waiting request until it is dropped.
+/// Guard that counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {

@@ -29,7 +29,7 @@ const HEADER: &str = "idempotency-key";
 const MAX_STORED: usize = 1_000;
 /// Maximum length of an idempotency key in bytes.
 const MAX_KEY_LENGTH: usize = 255;
-/// File name in the folder of an index.
+/// Name of the file of stored responses in the folder of an index.
 pub(super) const FILE: &str = Folder::RESPONSES;
 
 /// Stored response of a request with an idempotency key.
@@ -61,7 +61,7 @@ pub(super) fn request_digest(headers: &HeaderMap, client: &str) -> Outcome<Optio
     }
 }
 
-/// Latest stored responses of an index, by idempotency key.
+/// The latest responses of an index to requests with an idempotency key.
 pub(super) struct IdempotentResponses(Storage);
 
 enum Storage {
@@ -80,7 +80,7 @@ impl IdempotentResponses {
         IdempotentResponses(Storage::Memory(Mutex::default()))
     }
 
-    /// Finds the stored response of a request.
+    /// Finds the stored response by the digest of its request.
     pub(super) fn get(&self, request: &str) -> Option<StoredResponse> {
         let find = |all: &[StoredResponse]| all.iter().find(|stored| stored.request == request).cloned();
         match &self.0 {
@@ -123,10 +123,10 @@ fn read(path: &Path) -> Vec<StoredResponse> {
 /// Maximum number of cached responses per index.
 const MAX_CACHED: usize = 16;
 
-/// Cache slot of a response; locked while the response is computed.
+/// Cache entry of a response. It is locked while the response is computed.
 type Slot = Arc<Mutex<Option<Bytes>>>;
 
-/// Cached responses by request, most recently used first.
+/// Cache of responses by request, most recently used first.
 #[derive(Default)]
 pub(super) struct ResponseCache(Mutex<Vec<(String, Slot)>>);
 

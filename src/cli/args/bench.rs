@@ -162,7 +162,7 @@ pub(crate) struct TaskArgs<T: Args> {
     how: BenchArgs,
 }
 
-/// Location of the recipes and their data.
+/// Options that set the folders of the benchmark recipes and of their data.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// Folder that contains the data of the recipes
@@ -173,7 +173,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) recipes: Option<PathBuf>,
 }
 
-/// Selection of recipes.
+/// Options that select benchmark recipes.
 #[derive(Debug, Args)]
 pub(crate) struct RecipeArgs {
     #[command(flatten)]

@@ -102,7 +102,7 @@ pub(crate) enum BuildCommand {
     },
 }
 
-/// Source of the sentences, with or without intents.
+/// Options that select the sentences of a test set.
 #[derive(Debug, Args)]
 pub(crate) struct SentencesArgs {
     /// Sentences with intents, or dialogues

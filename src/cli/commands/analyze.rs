@@ -1,4 +1,4 @@
-//! `turnwise analyze`: shows the tokens that the analyzer makes of a text.
+//! `turnwise analyze`: shows the tokens that an analyzer makes from a text.
 
 use std::io::Read;
 
@@ -6,21 +6,23 @@ use crate::cli::{args::AnalyzeArgs, prelude::*};
 use turnwise_index::lexical::Lexical;
 use turnwise_text::Analyzer;
 
-/// Result of the command. `schema` names the JSON shape.
+/// Result of `turnwise analyze`. Also its JSON output, whose shape `schema` names.
 #[derive(Serialize)]
 struct Analyzed {
     schema: &'static str,
     analyzer: String,
     text: String,
-    tokens: Vec<Shown>,
+    tokens: Vec<ShownToken>,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownToken {
     term: String,
-    /// Byte offsets in the text.
+    /// Position of the token's first byte in the text.
     start: usize,
+    /// Position after the token's last byte.
     end: usize,
+    /// The token as it is written in the text.
     written: String,
 }
 
@@ -34,7 +36,7 @@ pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
         "-" => standard_input()?,
         text => text.to_owned(),
     };
-    let shown = |token: turnwise_text::Token| Shown {
+    let shown = |token: turnwise_text::Token| ShownToken {
         start: token.range.start,
         end: token.range.end,
         written: text[token.range].to_owned(),
@@ -57,8 +59,8 @@ fn standard_input() -> Result<String> {
 impl Analyzed {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = self.tokens.iter().map(|token| token.term.chars().count()).max().unwrap_or(0);
-        for Shown { term, start, end, written } in &self.tokens {
-            // Trailing spaces are not printed.
+        for ShownToken { term, start, end, written } in &self.tokens {
+            // The padding after the term is needed only before another column.
             match written == term {
                 true => writeln!(out, "{DIM}{start:>6}..{end:<6}{DIM:#}  {BOLD}{term}{BOLD:#}")?,
                 false => writeln!(

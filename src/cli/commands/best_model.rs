@@ -9,14 +9,14 @@ use turnwise_encoder::{
 };
 use turnwise_store::Snapshot;
 
-/// Folder of an encoder that was fitted on the dialogues of this index.
+/// Folder for an encoder that is fitted on the dialogues of an index. It is next to the index folder `root`.
 fn fitted_folder(root: &Path) -> PathBuf {
     let mut name = root.file_name().unwrap_or_default().to_owned();
     name.push("-tfidf-svd");
     root.with_file_name(name)
 }
 
-/// Fetches the default model unless it is already installed.
+/// Downloads the default model unless it is installed.
 pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     let name = encoders::DEFAULT_MODEL;
     match context.model(name) {
@@ -25,17 +25,17 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Encoder to use if none was named.
+/// An open encoder with its name.
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// A sentence for the user: which encoder it is, and why.
+    /// Sentence that names the encoder and the reason for its choice.
     pub(super) note: String,
 }
 
 impl Model {
-    /// Returns the default model if it is installed or can be downloaded, else an encoder fitted on the
-    /// dialogues.
+    /// Returns the default model if it is installed or can be downloaded. Otherwise fits an encoder on the dialogues and saves
+    /// it next to the index.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;
         match fetch_default(context) {

@@ -12,7 +12,7 @@ use turnwise_store::Snapshot;
 
 /// Result of `turnwise clusters`. Also its JSON output, whose shape `schema` names.
 #[derive(Serialize)]
-struct Map {
+struct ClustersReport {
     schema: &'static str,
     seed: u64,
     analyzer: String,
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let started = Instant::now();
     let clusters = clusters(&snapshot, &reader, &wanted, &signals::stopped)?;
     vectors::report_missing(clusters.without, Kind::Dialogues, &root, context.printer);
-    let map = Map {
+    let map = ClustersReport {
         schema: "turnwise/clusters/1",
         seed: wanted.seed,
         analyzer: wanted.analyzer.to_string(),
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&map, |out| map.write(out))
 }
 
-impl Map {
+impl ClustersReport {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let map = &self.clusters;
         for (n, cluster) in map.clusters.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs::OpenOptions};
 
 use crate::cli::{
     prelude::*,
-    settings::{DEFINITIONS, LOCAL_FILE, Origin, template},
+    settings::{DEFINITIONS, Definition, LOCAL_FILE, Origin, template},
 };
 
 #[derive(Serialize)]
@@ -23,12 +23,10 @@ pub(super) fn show(origin: bool, context: &Context<'_>) -> Result<()> {
         .collect();
     context.printer.result(&shown, |out| {
         for definition in &DEFINITIONS {
-            let Some((value, from)) = settings.origins.get(definition.key) else { continue };
-            let key = definition.key;
-            match origin {
-                true => writeln!(out, "{BOLD}{key}{BOLD:#} = {value:?}  {DIM}{from}{DIM:#}")?,
-                false => writeln!(out, "{BOLD}{key}{BOLD:#} = {value:?}  {DIM}{}{DIM:#}", definition.about)?,
-            }
+            let Definition { key, about, .. } = definition;
+            let Some((value, from)) = settings.origins.get(key) else { continue };
+            let note = if origin { from.to_string() } else { (*about).to_owned() };
+            writeln!(out, "{BOLD}{key}{BOLD:#} = {value:?}  {DIM}{note}{DIM:#}")?;
         }
         if origin {
             for (path, found) in &settings.files {

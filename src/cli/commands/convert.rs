@@ -1,4 +1,4 @@
-//! `turnwise corpus convert`, and the function that reads files without an index.
+//! `turnwise corpus convert` and `turnwise corpus export`, and functions that pass the dialogues of files to a callback.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,31 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// Passes each dialogue of the files and folders to `f`, or without any, each dialogue of the index given by `-i`.
+/// Runs `turnwise corpus export`.
+pub(super) fn export(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
+    let snapshot = context.snapshot()?;
+    let mut out = Output::create(&write.output)?;
+    let mut writer = Writer::new(write.to);
+    let total = Some(snapshot.totals().dialogues);
+    let mut progress = ProgressBar::new(context.printer, "exporting", "dialogues", total);
+    let (mut seen, mut written) = (0, 0);
+    for dialogue in snapshot.dialogues() {
+        signals::check()?;
+        let dialogue = dialogue?;
+        seen += 1;
+        if write.filter.as_ref().is_none_or(|f| f.matches(&dialogue)) {
+            written += 1;
+            out.with(|out| writer.write(out, &dialogue))?;
+        }
+        progress.set(seen, seen);
+    }
+    drop(progress);
+    out.finish()?;
+    context.printer.say(format!("{} written", counted(written, "dialogue")));
+    Ok(())
+}
+
+/// Passes each dialogue of the files and folders to `f`. If `paths` is empty, passes each dialogue of the index of `-i`.
 pub(super) fn each_dialogue_or_stored(
     paths: &[PathBuf],
     read: &ReadArgs,
@@ -67,8 +91,8 @@ pub(super) fn each_dialogue_or_stored(
     Ok(Problems::default())
 }
 
-/// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
-/// limit.
+/// Passes each dialogue of the files and folders to `f`. Prints the first rejected records as warnings. Returns an error if
+/// the limit of rejected records is exceeded.
 pub(super) fn each_dialogue(
     paths: &[PathBuf],
     read: &ReadArgs,

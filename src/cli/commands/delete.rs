@@ -9,18 +9,19 @@ use turnwise_core::ids::DialogueId;
 use turnwise_index::location::{Deletion, Selection};
 use turnwise_store::Snapshot;
 
+/// Result of `turnwise delete`. Also its JSON output.
 #[derive(Serialize)]
 struct Deleted<'a> {
     index: String,
     #[serde(flatten)]
     outcome: Outcome<'a>,
     dry_run: bool,
-    /// Space reclaimed; only with `--purge`.
+    /// Result of the compaction; `None` without `--purge`.
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<Compacted>,
 }
 
-/// Ids, or the number alone if the engine does not report ids.
+/// Ids of the deleted dialogues, or only their number if the engine does not report ids.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<'a> {
@@ -83,7 +84,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns an error if ids were named that do not exist.
+/// Returns an error if dialogues that the user named do not exist.
 fn check_listed(place: &str, missing: &[DialogueId]) -> Result<()> {
     let Some(first) = missing.first() else { return Ok(()) };
     Err(Error::input(match missing.len() {

@@ -10,6 +10,7 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Manifest, Snapshot, lock::WriterLock};
 
+/// One line of the report: a fact about this machine, with a problem if there is one.
 #[derive(Serialize)]
 struct Finding {
     what: String,
@@ -93,7 +94,8 @@ fn default_model(context: &Context<'_>) -> String {
     }
 }
 
-/// Writes and flushes a small file in the folder; returns the time in milliseconds.
+/// Writes a small file in a folder, flushes it to disk and removes it. Returns the time of writing and flushing in
+/// milliseconds.
 fn try_folder(folder: &Path) -> Result<f64> {
     let existed = folder.is_dir();
     let write = || -> std::io::Result<f64> {
@@ -128,30 +130,22 @@ fn state_of(root: &Path) -> (String, Option<String>) {
     }
 }
 
-/// Processor name and its vector instructions.
+/// Name of the processor and its vector instructions.
 fn processor() -> String {
-    let name = fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            Some(text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?.1.trim().to_owned())
-        })
-        .unwrap_or_else(|| "unknown".to_owned());
-    format!("{name}, {}", simd())
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
+    format!("{}, {}", line.map_or("unknown", |(_, name)| name.trim()), simd())
 }
 
 #[cfg(target_arch = "x86_64")]
 fn simd() -> &'static str {
-    if SimdLevel::Amx.available() {
-        "AVX-512 with AMX"
-    } else if is_x86_feature_detected!("avx512vnni") {
-        "AVX-512 with VNNI"
-    } else if is_x86_feature_detected!("avx512f") {
-        "AVX-512"
-    } else if is_x86_feature_detected!("avx2") {
-        "AVX2"
-    } else {
-        "SSE2"
-    }
+    let levels = [
+        (SimdLevel::Amx.available(), "AVX-512 with AMX"),
+        (is_x86_feature_detected!("avx512vnni"), "AVX-512 with VNNI"),
+        (is_x86_feature_detected!("avx512f"), "AVX-512"),
+        (is_x86_feature_detected!("avx2"), "AVX2"),
+    ];
+    levels.into_iter().find(|(available, _)| *available).map_or("SSE2", |(_, name)| name)
 }
 
 #[cfg(not(target_arch = "x86_64"))]

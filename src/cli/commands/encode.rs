@@ -22,7 +22,7 @@ use turnwise_index::vectors::{
 };
 use turnwise_store::Snapshot;
 
-/// Result of the command. Also its JSON output.
+/// Result of `turnwise encode`. Also its JSON output.
 #[derive(Serialize)]
 pub(super) struct Encoded {
     schema: &'static str,
@@ -191,7 +191,7 @@ impl Choice {
     fn resolve(requested: Requested, before: Option<Before<'_>>) -> Self {
         let Requested { mut model, mut precision, mut tokens, mut options, units, replace } = requested;
         if let Some(Before { recipe, .. }) = before {
-            // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
+            // The prompt and the token options depend on the model. The options for dialogues below do not.
             if model.as_ref().is_none_or(|m| encoders::absolute_name(m) == recipe.model) {
                 options.prompt = options.prompt.or_else(|| recipe.prompt.clone());
                 tokens = tokens.or(&recipe.tokens);
@@ -281,7 +281,7 @@ fn encode_with(
 }
 
 impl Encoded {
-    /// Whether there were dialogues to check.
+    /// Whether the run found dialogues that had not been checked before.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::cli::{args::EvalArgs, prelude::*};
 use turnwise_eval::trec::{Evaluation, Options, evaluate, parse_measures, read_qrels, read_run};
 
-/// Largest number of query ids named in a warning.
+/// Maximum number of query ids in a warning.
 const NAMED: usize = 3;
 
-/// Result of the command. `schema` names the JSON shape.
+/// Result of `turnwise eval`. Also its JSON output, whose shape `schema` names.
 #[derive(Serialize)]
 struct Printed {
     schema: &'static str,
@@ -16,9 +16,9 @@ struct Printed {
     all: BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<BTreeMap<String, BTreeMap<String, f64>>>,
-    /// Queries of the run without judgments.
+    /// Ids of the queries in the run that have no judgments.
     left_out: Vec<String>,
-    /// Judged queries that are missing from the run.
+    /// Ids of the judged queries that are missing from the run.
     missing: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `turnwise index`, and the index updates that run after every command that changes records.
+//! `turnwise index`, and updates of the lexical index and the graphs for other commands.
 
 pub(super) mod compact;
 pub(super) mod info;
@@ -12,10 +12,11 @@ use turnwise_index::{
 use turnwise_store::Snapshot;
 use turnwise_text::Analyzer;
 
+/// Result of `turnwise index build` and `turnwise index rebuild`. Also their JSON output.
 #[derive(Serialize)]
 struct Built {
     #[serde(skip)]
-    anew: bool,
+    is_rebuild: bool,
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
@@ -28,12 +29,12 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let root = context.existing_index()?;
     let analyzer = args.analyzer.or(remove_damaged(&root, context)?);
     let snapshot = Snapshot::open(&root)?;
-    let taken = update_by(analyzer, &root, &snapshot, context)?;
+    let indexed = update_by(analyzer, &root, &snapshot, context)?;
     let graphs = graphs_by(dense::build, &root, &snapshot, &options(args.graph), context)?;
-    Built::report(false, taken, graphs, &root, context)
+    Built::report(false, indexed, graphs, &root, context)
 }
 
-/// Removes the lexical index if it is damaged. Returns its analyzer, because the rebuild needs it.
+/// Removes the lexical index if it is damaged. Returns its analyzer for the rebuild; `None` if it is not damaged.
 fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
@@ -48,7 +49,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
                 by
             }
         },
-        // Sound, missing, or written by a different version.
+        // The lexical index is undamaged, missing, or of a different version.
         _ => return Ok(None),
     };
     context.printer.warn("the lexical index is damaged; it is rebuilt");
@@ -56,8 +57,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     Ok(Some(analyzer))
 }
 
-/// After a repair: rebuilds the lexical index and the graphs if they are damaged or belong to a different
-/// log.
+/// Updates the lexical index and the graphs after the repair of an index. Damaged ones are rebuilt.
 pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;
@@ -78,32 +78,32 @@ pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()
     let snapshot = Snapshot::open(&root)?;
     let mut progress = progress(&snapshot, context);
     let mut show = |done| progress.set(done, done);
-    let taken = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
+    let indexed = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
     drop(progress);
     let graphs = graphs_by(dense::rebuild, &root, &snapshot, &options(args.graph), context)?;
-    Built::report(true, taken, graphs, &root, context)
+    Built::report(true, indexed, graphs, &root, context)
 }
 
 impl Built {
     fn report(
-        anew: bool,
-        taken: u64,
+        is_rebuild: bool,
+        indexed: u64,
         graphs: Option<dense::Built>,
         root: &Path,
         context: &Context<'_>,
     ) -> Result<()> {
         let analyzer = Lexical::open(root)?.analyzer().to_string();
         let index = root.display().to_string();
-        let built = Built { anew, index, analyzer, utterances_taken_in: taken, graphs };
+        let built = Built { is_rebuild, index, analyzer, utterances_taken_in: indexed, graphs };
         context.printer.result(&built, |out| built.write(out))
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let graphs = self.graphs.as_ref().filter(|graphs| graphs.new);
-        if !self.anew && self.utterances_taken_in == 0 && graphs.is_none() {
+        if !self.is_rebuild && self.utterances_taken_in == 0 && graphs.is_none() {
             return writeln!(out, "{} is up to date", self.index);
         }
-        if self.anew || self.utterances_taken_in > 0 {
+        if self.is_rebuild || self.utterances_taken_in > 0 {
             writeln!(out, "{}: {} utterances indexed", self.index, grouped(self.utterances_taken_in))?;
         }
         match graphs {
@@ -141,7 +141,7 @@ pub(super) fn write_graphs(
     Ok(())
 }
 
-/// Builds the vector graphs with the default builder.
+/// Builds or updates the vector graphs with the default builder. Returns `None` if the index has no vectors.
 pub(super) fn graphs(
     root: &Path,
     snapshot: &Snapshot,
@@ -150,7 +150,7 @@ pub(super) fn graphs(
     graphs_by(dense::build, root, snapshot, &BuildOptions::default(), context)
 }
 
-/// `dense::build` or `dense::rebuild`.
+/// Function that builds graphs: `dense::build` or `dense::rebuild`.
 type MakeGraphs = fn(&Path, &Snapshot, &BuildOptions, &str, &dyn Progress) -> Result<Option<dense::Built>>;
 
 fn graphs_by(
@@ -163,7 +163,7 @@ fn graphs_by(
     make(root, snapshot, options, context.command_line, &StepProgress::new(context.printer))
 }
 
-/// Updates the lexical index to a snapshot.
+/// Updates the lexical index to the dialogues of a snapshot. Returns the number of indexed utterances.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)
 }

@@ -87,9 +87,9 @@ pub(super) fn fill(
         printer.warn(format!("searches are slow until {engine} has indexed the new dialogues: {e}"));
     }
     writer.take_warnings().iter().for_each(|warning| printer.warn(warning));
-    // After an error, a replacement never becomes visible, so its dialogues are not counted.
+    // After an error, a replacement of a collection does not become visible, so its dialogues are not counted.
     let totals = (outcome.is_ok() || location.folder().is_some()).then(|| writer.totals());
-    // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
+    // The writer is closed also after an error, to flush the acknowledged records.
     let closed = writer.close(outcome.is_ok());
     if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
         let (place, totals) = (location.place(), self::totals(totals.dialogues, totals.turns));

@@ -1,4 +1,4 @@
-//! Commands about turnwise itself: completions, manual pages, schema, formats.
+//! `turnwise completions`, `turnwise man`, `turnwise corpus schema` and `turnwise corpus formats`.
 
 use crate::cli::{definition, prelude::*, printer::Printer};
 use turnwise_corpus::{formats, json_schema};

@@ -15,7 +15,6 @@ mod duplicates;
 mod embed;
 mod encode;
 mod eval;
-mod export;
 mod index;
 mod ingest;
 mod meta;
@@ -96,7 +95,7 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
-        CorpusCommand::Export(write) => export::run(&write, context),
+        CorpusCommand::Export(write) => convert::export(&write, context),
         CorpusCommand::Convert { input, clean, write } => {
             convert::run(&input, &cleaning(&clean), &write, context)
         }
@@ -128,13 +127,13 @@ fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> 
     Ok((plan, reader.options))
 }
 
-/// Format given by the user. Column maps are only for tables, so --map implies the CSV format.
+/// Input format given by `--from`. Without it, `--map` implies the CSV format, because column maps are only for tables.
 fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()
 }
 
-/// Builds a reader from the arguments and the settings.
+/// Makes a reader of files with the options of the command line and the settings.
 fn reader(args: &ReadArgs, context: &Context<'_>) -> Result<Reader> {
     Ok(Reader {
         format: args.from.as_deref().map(formats::by_name).transpose()?,
@@ -143,7 +142,7 @@ fn reader(args: &ReadArgs, context: &Context<'_>) -> Result<Reader> {
     })
 }
 
-/// Refuses to overwrite an input file.
+/// Returns an error if an output file (`written`) is also an input file (`read`).
 fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
     let written: Vec<PathBuf> = written.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
@@ -154,16 +153,16 @@ fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item =
     }
 }
 
-/// Refuses two outputs with the same path.
+/// Returns an error if two output files have the same path.
 fn must_differ(written: &[PathBuf]) -> Result<()> {
-    // A file that does not exist yet is compared by its folder, which may exist.
-    let place = |path: &PathBuf| {
+    // A file that does not exist has no canonical path, but its folder may have one.
+    let canonical = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let in_folder = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
         fs::canonicalize(&path).ok().or_else(in_folder).unwrap_or(path)
     };
-    let places: Vec<PathBuf> = written.iter().map(place).collect();
-    match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
+    let paths: Vec<PathBuf> = written.iter().map(canonical).collect();
+    match (1..paths.len()).find(|n| paths[..*n].contains(&paths[*n])) {
         None => Ok(()),
         Some(n) => Err(Error::input(format!("two outputs would be written to {}", written[n].display()))
             .with_hint("choose a different name for one of them")),

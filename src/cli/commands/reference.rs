@@ -70,10 +70,10 @@ fn describe(command: &clap::Command, parents: &str, page: &mut String) {
     }
 }
 
-/// Longest line of running text in a code block.
+/// Maximum length of a line of running text in a code block, in characters.
 const WIDTH: usize = 100;
 
-/// Final section of a command's help. Wraps running text; lines that begin with a space keep their layout.
+/// Returns the final section of a command's help, with running text wrapped. Lines that begin with a space are not wrapped.
 fn closing(command: &clap::Command) -> Option<String> {
     let text = command.get_after_long_help().or_else(|| command.get_after_help())?.to_string();
     let mut lines: Vec<String> = Vec::new();
@@ -97,7 +97,7 @@ fn closing(command: &clap::Command) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// An argument as an item of a list.
+/// Writes an argument as an item of a list.
 fn option(argument: &clap::Arg, page: &mut String) {
     let mut names = Vec::new();
     if let Some(short) = argument.get_short() {

@@ -6,11 +6,11 @@ use crate::cli::{
     args::ReadArgs,
     commands::{
         convert,
+        index::info::IndexBytes,
         vectors::{self, Vectors},
     },
     prelude::*,
 };
-use turnwise_core::files;
 use turnwise_corpus::{
     Dialogue,
     stats::{Histogram, Statistics},
@@ -26,7 +26,7 @@ struct OfIndex {
     generation: u64,
     batch: u64,
     created: String,
-    bytes: Bytes,
+    bytes: IndexBytes,
     rejected: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Vectors>,
@@ -34,21 +34,9 @@ struct OfIndex {
     corpus: Statistics,
 }
 
-/// Size in bytes of the parts of an index, and of the whole index.
-#[derive(Serialize)]
-struct Bytes {
-    log: u64,
-    records: u64,
-    tables: u64,
-    lexical: u64,
-    vectors: u64,
-    total: u64,
-}
-
 pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
     let root = snapshot.root();
-    let of = |name: &str| files::folder_bytes(&root.join(name));
     let reader = vectors::reader(root, context)?;
     let coverage = reader.as_ref().map(Coverage::new);
     let corpus = count(&snapshot, coverage.as_ref(), context)?;
@@ -57,14 +45,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         generation: snapshot.generation(),
         batch: snapshot.batch(),
         created: snapshot.created().to_string(),
-        bytes: Bytes {
-            log: files::folder_bytes(&snapshot.paths().log()),
-            records: files::folder_bytes(&snapshot.paths().records()),
-            tables: files::folder_bytes(&snapshot.paths().tables()),
-            lexical: of("lexical"),
-            vectors: of("vectors"),
-            total: files::folder_bytes(root),
-        },
+        bytes: IndexBytes::of(&snapshot),
         rejected: snapshot.rejected(),
         vectors: reader.as_ref().zip(coverage.as_ref()).map(|(r, c)| Vectors::of(r, c)),
         corpus,
@@ -134,7 +115,7 @@ fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()>
     writeln!(out, "  {:>12.1}  {what} {DIM}({range}){DIM:#}", s.mean)
 }
 
-/// Prints the most frequent names and counts the others.
+/// Prints the most frequent names with their counts, and the number of the others.
 fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
     const SHOWN: usize = 8;
     if counts.is_empty() {

@@ -48,7 +48,7 @@ impl Summary {
         Summary { index, files, tally: done.tally, resumed_after: done.resumed, totals, seconds }
     }
 
-    /// Prints one line per kind of event; counts of zero are not printed.
+    /// Prints the number of records by outcome. Counts of zero are not printed.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let t = &self.tally;
         let formats: Vec<String> =

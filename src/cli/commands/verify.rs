@@ -28,14 +28,14 @@ struct Verified {
     report: Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<VectorCheck>,
-    /// Recall of the graphs, if they are undamaged.
+    /// Recall of the graphs; empty if they are damaged or missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     graphs: Vec<GraphRecall>,
 }
 
 pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    // Errors are ignored here: the verification itself reports them.
+    // An error is not reported here, because the verification below reports it.
     let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.paths().log()));
     let mut progress = ProgressBar::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! Web page at `/ui` and API documentation at `/docs`. The files are part of the binary and use only the public API.
+//! Web page at `/ui` and API documentation at `/docs`. Their files are part of the program and use only the public API.
 
 use axum::{
     body::Body,

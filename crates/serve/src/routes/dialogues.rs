@@ -25,7 +25,7 @@ use turnwise_index::engine::Bookmark;
 const DEFAULT_LIMIT: u64 = 20;
 /// Maximum number of dialogues in one JSON document.
 const MAX_LIMIT: u64 = 1_000;
-/// Size of a piece of a streamed response, in bytes.
+/// Minimum size in bytes of a piece of a streamed response, except for the last piece.
 const PIECE: usize = 64 << 10;
 /// Pause before a retry when the request queue is full.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -100,11 +100,11 @@ fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> b
     })
 }
 
-/// Iterates over the dialogues of an index in short steps.
+/// Iterator over the matching dialogues of an index. It reads them in short steps on the pool.
 struct Walk {
     opened: Arc<OpenIndex>,
     filter: Option<Arc<Filter>>,
-    /// Position of the next step; `None` at the end.
+    /// Position of the next dialogues; `None` at the end.
     at: Option<Bookmark>,
     pool: Pool,
 }
@@ -124,7 +124,7 @@ impl Walk {
     }
 }
 
-/// Streams dialogues until the end or until the client disconnects. A read error aborts the stream.
+/// Sends up to `limit` dialogues in the format `form`, until the client disconnects. A read error aborts the response.
 async fn send(mut walk: Walk, form: ResponseFormat, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {

@@ -21,7 +21,7 @@ use turnwise_search::{Hit, HitKind, Mode, SearchRequest};
 
 /// Supported protocol versions, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
-/// Largest number of hits per call.
+/// Maximum number of hits per call.
 const MOST: usize = 50;
 /// Number of context turns before and after a hit.
 const WINDOW: usize = 2;
@@ -46,7 +46,7 @@ impl App {
     }
 }
 
-/// Answers a message; `None` for a notification. `index` is the default index.
+/// Answers a JSON-RPC message; `None` for a notification. `index` is the index for calls that do not name one.
 pub(super) fn answer(app: &App, client: &Client, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
         Err(e) => Some(failed(&Value::Null, -32700, &format!("invalid JSON: {e}"))),
@@ -223,7 +223,7 @@ fn read<T: DeserializeOwned>(arguments: &Value) -> Outcome<T> {
     body::parse(arguments.to_string().as_bytes())
 }
 
-/// Compact form of a hit for assistants.
+/// Converts a hit to JSON with only the fields that an assistant needs.
 fn brief(hit: &Hit) -> Value {
     let said = |turn: &Turn| {
         let role = turn.role.as_ref().map(ToString::to_string);
@@ -241,7 +241,7 @@ fn brief(hit: &Hit) -> Value {
     })
 }
 
-/// Result of a tool call. Errors are part of the result, so that the assistant can correct its call.
+/// Converts the outcome of a tool call to its result. An error is also a result, so that the assistant can correct its call.
 fn called(done: Outcome<Value>) -> Value {
     match done {
         Ok(found) => json!({

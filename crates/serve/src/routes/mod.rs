@@ -20,7 +20,7 @@ use crate::{body::HttpResponse, guard::Access, page, problem::Outcome};
 use turnwise_corpus::Dialogue;
 use turnwise_search::{Facets, Hit, Replies, Reply, RespondRequest, Response, SearchRequest};
 
-/// A handler: an asynchronous function from a call to a response.
+/// Handler of a route: an asynchronous function from a call to a response.
 type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Outcome<HttpResponse>> + Send>>;
 
 /// One route of the API.
@@ -35,7 +35,7 @@ pub(crate) struct Route {
     pub(crate) parameters: &'static [Parameter],
     pub(crate) body: RequestBody,
     pub(crate) response: ResponseBody,
-    /// Whether the route has no time limit as long as the client keeps sending data.
+    /// Whether requests have no time limit as long as the client keeps sending data.
     pub(crate) endless: bool,
     handler: Handler,
 }
@@ -63,7 +63,7 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// Body that a route expects.
+/// Kind of the request body that a route expects.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestBody {
     None,
@@ -73,7 +73,7 @@ pub(crate) enum RequestBody {
     Lines(SchemaOf),
 }
 
-/// Body of a successful response.
+/// Kind of the body of a successful response.
 #[derive(Clone, Copy)]
 pub(crate) enum ResponseBody {
     /// A JSON object without a schema.

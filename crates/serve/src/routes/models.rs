@@ -20,7 +20,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Encoded, Encoder, TextOptions};
 
-/// Largest number of inputs per request, as in OpenAI's API.
+/// Maximum number of inputs per request, as in OpenAI's API.
 const MAX_INPUTS: usize = 2048;
 
 /// Request of `/v1/embeddings`.
@@ -99,8 +99,8 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<HttpResponse> {
     pool.run(move || answer(&request, encoder.as_ref(), prompt)).await
 }
 
-/// Finds the encoder with this name among the indexes, with the prompt of its vectors. If there is only one model,
-/// any name selects it, because clients often send a fixed name.
+/// Finds the encoder with this name among the indexes of the client. Returns it with the prompt of the index's vectors. If
+/// there is only one model, any name selects it, because clients often send a fixed name.
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
     let all = allowed_indexes(call, &call.client);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
@@ -200,7 +200,8 @@ impl Inputs {
     }
 }
 
-/// Truncates a vector to the requested dimensions. Truncated vectors are normalized again, as in OpenAI's API.
+/// Converts a vector to the requested format and number of dimensions, normalized as in OpenAI's API. `normalized` says
+/// whether `row` is normalized.
 fn numbers(row: &[f32], request: &EmbeddingsRequest, normalized: bool) -> Numbers {
     let mut row = row[..request.dimensions.unwrap_or(row.len())].to_vec();
     if request.dimensions.is_some() || !normalized {
@@ -241,7 +242,7 @@ pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
     }
 }
 
-/// Models of the indexes that the client may access.
+/// Names of the models of the indexes that the client may access.
 fn names(call: &Call) -> BTreeSet<String> {
     allowed_indexes(call, &call.client).iter().filter_map(|(_, opened)| name(opened)).collect()
 }
@@ -250,7 +251,7 @@ fn described(name: &str) -> serde_json::Value {
     json!({"id": name, "object": "model", "created": 0, "owned_by": "turnwise"})
 }
 
-/// Largest number of documents per request.
+/// Maximum number of documents per request of `/v1/rerank`.
 const MAX_DOCUMENTS: usize = 1_000;
 
 /// Request of `/v1/rerank`.

@@ -42,7 +42,7 @@ impl Call {
         self.hosted()?.available()
     }
 
-    /// First value of a query parameter; `None` if it is missing.
+    /// First value of the query parameter `name`; `None` if it is missing.
     pub(super) fn query_value(&self, name: &str) -> Option<String> {
         self.query_values(name).next()
     }
@@ -62,7 +62,7 @@ impl Call {
         }
     }
 
-    /// Filter from the query string, combined with the filter of the key.
+    /// Filter of the query parameter `filter`, combined with the filter of the key; `None` without either.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
         let filter = self.query_value("filter").filter(|text| !text.trim().is_empty());
         let filter = filter.map(|text| text.parse::<Filter>()).transpose();
@@ -70,7 +70,7 @@ impl Call {
         Ok(self.client.restrict(filter)?)
     }
 
-    /// All values of a repeatable query parameter.
+    /// All values of the query parameter `name`, which can be repeated.
     pub(super) fn query_values(&self, name: &str) -> impl Iterator<Item = String> {
         let query = self.request.uri().query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -83,7 +83,7 @@ impl Call {
         decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
     }
 
-    /// Reads the whole body.
+    /// Reads the request body, up to the maximum size.
     pub(super) async fn body(&mut self) -> Outcome<Bytes> {
         body::read(std::mem::take(self.request.body_mut()), self.app.limits.max_body).await
     }
@@ -126,8 +126,8 @@ fn handle(
     }
 }
 
-/// Rejects unknown query parameters: a misspelled `filter` would match everything. A route without query parameters
-/// accepts any, because clients may add their own.
+/// Returns an error for an unknown query parameter, because a misspelled `filter` would match everything. A route without
+/// query parameters accepts any, because clients may add their own.
 fn check_parameters(request: &Request, parameters: &[Parameter]) -> Outcome<()> {
     let in_query = parameters.iter().filter(|parameter| parameter.place == Place::Query);
     let known: Vec<&str> = in_query.map(|parameter| parameter.name).collect();

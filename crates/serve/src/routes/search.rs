@@ -42,7 +42,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Sends a response as one document, or as a stream of its items followed by the rest.
+/// Creates a response in the format `form`. For JSON lines and events, `take` removes the items, which come before the rest.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

@@ -42,15 +42,15 @@ fn about(hosted: &HostedIndex, client: &Client) -> Outcome<Value> {
     }))
 }
 
-/// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
-/// engine's totals would include hidden dialogues.
+/// Number of dialogues and turns that the client may see. `None` if the key has a filter and the engine cannot count the
+/// matching dialogues.
 fn visible_totals(opened: &OpenIndex, client: &Client) -> Outcome<Option<(u64, u64)>> {
     let engine = opened.searcher.engine();
     let Some(filter) = client.filter() else {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };
-    // Counts the records once per filter and index state, because the totals would include hidden dialogues.
+    // The matching dialogues are counted once per filter and state of the index.
     let counted = opened.surveys.answer(&format!("visible totals {filter}"), || {
         let visible = engine.count(filter)?.map(|totals| (totals.dialogues, totals.turns));
         Ok(json!(visible).to_string().into())
@@ -67,7 +67,7 @@ pub(super) async fn live(_: Call) -> Outcome<HttpResponse> {
     Ok(body::ok(&json!({"status": "live"})))
 }
 
-/// Reports whether all indexes support all their search modes. The response contains no index names.
+/// Reports whether every engine is reachable and every model is open. The response contains no index names.
 pub(super) async fn ready(call: Call) -> Outcome<HttpResponse> {
     let count = |is: fn(&HostedIndex) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
     let unavailable = count(|hosted| hosted.unavailable().is_some());

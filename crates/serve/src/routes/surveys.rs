@@ -17,10 +17,11 @@ use turnwise_search::{
     statistics,
 };
 
-/// Number of terms and of central dialogues per cluster.
+/// Number of terms per cluster.
 const TERMS: usize = 8;
+/// Number of dialogues per cluster: those nearest to its center.
 const CENTRAL: usize = 3;
-/// Largest number of dialogues on the map. The cost is quadratic.
+/// Maximum number of dialogues on the map. Its computation takes quadratic time.
 const MAX_POINTS: usize = 2_000;
 
 /// Response of `/v1/clusters`.
@@ -79,7 +80,8 @@ pub(super) async fn stats(call: Call) -> Outcome<HttpResponse> {
     .await
 }
 
-/// Computes a response over the matching dialogues that the client may see, or takes it from the cache.
+/// Returns the cached response for `key` and the filter, or computes it with `make`. The filter matches only dialogues that
+/// the client may see.
 async fn surveyed(
     call: Call,
     key: String,
@@ -101,7 +103,7 @@ fn bytes(found: &impl Serialize) -> Outcome<Bytes> {
     Ok(bytes.into())
 }
 
-/// Largest number of values per field.
+/// Maximum number of values per field in `/v1/facets`.
 const MAX_VALUES: usize = 50;
 
 pub(super) async fn facets(call: Call) -> Outcome<HttpResponse> {

@@ -35,7 +35,7 @@ use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
 /// Maximum number of pieces of a request body that wait to be ingested.
 const PIECES: usize = 16;
-/// Name of the server in the lock of an index. Other writers show it in their error.
+/// Description of the server in the lock file of an index. Other processes that try to write show it in an error.
 const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {

@@ -19,7 +19,7 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&measured, |out| write(&measured, out))
 }
 
-/// Measures with the given vector file, or with the vectors of an index, and saves the result.
+/// Measures with the vectors of the file given by `--vectors`, or else with those of an index, and saves the result.
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
     let (all, data, hash) = vectors(args, index)?;
@@ -31,7 +31,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
     drop(all);
     let (base, queries) = match &args.query_vectors {
         Some(path) => (vectors, nonzero(&Precomputed::open(path)?.into_unit().0)),
-        // Leave most vectors to search in: use at most a tenth as queries.
+        // At most a tenth of the vectors are used as queries, so that most of them remain to be searched.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
     let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
@@ -42,7 +42,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
     Ok(measured)
 }
 
-/// All combinations of builder and number of neighbors.
+/// Settings of the graphs to measure: all combinations of a builder and a number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     let format = if args.half { VectorFormat::F16 } else { VectorFormat::F32 };
     let with = |graph: &Builder| {
@@ -52,7 +52,7 @@ fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     args.graphs.iter().flat_map(with).collect()
 }
 
-/// Returns the vectors to search, a description of their source, and their hash.
+/// Returns the vectors to search, a description of their source, and the hash that identifies them.
 fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     if let Some(path) = &args.vectors {
         let (vectors, hash) = Precomputed::open(path)?.into_unit();

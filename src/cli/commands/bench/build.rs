@@ -1,4 +1,4 @@
-//! `turnwise bench build`: creates the data sets of the tasks.
+//! `turnwise bench build`: builds test sets for the tasks.
 
 use super::{each_dialogue, rankers};
 use crate::cli::{
@@ -22,17 +22,19 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
         BuildCommand::Sr { labelled, output, candidate_selection, terms } => {
-            retrieval(labelled, *candidate_selection, *terms, output, context)
+            write_retrieval_set(labelled, *candidate_selection, *terms, output, context)
         }
         BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
-            to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
+            write_pairs_to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
         }
-        BuildCommand::Dialogues { input, output, paper } => of_one_domain(input, output, *paper, context),
+        BuildCommand::Dialogues { input, output, paper } => {
+            write_dialogue_set(input, output, *paper, context)
+        }
         BuildCommand::Response { input, output, candidates, context: before, strip_names } => {
             let options =
                 ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
-            responses(&all(&input.paths, &input.read, context)?, options, output, context)
+            write_response_set(&all_dialogues(&input.paths, &input.read, context)?, options, output, context)
         }
     }
 }
@@ -44,8 +46,12 @@ fn write(path: &Path, f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Resul
     out.finish()
 }
 
-/// Reads all dialogues. Any unreadable file or rejected record is an error.
-pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
+/// Reads all dialogues of files and folders. Returns an error if a file cannot be read to its end.
+pub(super) fn all_dialogues(
+    paths: &[PathBuf],
+    read: &ReadArgs,
+    context: &Context<'_>,
+) -> Result<Vec<Dialogue>> {
     let mut dialogues = Vec::new();
     let problems = each_dialogue(paths, read, "reading", context, &mut |dialogue| {
         dialogues.push(dialogue);
@@ -55,7 +61,7 @@ pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> 
     Ok(dialogues)
 }
 
-/// Reads sentences from a table or from the turns of dialogues.
+/// Reads sentences with their intents, from a table or from the turns of dialogues.
 fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
     let by_act = args.label == LabelArg::Act;
     let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labeled(&args.path)
@@ -63,7 +69,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
         let labelled = data::labeled(&args.path)?.into_iter();
         labelled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
     } else {
-        let dialogues = all(std::slice::from_ref(&args.path), &args.read, context)?;
+        let dialogues = all_dialogues(std::slice::from_ref(&args.path), &args.read, context)?;
         let turns = || dialogues.iter().flat_map(|d| &d.turns).filter(|turn| !turn.text.trim().is_empty());
         let label = |turn: &Turn| match by_act {
             true => turn.single_act().map(str::to_owned),
@@ -89,7 +95,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
     Ok(sentences)
 }
 
-fn retrieval(
+fn write_retrieval_set(
     labelled: &SentencesArgs,
     selection: CandidateSelection,
     terms: Terms,
@@ -119,7 +125,7 @@ fn retrieval(
     Ok(())
 }
 
-/// The kind and number of pairs to draw.
+/// Options of `turnwise bench build dsts` that select the pairs.
 struct Pairs<'a> {
     rankers: &'a [String],
     pairs: usize,
@@ -127,7 +133,7 @@ struct Pairs<'a> {
     tokens: &'a TokenArgs,
 }
 
-fn to_score(
+fn write_pairs_to_score(
     labelled: &SentencesArgs,
     wanted: &Pairs<'_>,
     output: &Path,
@@ -135,17 +141,17 @@ fn to_score(
     context: &Context<'_>,
 ) -> Result<()> {
     let sentences = sentences(labelled, context)?;
-    let watch = StepProgress::new(context.printer);
+    let progress = StepProgress::new(context.printer);
     let mut drawing = Drawing::new(&sentences, wanted.rankers.len(), wanted.pairs, context.settings.seed)?;
-    let asked = rankers::RankerOptions {
+    let options = rankers::RankerOptions {
         encoder: wanted.encoder,
         tokens: wanted.tokens,
         classes: None,
         seed: context.settings.seed,
     };
-    rankers::each(wanted.rankers, &asked, context, &mut |ranker| drawing.draw_neighbors(ranker, &watch))?;
-    let pairs = drawing.finish(&watch)?;
-    drop(watch);
+    rankers::each(wanted.rankers, &options, context, &mut |ranker| drawing.draw_neighbors(ranker, &progress))?;
+    let pairs = drawing.finish(&progress)?;
+    drop(progress);
     write(output, |out| write_pairs(&pairs, out))?;
     if let Some(key) = pair_sources {
         write(key, |out| {
@@ -162,13 +168,13 @@ fn to_score(
     Ok(())
 }
 
-fn of_one_domain(
+fn write_dialogue_set(
     input: &InputArgs,
     output: &Path,
     paper: Option<Published>,
     context: &Context<'_>,
 ) -> Result<()> {
-    let set = dialogue_set(all(&input.paths, &input.read, context)?, paper)?;
+    let set = dialogue_set(all_dialogues(&input.paths, &input.read, context)?, paper)?;
     write(output, |out| {
         set.dialogues.iter().try_for_each(|dialogue| {
             serde_json::to_writer(&mut *out, dialogue)?;
@@ -199,7 +205,7 @@ fn of_one_domain(
     }
 }
 
-fn responses(
+fn write_response_set(
     dialogues: &[Dialogue],
     wanted: ResponseOptions,
     output: &Path,

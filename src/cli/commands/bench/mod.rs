@@ -3,7 +3,6 @@
 mod ann;
 mod build;
 mod compare;
-mod export;
 mod rankers;
 mod recipes;
 mod report;
@@ -22,17 +21,16 @@ use crate::cli::{
     watching::StepProgress,
 };
 use rankers::RankerOptions;
+use turnwise_corpus::output::Output;
 use turnwise_eval::{
     rank::{Ranker, Step},
     result::{Data, Done, Of},
-    tasks::{LoadOptions, Loaded, Task, TaskSpec},
+    tasks::{LoadOptions, Loaded, Outcome, Task, TaskSpec},
+    trec::{write_qrels, write_run},
 };
 
-/// Returns the HTML report of a folder of results; `None` if it has no results.
 #[cfg(feature = "serve")]
-pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
-    report::as_page(results)
-}
+pub(super) use report::as_page as report_page;
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     refuse_engine(&command, context)?;
@@ -56,7 +54,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Refuses `--engine` for tasks that rank in memory.
+/// Returns an error if `--engine` is given for a benchmark that does not use an engine.
 fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
@@ -72,7 +70,7 @@ fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Loads a benchmark task and its data. `folder` contains the files that `spec` names.
+/// Loads a benchmark task and its data. The paths in `spec` are relative to `folder`.
 pub(super) fn load(
     spec: &TaskSpec,
     folder: &Path,
@@ -80,14 +78,15 @@ pub(super) fn load(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<(Box<dyn Task>, Data)> {
-    let read_dialogues = |path: &Path| build::all(&[path.to_owned()], read, context);
+    let read_dialogues = |path: &Path| build::all_dialogues(&[path.to_owned()], read, context);
     let progress = StepProgress::new(context.printer);
     let with = LoadOptions { seed, read_dialogues: &read_dialogues, progress: &progress };
     let Loaded { task, data } = spec.settings().load(folder, &with)?;
     Ok((task, data))
 }
 
-/// Runs a task with some rankers and one or more seeds. Its files are in the given folder.
+/// Runs a task with each ranker and each seed. Returns one result per ranker: with several seeds, their mean. The paths in
+/// `spec` are relative to `folder`.
 fn run_task(
     spec: &TaskSpec,
     folder: &Path,
@@ -124,7 +123,7 @@ fn by_rankers(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<Done>> {
-    let watch = StepProgress::new(context.printer);
+    let progress = StepProgress::new(context.printer);
     let mut results = Vec::new();
     let asked = RankerOptions { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
     rankers::each(rankers, &asked, context, &mut |ranker| {
@@ -132,30 +131,57 @@ fn by_rankers(
         let of = Of { task, data, ranker: (&name, &identity), seed };
         let known = if how.rerun || how.export.is_some() { None } else { of.known(&how.results) };
         results.push(match known {
-            // Results that do not depend on the seed are shared by all seeds.
+            // A result that does not depend on the seed is saved once. Here it gets the seed of this run.
             Some(done) => {
                 context
                     .printer
                     .detail(format!("{name}: already done, result in {}", of.path(&how.results).display()));
                 Done { seed, ..done }
             }
-            None => rank(ranker, of, how, &watch)?,
+            None => rank(ranker, of, how, &progress)?,
         });
         Ok(())
     })?;
     Ok(results)
 }
 
-fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, watch: &StepProgress<'_, Step>) -> Result<Done> {
+fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<'_, Step>) -> Result<Done> {
     let started = Instant::now();
-    let scorer = ranker.prepare(of.task.pool(), watch)?;
-    let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), watch)?;
+    let scorer = ranker.prepare(of.task.pool(), progress)?;
+    let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), progress)?;
     let seconds = started.elapsed().as_secs_f64();
     let path = of.path(&how.results);
     if let Some(folder) = &how.export {
-        export::write(&outcome, &path, folder, &ranker.name())?;
+        export(&outcome, &path, folder, &ranker.name())?;
     }
     let done = of.done(outcome, seconds);
     done.write(&path)?;
     Ok(done)
+}
+
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for other values. NAME is the name of the result
+/// file without its extension.
+fn export(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
+    let name = folder.join(result.file_name().unwrap_or_default());
+    for columns in &outcome.columns {
+        let mut out = Output::create(&name.with_extension(format!("{}.tsv", columns.name)))?;
+        let lines = std::iter::once(&columns.names).chain(&columns.rows);
+        lines.map(|cells| cells.join("\t")).try_for_each(|line| out.with(|out| writeln!(out, "{line}")))?;
+        out.finish()?;
+    }
+    if outcome.rankings.is_empty() {
+        return Ok(());
+    }
+    let mut run = Output::create(&name.with_extension("run"))?;
+    let mut qrels = Output::create(&name.with_extension("qrels"))?;
+    for ranked in &outcome.rankings {
+        let documents = ranked.documents.iter();
+        run.with(|out| {
+            write_run(out, &ranked.query, documents.clone().map(|(id, score, _)| (id.as_str(), *score)), tag)
+        })?;
+        let judged = documents.filter_map(|(id, _, grade)| Some((id.as_str(), (*grade)?)));
+        qrels.with(|out| write_qrels(out, &ranked.query, judged))?;
+    }
+    run.finish()?;
+    qrels.finish()
 }

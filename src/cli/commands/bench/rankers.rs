@@ -16,9 +16,9 @@ use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
-/// Function that applies the suffix of a ranker name to the model's options.
+/// Function that changes the options of a model as a suffix of its name requests.
 type Change = fn(&mut Overrides);
-/// Suffixes of a model's name, each with the change of options that it requests.
+/// Known suffixes of a model's name, such as `+cls`, each with the change of options that it requests.
 const SUFFIXES: [(&str, Change); 8] = [
     ("centre", |o| o.postprocess = Postprocess::Centered),
     ("white", |o| o.postprocess = Postprocess::Whitened),
@@ -30,7 +30,7 @@ const SUFFIXES: [(&str, Change); 8] = [
     ("mean", |o| o.tokens = Some(PoolingMode::Mean)),
 ];
 
-/// Options of a model that differ from the command line.
+/// Options of a model that the suffixes of its name request. They replace those of the command line.
 #[derive(Default)]
 struct Overrides {
     postprocess: Postprocess,
@@ -38,32 +38,33 @@ struct Overrides {
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
     last_turns: Option<usize>,
-    /// The parsed suffixes, for the name of the ranker.
+    /// All suffixes as one text, such as `+cls+white`.
     suffixes: String,
 }
 
 impl Overrides {
-    /// Splits the known `+` suffixes off a ranker's name. The name of a model may contain a `+` itself.
+    /// Splits a ranker's name into the name without known suffixes and the options that the suffixes request. The name of a
+    /// model can contain a `+` itself.
     fn parse(spec: &str) -> Result<(&str, Self)> {
-        let (mut name, mut said) = (spec, Vec::new());
-        let mut otherwise = Overrides::default();
+        let (mut name, mut suffixes) = (spec, Vec::new());
+        let mut overrides = Overrides::default();
         while let Some((rest, last)) = name.rsplit_once('+') {
             let turns = last.strip_prefix("last-").and_then(|n| n.parse().ok()).filter(|n| *n > 0);
             if turns.is_some() {
-                otherwise.last_turns = turns;
+                overrides.last_turns = turns;
             } else if let Some((_, change)) = SUFFIXES.iter().find(|(name, _)| *name == last) {
-                change(&mut otherwise);
+                change(&mut overrides);
             } else if rest == "model" {
                 let names = SUFFIXES.iter().map(|(name, _)| *name).chain(["last-3"]);
                 return Err(Error::unknown_name("model suffix", last, names));
             } else {
                 break;
             }
-            said.push(last);
+            suffixes.push(last);
             name = rest;
         }
-        otherwise.suffixes = said.iter().rev().map(|last| format!("+{last}")).collect();
-        Ok((name, otherwise))
+        overrides.suffixes = suffixes.iter().rev().map(|last| format!("+{last}")).collect();
+        Ok((name, overrides))
     }
 }
 
@@ -77,18 +78,19 @@ pub(super) struct RankerOptions<'a> {
     pub(super) seed: u64,
 }
 
-/// Creates the named rankers one by one. A model is only loaded while it ranks.
+/// Creates the named rankers one after the other and passes each to `f`. Only one model is in memory at a time.
 pub(super) fn each(
     rankers: &[String],
-    asked: &RankerOptions<'_>,
+    options: &RankerOptions<'_>,
     context: &Context<'_>,
     f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
 ) -> Result<()> {
     // Report wrong names before doing any work.
-    let kinds = rankers.iter().map(|spec| Kind::parse(spec, asked.classes)).collect::<Result<Vec<Kind>>>()?;
-    let usual = Overrides::default();
+    let kinds =
+        rankers.iter().map(|spec| Kind::parse(spec, options.classes)).collect::<Result<Vec<Kind>>>()?;
+    let defaults = Overrides::default();
     for kind in kinds {
-        let seed = asked.seed;
+        let seed = options.seed;
         match kind {
             Kind::Bm25(bm25) => f(&bm25)?,
             Kind::Tfidf(tfidf) => f(&tfidf)?,
@@ -96,19 +98,19 @@ pub(super) fn each(
             Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
             Kind::Vectors(path) => f(&Precomputed::open(&path)?)?,
             Kind::Random => f(&RandomBaseline { seed })?,
-            Kind::Model(name, otherwise) => {
-                let encoder = open(name.as_deref(), asked, &otherwise, context)?;
-                f(&dense(encoder.as_ref(), asked.encoder, &otherwise))?;
+            Kind::Model(name, overrides) => {
+                let encoder = open(name.as_deref(), options, &overrides, context)?;
+                f(&dense(encoder.as_ref(), options.encoder, &overrides))?;
             }
             Kind::Hybrid(name) => {
-                let encoder = open(name.as_deref(), asked, &usual, context)?;
-                let dense = dense(encoder.as_ref(), asked.encoder, &usual);
+                let encoder = open(name.as_deref(), options, &defaults, context)?;
+                let dense = dense(encoder.as_ref(), options.encoder, &defaults);
                 f(&Hybrid { dense, words: Bm25::default(), fusion: Fusion::default() })?;
             }
-            Kind::Again(by, name) => {
-                let encoder = open(name.as_deref(), asked, &usual, context)?;
-                let dense = dense(encoder.as_ref(), asked.encoder, &usual);
-                // Same number of reranked hits as the default of a search.
+            Kind::Reranked(by, name) => {
+                let encoder = open(name.as_deref(), options, &defaults, context)?;
+                let dense = dense(encoder.as_ref(), options.encoder, &defaults);
+                // As many hits are reranked as in a search by default.
                 f(&Reranked { dense, by, top: Rerank::default().top })?;
             }
         }
@@ -116,17 +118,17 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Returns the reason why a ranker cannot run if its model is not installed; otherwise `None`.
+/// Returns a message if the model of a ranker is not installed; `None` if the ranker can run.
 pub(super) fn missing_model(
     spec: &str,
-    asked: &RankerOptions<'_>,
+    options: &RankerOptions<'_>,
     context: &Context<'_>,
 ) -> Result<Option<String>> {
-    let name = match Kind::parse(spec, asked.classes)? {
-        Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Again(_, name) => name,
+    let name = match Kind::parse(spec, options.classes)? {
+        Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Reranked(_, name) => name,
         _ => return Ok(None),
     };
-    let name = name.as_deref().or(asked.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
+    let name = name.as_deref().or(options.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
     Ok(match context.model(name) {
         Ok(_) => None,
         Err(_) => Some(format!("its model is not installed: `turnwise model pull {name}`")),
@@ -142,7 +144,7 @@ enum Kind {
     Random,
     Model(Option<String>, Overrides),
     Hybrid(Option<String>),
-    Again(Tokens, Option<String>),
+    Reranked(Tokens, Option<String>),
 }
 
 impl Kind {
@@ -173,13 +175,13 @@ impl Kind {
                 None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
             },
             "hybrid" => Kind::Hybrid(rest.map(str::to_owned)),
-            "maxsim" => Kind::Again(Tokens::Maxsim, rest.map(str::to_owned)),
-            "matching" => Kind::Again(Tokens::Matching, rest.map(str::to_owned)),
+            "maxsim" => Kind::Reranked(Tokens::Maxsim, rest.map(str::to_owned)),
+            "matching" => Kind::Reranked(Tokens::Matching, rest.map(str::to_owned)),
             _ => {
-                let (model, otherwise) = Overrides::parse(spec)?;
+                let (model, overrides) = Overrides::parse(spec)?;
                 match model.split_once(':') {
-                    None if model == "model" => Kind::Model(None, otherwise),
-                    Some(("model", name)) => Kind::Model(Some(name.to_owned()), otherwise),
+                    None if model == "model" => Kind::Model(None, overrides),
+                    Some(("model", name)) => Kind::Model(Some(name.to_owned()), overrides),
                     _ => return Err(Error::unknown_name("ranker", spec, KNOWN)),
                 }
             }
@@ -190,7 +192,7 @@ impl Kind {
 fn open(
     name: Option<&str>,
     args: &RankerOptions<'_>,
-    otherwise: &Overrides,
+    overrides: &Overrides,
     context: &Context<'_>,
 ) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
@@ -198,14 +200,14 @@ fn open(
     let precision = args.encoder.precision().unwrap_or(Precision::F32);
     let precision = if encoders::is_static(context, name)? { None } else { Some(precision) };
     let mut tokens = args.tokens.given();
-    tokens.pooling = otherwise.tokens.or(tokens.pooling);
+    tokens.pooling = overrides.tokens.or(tokens.pooling);
     encoders::open(context, name, &args.encoder.settings(precision, tokens))
 }
 
-fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Overrides) -> Dense<'e> {
+fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, overrides: &Overrides) -> Dense<'e> {
     let mut options = args.given().into_options();
-    options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
-    options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
-    let (postprocess, last_turns) = (otherwise.postprocess, otherwise.last_turns);
-    Dense { encoder, options, last_turns, postprocess, otherwise: otherwise.suffixes.clone() }
+    options.dialogues.mode = overrides.mode.unwrap_or(options.dialogues.mode);
+    options.dialogues.pooling = overrides.pooling.unwrap_or(options.dialogues.pooling);
+    let (postprocess, last_turns) = (overrides.postprocess, overrides.last_turns);
+    Dense { encoder, options, last_turns, postprocess, otherwise: overrides.suffixes.clone() }
 }

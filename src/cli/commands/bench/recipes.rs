@@ -55,18 +55,18 @@ fn chosen(args: &RecipeArgs) -> Result<Vec<Named>> {
     cookbook::chosen(cookbook::all(args.place.recipes.as_deref())?, &args.paper, &args.only)
 }
 
-/// Runs the rows of a recipe that can be run. For the other rows, the table gives the reason.
-fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Result<Table> {
+/// Runs a recipe and saves the table of its results. A row that cannot be run has the reason instead of a result.
+fn run_recipe(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Result<Table> {
     let recipe = &named.recipe;
     let no_data = named.missing(data).map(|path| path.display().to_string());
-    let asked = RankerOptions {
+    let options = RankerOptions {
         encoder: &how.encoder,
         tokens: &how.tokens,
         classes: None,
         seed: context.settings.seed,
     };
-    // A nonstandard data folder must be passed on to the training command.
-    let elsewhere = match data == Path::new("data") {
+    // The training command in a reason needs the data folder unless it is the default.
+    let data_option = match data == Path::new("data") {
         true => String::new(),
         false => format!(" --data {}", data.display()),
     };
@@ -76,10 +76,10 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
             (None, _) => Some(row.missing.clone().unwrap_or_default()),
             (Some(_), Some(path)) => Some(format!("data not found: {path}")),
             (Some(ranker), None) => {
-                rankers::missing_model(ranker, &asked, context)?.map(|why| match &row.train {
+                rankers::missing_model(ranker, &options, context)?.map(|why| match &row.train {
                     None => why,
                     Some(train) => {
-                        format!("its model is not trained yet: `turnwise train {train}{elsewhere}`")
+                        format!("its model is not trained yet: `turnwise train {train}{data_option}`")
                     }
                 })
             }
@@ -108,7 +108,7 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
     // A recipe changed by the user must not replace the built-in one of the same name.
     let name = if named.is_changed()? { format!("{} (own)", named.name) } else { named.name.clone() };
     let table = Table::new(&name, recipe, data, no_data, rows);
-    // Keep an earlier table if the data are missing today.
+    // A table without results does not replace an earlier table with results.
     if table.rows.iter().any(|row| row.result.is_some()) || !table.path(&how.results).exists() {
         table.write(&how.results)?;
     }
@@ -133,7 +133,7 @@ pub(super) fn run(names: &[String], place: &PlaceArgs, how: &RunArgs, context: &
             return Err(Error::input(format!("{}: {} not found", named.name, path.display()))
                 .with_hint("set the folder of the data with --data"));
         }
-        tables.push(done(named, &place.data, how, context)?);
+        tables.push(run_recipe(named, &place.data, how, context)?);
     }
     context.printer.results(&tables, |out| {
         for one in &tables {
@@ -158,7 +158,7 @@ pub(super) fn reproduce(
     reports.iter().try_for_each(|path| report::Kind::of(path).map(drop))?;
     let mut tables = Vec::new();
     for named in chosen(args)? {
-        tables.push(done(&named, &args.place.data, how, context)?);
+        tables.push(run_recipe(&named, &args.place.data, how, context)?);
     }
     context.printer.results(&tables, |out| write(out, &tables))?;
     report::of_tables(&tables, &how.results, reports, context)?;
@@ -172,8 +172,7 @@ pub(super) fn reproduce(
     }
 }
 
-/// Prints one line per number: whether it is as expected, the value, the expected value, and the comparison with the
-/// paper.
+/// Prints one line per measured number: whether it is as expected, its value, and the numbers to compare it with.
 fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
     for one in tables {
         writeln!(out, "{BOLD}{}{BOLD:#}  {}", one.name, one.about)?;
@@ -226,7 +225,7 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
     }
 }
 
-/// Formats the summary, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …`.
+/// Formats the summary of some tables, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …`.
 pub(super) fn summary(tables: &[Table]) -> String {
     let (mut held, mut missed, mut all) = (0, 0, Counts::default());
     for table in tables {

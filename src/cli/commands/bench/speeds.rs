@@ -6,10 +6,10 @@ use turnwise_eval::{
     throughput::Latency,
 };
 
-/// Column names.
+/// Names of the columns that [`cells`] returns.
 pub(super) const NAMES: [&str; 5] = ["queries/s", "all threads", "p50 µs", "p95 µs", "p99 µs"];
 
-/// Queries per second on one thread and on all threads, and the 50th, 95th and 99th percentile of the latency.
+/// Formats queries per second, on one thread and on all threads, and the 50th, 95th and 99th percentile of the latency.
 pub(super) fn cells(qps: f64, qps_all: f64, latency: &Latency) -> [String; 5] {
     let micros = |time: f64| format!("{time:.0}");
     let [p50, p95, p99] = [latency.p50_us, latency.p95_us, latency.p99_us].map(micros);
@@ -37,7 +37,7 @@ pub(super) fn built(graph: &Graph, threads: usize) -> String {
     format!("built in {seconds:.2} s on {threads} threads{memory}; {file}, of which a search reads {read}")
 }
 
-/// Formats bytes as MB.
+/// Formats a number of bytes in MB.
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }

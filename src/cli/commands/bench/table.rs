@@ -3,7 +3,7 @@
 use crate::cli::prelude::*;
 use turnwise_eval::{result::Done, tasks::Value};
 
-/// Formats a value in percent, as papers do. Distances are not scaled.
+/// Formats the value of a measure in percent. Alignment and uniformity are not percentages and stay as they are.
 pub(super) fn shown(value: f64, measure: &str) -> String {
     match measure {
         "alignment" | "adjusted alignment" | "uniformity" => format!("{value:.3}"),
@@ -28,7 +28,7 @@ pub(super) fn measures(results: &[Done]) -> Vec<&str> {
     measures
 }
 
-/// Writes one row per ranker, after the random baseline.
+/// Writes a table with one row per result, after a row for the random baseline.
 pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
     let Some(first) = results.first() else { return Ok(()) };
     let measures = measures(results);

@@ -1,5 +1,4 @@
-//! `turnwise bench throughput`: measures each step from files to search results: ingest, encode, index build
-//! and search.
+//! `turnwise bench throughput`: measures the speed of ingesting, indexing, encoding and searching.
 
 use std::{sync::Arc, time::Instant};
 
@@ -83,7 +82,7 @@ fn measured_with_vectors(
     })?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
         ingest_silently(writer.as_mut(), plan, options)?;
-        // Flush as an ingest does: searches are slow until the new rows are indexed.
+        // `turnwise ingest` also flushes, because searches are slow until the engine has indexed the new rows.
         writer.flush()?;
         Ok(writer.totals()?.turns)
     })?);
@@ -95,7 +94,7 @@ fn measured_with_vectors(
     Ok(throughput)
 }
 
-/// Name in an engine that is removed when dropped.
+/// Guard that removes a name from a remote engine when it is dropped.
 struct TemporaryName<'a>(&'a dyn Location);
 
 impl Drop for TemporaryName<'_> {
@@ -160,21 +159,21 @@ pub(super) fn measured(
 
 /// Measures the speed of searches in each mode, with random turns as queries.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
-    let asked = random_queries(searcher.engine(), queries, seed)?;
+    let queries = random_queries(searcher.engine(), queries, seed)?;
     let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];
-    modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
+    modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &queries)).collect()
 }
 
 /// Draws random turns as queries. The result does not depend on the order in which the engine lists the dialogues.
 fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
     let mut texts = Vec::new();
-    let mut at = Some(Bookmark::Beginning);
-    while let Some(from) = at {
+    let mut bookmark = Some(Bookmark::Beginning);
+    while let Some(from) = bookmark {
         let (dialogues, next) = engine.view().list_dialogues(from, None, 1_000)?;
-        let said = dialogues.into_iter().flat_map(|dialogue| dialogue.turns).map(|turn| turn.text);
-        // A query needs a word that keyword search can find.
-        texts.extend(said.filter(|text| text.chars().any(char::is_alphanumeric)));
-        at = next;
+        let turns = dialogues.into_iter().flat_map(|dialogue| dialogue.turns).map(|turn| turn.text);
+        // A query needs a word that lexical search can find.
+        texts.extend(turns.filter(|text| text.chars().any(char::is_alphanumeric)));
+        bookmark = next;
     }
     texts.sort_unstable();
     Random::new(seed, 0).shuffle(&mut texts);
@@ -182,34 +181,34 @@ fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<
     Ok(texts)
 }
 
-/// Runs all queries, first one after the other, then on all threads.
-fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Result<Searches> {
+/// Measures the speed of all queries, first on one thread, then on all threads.
+fn searched(searcher: &Searcher, name: &str, mode: Mode, queries: &[String]) -> Result<Searches> {
     let search = |text: &String| {
         let request = SearchRequest { query: text.clone(), mode: Some(mode), ..SearchRequest::default() };
         searcher.search(&request).map(drop)
     };
-    // Warm up first, so that opening files is not measured.
-    asked.iter().take(3).try_for_each(search)?;
+    // The first searches open files, so their time is not measured.
+    queries.iter().take(3).try_for_each(search)?;
     let mut times = Vec::new();
-    for text in asked {
+    for text in queries {
         signals::check()?;
         let started = Instant::now();
         search(text)?;
         times.push(started.elapsed());
     }
     let started = Instant::now();
-    asked.par_iter().try_for_each(search)?;
+    queries.par_iter().try_for_each(search)?;
     let together = started.elapsed();
     Ok(Searches {
         mode: name.to_owned(),
-        queries: asked.len(),
-        qps: a_second(asked.len(), times.iter().sum()),
+        queries: queries.len(),
+        qps: a_second(queries.len(), times.iter().sum()),
         latency: Latency::of(times),
-        qps_all: a_second(asked.len(), together),
+        qps_all: a_second(queries.len(), together),
     })
 }
 
-/// Folder that is removed when dropped.
+/// Guard that removes a folder when it is dropped.
 struct TemporaryIndex(PathBuf);
 
 impl Drop for TemporaryIndex {

@@ -18,7 +18,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ids: Option<String>,
     pub(super) format: &'static str,
-    /// Number of inputs per format.
+    /// Number of inputs by format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
     pub(super) unit: &'static str,
     pub(super) vectors: u64,
@@ -36,7 +36,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Prints the report to standard output, or to standard error if the vectors went to standard output.
+    /// Prints the result, on standard error if the vectors are on standard output.
     pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
         report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
         report_rejects_file(self.rejected, MAX_WARNINGS, self.rejects.as_deref(), context.printer);

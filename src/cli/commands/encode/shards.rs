@@ -133,7 +133,7 @@ struct ShardReport {
     utterances: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialogues: Option<u64>,
-    /// Whether the shard already existed.
+    /// Whether an earlier run had already encoded the shard.
     known: bool,
     seconds: f64,
 }

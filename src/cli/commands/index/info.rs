@@ -29,7 +29,7 @@ struct Info {
     dialogues: u64,
     turns: u64,
     rejected: u64,
-    bytes: Bytes,
+    bytes: IndexBytes,
     log: Log,
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
@@ -40,17 +40,32 @@ struct Info {
     behind: Vec<Outdated>,
 }
 
-/// Size in bytes of each part of the index.
+/// Size in bytes of each part of an index, and of all its files (`total`).
 #[derive(Serialize)]
-struct Bytes {
-    log: u64,
-    tables: u64,
-    records: u64,
-    lexical: u64,
-    vectors: u64,
+pub(in crate::cli::commands) struct IndexBytes {
+    pub(in crate::cli::commands) log: u64,
+    pub(in crate::cli::commands) tables: u64,
+    pub(in crate::cli::commands) records: u64,
+    pub(in crate::cli::commands) lexical: u64,
+    pub(in crate::cli::commands) vectors: u64,
     graphs: u64,
-    /// Size of all files of the index, in bytes.
-    total: u64,
+    pub(in crate::cli::commands) total: u64,
+}
+
+impl IndexBytes {
+    pub(in crate::cli::commands) fn of(snapshot: &Snapshot) -> Self {
+        let (root, paths) = (snapshot.root(), snapshot.paths());
+        let part = |name: &str| files::folder_bytes(&root.join(name));
+        IndexBytes {
+            log: files::folder_bytes(&paths.log()),
+            tables: files::folder_bytes(&paths.tables()),
+            records: files::folder_bytes(&paths.records()),
+            lexical: part("lexical"),
+            vectors: part("vectors"),
+            graphs: part("graphs"),
+            total: files::folder_bytes(root),
+        }
+    }
 }
 
 /// The log of records: number of its files, and the share of deleted data.
@@ -110,8 +125,6 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     };
     let graphs = graphs(&root, &snapshot, reader.is_some(), &mut behind)?;
     let tuning = tuning(&root, &mut behind)?;
-    let places = snapshot.paths();
-    let of = |name: &str| files::folder_bytes(&root.join(name));
     let info = Info {
         schema: "turnwise/index-info/1",
         index: root.display().to_string(),
@@ -121,15 +134,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
         dialogues: snapshot.totals().dialogues,
         turns: snapshot.totals().turns,
         rejected: snapshot.rejected(),
-        bytes: Bytes {
-            log: files::folder_bytes(&places.log()),
-            tables: files::folder_bytes(&places.tables()),
-            records: files::folder_bytes(&places.records()),
-            lexical: of("lexical"),
-            vectors: of("vectors"),
-            graphs: of("graphs"),
-            total: files::folder_bytes(&root),
-        },
+        bytes: IndexBytes::of(&snapshot),
         log: Log { segments: u64::from(snapshot.end().segment), weight },
         lexical,
         vectors,

@@ -18,17 +18,17 @@ use turnwise_index::{
     vectors::Recipe,
 };
 
-/// How an ingest treats existing dialogues and vectors.
+/// Options for opening the writer of an ingest.
 pub(super) struct Wanted<'a> {
-    /// Model for a new name. An existing name keeps its encoder.
+    /// Model for a new collection. An existing collection keeps its model.
     pub(super) model: Option<&'a str>,
-    /// Whether to store vectors.
+    /// Whether to compute vectors.
     pub(super) encode: bool,
-    /// Whether to replace everything that is stored under the name.
+    /// Whether to replace an existing collection.
     pub(super) replace: bool,
 }
 
-/// Refuses options that need `--engine` if there is none.
+/// Returns an error if an option needs `--engine` and there is none.
 pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
     let refused = |what: &str, hint: &str| {
         Err(Error::input(format!("{what} needs --engine")).with_hint(hint.to_owned()))
@@ -42,15 +42,15 @@ pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()
     }
 }
 
-/// Opens the writer. An existing name keeps the encoder of its vectors. A new name gets the named model or the
-/// default model.
+/// Opens the writer of an index folder or a collection. The writer of a collection also encodes: with the model of the
+/// collection or, for a new one, with `model` or the default model.
 pub(super) fn open(
     location: &dyn Location,
     wanted: &Wanted<'_>,
     context: &Context<'_>,
 ) -> Result<Box<dyn EngineWriter>> {
     let (mode, encoder) = match location.folder() {
-        // The vectors of an index folder are made after the ingest.
+        // An index folder gets its vectors after the ingest.
         Some(_) => (WriteMode::CreateOrAppend(None), None),
         None => mode_and_encoder(location, wanted, context)?,
     };
@@ -82,7 +82,7 @@ fn mode_and_encoder(
     Ok((WriteMode::CreateOrAppend(None), encoder))
 }
 
-/// Opens the encoder and builds its recipe; `None` without vectors.
+/// Opens the encoder of new vectors and makes their recipe. Returns `None` if `encode` is false.
 fn encoder_and_recipe(
     model: Option<&str>,
     encode: bool,

@@ -10,9 +10,9 @@ use crate::{
 use turnwise_core::vectors::cosine;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
-/// Number of texts encoded before the measurement, to warm up caches and memory.
+/// Number of texts that are encoded before the measurement, to fill caches and allocate memory.
 const WARM_UP: usize = 128;
-/// Number of single queries measured if no query file is given.
+/// Default number of queries whose latency is measured.
 const QUERIES: usize = 200;
 /// Number of texts per call of the encoder.
 const CHUNK: usize = 4096;
@@ -121,7 +121,7 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// Measures the time to encode a single query. The first five queries are encoded twice, and their first times ignored.
+/// Measures the time to encode each query alone. To warm up, the first five queries are encoded once more before.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
@@ -171,7 +171,8 @@ fn lines(path: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.
+/// CPU time of this process in seconds, user and system; `None` if the system does not report it. Linux reports hundredths
+/// of a second.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

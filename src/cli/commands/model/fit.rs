@@ -13,9 +13,9 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// Parameter `a` of SIF; the value that its authors recommend.
+/// Parameter `a` of SIF, the smoothing of the word weights. The value is that of the paper.
 const SIF_A: f64 = 1e-3;
-/// Capacity of the channel to the fitting thread, in documents.
+/// Maximum number of documents that wait for the fitting thread.
 const WAITING: usize = 1024;
 
 #[derive(Serialize)]
@@ -135,7 +135,7 @@ fn with_documents<T: Send>(
         let read = convert::each_dialogue_or_stored(&args.paths, &args.read, "reading", context, &mut take)
             .and_then(Problems::into_result);
         drop(sender);
-        // Nothing is written yet, so an interrupt is safe here.
+        // Fitting does not check for a stop and writes nothing, so the next signal may end the program.
         let stopped = signals::allow_abort();
         if read.is_ok() && stopped.is_ok() {
             context.printer.say(format!("{} read; fitting on them", counted(count, document_word(args))));

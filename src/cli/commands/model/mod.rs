@@ -2,26 +2,43 @@
 
 mod bench;
 mod fit;
-mod import;
 mod info;
 mod list;
 mod pull;
 
 pub(super) use pull::fetch;
 
-use crate::cli::{Context, args::ModelCommand};
-use turnwise_core::error::Result;
-use turnwise_encoder::hub::{Checked, known::DEFAULT};
+use crate::cli::{args::ModelCommand, prelude::*};
+use turnwise_encoder::{
+    folder::ModelFolder,
+    hub::{Checked, import, known::DEFAULT},
+};
 
 pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     match command {
         ModelCommand::List => list::run(context),
         ModelCommand::Pull(args) => pull::run(&args, context),
-        ModelCommand::Import { folder, name } => import::run(&folder, name.as_deref(), context),
+        ModelCommand::Import { folder, name } => import(&folder, name.as_deref(), context),
         ModelCommand::Fit(args) => fit::run(&args, context),
         ModelCommand::Bench(args) => bench::run(&args, context),
         ModelCommand::Info { model } => info::run(&model, context),
     }
+}
+
+/// Runs `turnwise model import`.
+fn import(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {
+    let imported = import::import(folder, name, &context.places(), &|copy| {
+        let model = ModelFolder::open(copy)?;
+        model.network().and_then(|_| model.tokenizer()).map(drop)
+    })?;
+    context.printer.result(&imported, |out| {
+        let (name, path) = (&imported.name, imported.path.display());
+        let (files, size) = (counted(imported.files.len() as u64, "file"), bytes(imported.bytes));
+        writeln!(out, "imported {name} to {path} ({files}, {size})")?;
+        let Some(first) = imported.left_out.first() else { return Ok(()) };
+        let files = counted(imported.left_out.len() as u64, "file");
+        writeln!(out, "{files} that no encoder uses skipped, such as {first}")
+    })
 }
 
 /// Describes how the downloaded weights were verified.

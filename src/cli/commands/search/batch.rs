@@ -11,11 +11,11 @@ use crate::cli::{prelude::*, printer::write_json_line};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// Number of queries answered together. After each such group, results are printed and a stop request is checked.
-const TOGETHER: usize = 256;
+/// Number of queries that are answered together. After each group, the command prints the results and checks for a stop.
+const GROUP: usize = 256;
 
 /// One line of a file of queries.
-struct Asked {
+struct QueryLine {
     /// Id given in the file, or else the line number.
     id: String,
     line: u64,
@@ -37,46 +37,46 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     }
     let input = Input::open(file)?;
     let name = input.name.clone();
-    // Parse all lines first, so that a mistake in the last line is reported immediately.
-    let mut all: Vec<Asked> = Vec::new();
+    // All lines are parsed first, to report a mistake in the last line before the first search.
+    let mut all: Vec<QueryLine> = Vec::new();
     let mut lines = HashMap::new();
     for (n, line) in input.into_stream().lines().enumerate() {
         let line = line.at("read", file)?;
         if !line.trim().is_empty() {
-            let asked = asked(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?;
-            if let Some(before) = lines.insert(asked.id.clone(), asked.line) {
-                let twice = Error::data(format!("the id `{}` is already used in line {before}", asked.id));
-                return Err(at(&name, asked.line, twice));
+            let query = parse_line(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?;
+            if let Some(before) = lines.insert(query.id.clone(), query.line) {
+                let twice = Error::data(format!("the id `{}` is already used in line {before}", query.id));
+                return Err(at(&name, query.line, twice));
             }
-            all.push(asked);
+            all.push(query);
         }
     }
     if all.is_empty() {
         return Err(Error::data(format!("{name} has no queries")));
     }
-    let requests: Vec<&SearchRequest> = all.iter().map(|asked| &asked.request).collect();
+    let requests: Vec<&SearchRequest> = all.iter().map(|query| &query.request).collect();
     let searcher = super::open(&requests, context)?;
     let mut progress = ProgressBar::new(context.printer, "searching", "queries", Some(all.len() as u64));
     let mut out = BufWriter::new(anstream::stdout().lock());
     let mut warned = std::collections::BTreeSet::new();
     let mut done = 0;
-    for group in all.chunks(TOGETHER) {
+    for group in all.chunks(GROUP) {
         if signals::stopped() {
             out.flush().at("write to", "standard output")?;
             let hint = format!("{} answered; the output is complete up to there", counted(done, "query"));
             return Err(Error::Interrupted { hint: Some(hint) });
         }
-        let requests: Vec<SearchRequest> = group.iter().map(|asked| asked.request.clone()).collect();
-        for (asked, response) in group.iter().zip(searcher.search_all(&requests)) {
-            let response = response.map_err(|e| at(&name, asked.line, e))?;
+        let requests: Vec<SearchRequest> = group.iter().map(|query| query.request.clone()).collect();
+        for (query, response) in group.iter().zip(searcher.search_all(&requests)) {
+            let response = response.map_err(|e| at(&name, query.line, e))?;
             for warning in &response.warnings {
                 if warned.insert(warning.clone()) {
                     progress.say(&format!("warning: {warning}"));
                 }
             }
             match run {
-                Some(run) => trec(&asked.id, &response, run, &mut out)?,
-                None => write_json_line(&Answer { id: &asked.id, response: &response }, &mut out)
+                Some(run) => trec(&query.id, &response, run, &mut out)?,
+                None => write_json_line(&Answer { id: &query.id, response: &response }, &mut out)
                     .at("write to", "standard output")?,
             }
             done += 1;
@@ -87,7 +87,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
 }
 
 /// Parses a line: either a JSON object, whose fields override the options of the command, or a plain query.
-fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
+fn parse_line(line: &str, number: u64, base: &SearchRequest) -> Result<QueryLine> {
     let wrong = |e: serde_json::Error| Error::data(e.to_string());
     let (id, request) = if line.trim_start().starts_with('{') {
         let mut given: Map<String, Value> = serde_json::from_str(line).map_err(wrong)?;
@@ -115,10 +115,10 @@ fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
         (number.to_string(), SearchRequest { query: line.to_owned(), ..base.clone() })
     };
     request.check()?;
-    Ok(Asked { id, line: number, request })
+    Ok(QueryLine { id, line: number, request })
 }
 
-/// Adds file and line to an error.
+/// Adds the file and the line number to an error about a request.
 fn at(file: &str, line: u64, e: Error) -> Error {
     match &e {
         Error::Input { message, hint } | Error::Data { message, hint } => {

@@ -9,9 +9,9 @@ use turnwise_search::{
 /// Maximum number of BM25 terms to print.
 const TERMS: usize = 12;
 
-/// Formats a percentile among random pairs, such as `above 99.2%`.
+/// Formats the percentile of a hit among random pairs, such as `above 99.20%`.
 pub(super) fn percentile(percent: f64) -> String {
-    // Do not round up to 100%: that means above all.
+    // A percentile is rounded down, because 100% would mean above all pairs.
     match percent {
         p if p >= 100.0 => "above all".to_owned(),
         p if p > 99.0 => format!("above {:.2}%", (p * 100.0).floor() / 100.0),

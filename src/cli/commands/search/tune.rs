@@ -8,7 +8,7 @@ use crate::cli::{args::TuneArgs, prelude::*};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, FusionMethod, LabeledQuery, Quality, SearchRequest, Tuned, Tuning};
 
-/// Number of settings shown, best first.
+/// Number of fusion settings to print, best first.
 const SHOWN: usize = 8;
 
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
     Ok(all)
 }
 
-/// Parses a JSON request with the ids of its relevant results. An `id` is allowed and ignored.
+/// Parses a line: a JSON request with the ids of its relevant results (`relevant`). A field `id` is ignored.
 fn labelled(line: &str) -> std::result::Result<LabeledQuery, String> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     fields.remove("id");
@@ -116,7 +116,7 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// The weights of a fusion as command-line options.
+/// Formats the weights of a fusion as command-line options.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
         FusionMethod::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
@@ -124,7 +124,7 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     }
 }
 
-/// All settings of a fusion as command-line options.
+/// Formats all settings of a fusion as command-line options.
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {

@@ -6,7 +6,7 @@ use crate::cli::{printer::Printer, progress::ProgressBar, signals, watching::nam
 use turnwise_memory as memory;
 use turnwise_train::run::{Progress, RunObserver, Stage};
 
-/// Memory limit for freed tensors that are kept for reuse, in bytes.
+/// Maximum size in bytes of the freed memory that is kept for new tensors.
 const TENSOR_CACHE_BYTES: usize = 2 << 30;
 
 /// Prints messages and shows one progress bar at a time.
@@ -66,7 +66,7 @@ impl RunObserver for RunPrinter<'_> {
             let mut bar = ProgressBar::new(self.printer, what, unit, total);
             if stage == Stage::Training {
                 CACHE.call_once(|| memory::enable_block_cache(TENSOR_CACHE_BYTES));
-                // The steps before a resume or an evaluation do not count for the speed.
+                // The speed is that of the steps since this bar appeared.
                 bar = bar.after(done, items);
             }
             *current = Some(Current { stage, done, total, bar });

@@ -89,7 +89,7 @@ pub(super) fn end(
         }
     })?;
     warn_of_losses(&gains, outcome.learned.is_some(), context);
-    // The agreement with keyword search is the weaker measure. It matters only if the held-out dialogues show no gain.
+    // The agreement with BM25 is the weaker measure. It matters only if the held-out dialogues show no gain.
     let is_better =
         gains.iter().any(|gain| gain.is_held_out() && gain.is_significant() && gain.kept > gain.start);
     if let Some([start, kept]) = agreements
@@ -169,7 +169,8 @@ pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>)
     })
 }
 
-/// Formats the means before and after training, with the standard deviation of the latter.
+/// Formats the mean of a measure in percent, before and after training. With several runs, the standard deviation of the
+/// second mean is added.
 fn mean_change(values: impl Iterator<Item = (f64, f64)>) -> String {
     let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
     let several = kept.len() > 1;

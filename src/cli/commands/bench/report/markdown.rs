@@ -36,7 +36,7 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-/// Overview with one line per table.
+/// Writes the overview, which has one line per table.
 fn overview(text: &mut String, tables: &[Table]) {
     *text += "\n| table | reproduced | better | below | not run | best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
     for table in tables {

@@ -40,7 +40,7 @@ impl Kind {
 #[derive(Default)]
 struct Report {
     tables: Vec<Table>,
-    /// Results outside of tables, grouped by task and data.
+    /// Results that are not part of a table, grouped by task and data.
     others: Vec<Vec<Done>>,
     graphs: Vec<ann::Measured>,
     throughputs: Vec<Throughput>,
@@ -59,12 +59,12 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
 
 /// Returns the report of a folder as HTML; `None` if it has no results.
 #[cfg(feature = "serve")]
-pub(super) fn as_page(folder: &Path) -> Result<Option<String>> {
+pub(in crate::cli::commands) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
     Ok((!report.is_empty()).then(|| page::page(&report)))
 }
 
-/// Writes a report of some tables, with the graph and throughput measurements of the results folder.
+/// Writes a report of the given tables and of all measurements of graphs and throughput in a folder of results.
 pub(super) fn of_tables(
     tables: &[Table],
     folder: &Path,
@@ -79,7 +79,7 @@ pub(super) fn of_tables(
 }
 
 impl Report {
-    /// Collects all results in a folder. Other files are ignored.
+    /// Reads all results in a folder. Other files are ignored.
     fn gather(folder: &Path) -> Result<Self> {
         let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -108,7 +108,7 @@ impl Report {
             };
             let rows = report.tables.iter().flat_map(|table| &table.rows);
             let mut lines = rows.filter_map(|row| row.result.as_ref());
-            // A result that is part of a mean over seeds is reported only there.
+            // The result of one seed is not reported if a mean over seeds includes it.
             let in_a_mean = over.iter().any(|mean| {
                 done.seeds.is_empty()
                     && mean.data.hash == done.data.hash
@@ -164,8 +164,8 @@ const WORDS: [(&str, &str); 4] = [
     ("not run", "rows of the paper that could not be run here; the reasons are listed below"),
 ];
 
-/// Reasons why published results were not reproduced, each with the number of published values that it affects, most
-/// frequent first.
+/// Reasons why rows of the papers were not run, each with the number of published values in these rows. The most frequent
+/// reason is first.
 fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     let mut all: Vec<(String, usize)> = Vec::new();
     let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());
@@ -179,7 +179,7 @@ fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     all
 }
 
-/// Formats a percentage with one decimal place.
+/// Formats a percentage with one decimal place; a dash for `None`.
 fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
 }
@@ -204,7 +204,7 @@ fn throughput_source(throughput: &Throughput) -> String {
     format!("{dialogues} dialogues, {turns} turns, {size}; {encoder}; turnwise {turnwise}, {machine}.")
 }
 
-/// Describes the skipped records.
+/// Describes the records that a task skipped, one sentence per reason.
 fn left_out(done: &Done) -> impl Iterator<Item = String> + '_ {
     done.skipped
         .iter()
@@ -216,7 +216,7 @@ fn first(table: &Table) -> Option<&Done> {
     table.rows.iter().find_map(|row| row.result.as_ref())
 }
 
-/// Remarks below a table: notes of rows, and skipped records.
+/// Remarks below a table: notes on rows, reasons why rows were not run, skipped records, and a warning about other data.
 fn remarks(table: &Table) -> Vec<String> {
     let notes = table.rows.iter().filter(|row| !row.note.is_empty());
     let mut all: Vec<String> = notes.map(|row| format!("{}: {}", row.who, row.note)).collect();
@@ -235,13 +235,13 @@ fn remarks(table: &Table) -> Vec<String> {
     all
 }
 
-/// Best result here and in the paper, such as `MAP 94.5 by A, the paper's best 82.8 by B`.
+/// Describes the best result here and in the paper, such as `MAP 94.5 by A, the paper's best 82.8 by B`.
 pub(super) fn best_in_words(best: &Best<'_>) -> String {
     let here = best.here.map_or_else(|| "not run".to_owned(), |(who, value)| format!("{value:.1} by {who}"));
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
-/// Warns if the random baseline here is above rows of the paper, because the paper then used different data.
+/// Warning for a table whose random baseline is above values of the paper, because the paper then used different data.
 fn other_data(table: &Table) -> Option<String> {
     let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;

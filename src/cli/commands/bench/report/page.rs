@@ -21,7 +21,7 @@ use turnwise_eval::{
     throughput::{Latency, Throughput},
 };
 
-/// The style also works when the page is embedded as a shadow tree.
+/// Style sheet of the page. It also works if the page is embedded in another page as a shadow tree.
 const STYLE: &str = "
 :root { color-scheme: light dark }
 :root, :host { --ink: light-dark(#1c1e21, #e6e8eb); --dim: light-dark(#667, #99a); --paper: light-dark(#fff, #14161a); --line: light-dark(#dde, #2b2f36); --bar: light-dark(#3b6fb6, #6ea0e0); --floor: light-dark(#30343b, #e6e8eb); --theirs: light-dark(#d9822b, #e6a15c); --bad: light-dark(#b3261e, #ff8a80); --good: light-dark(#1b7f3b, #7bd88f) }
@@ -58,7 +58,7 @@ pub(super) fn page(report: &Report) -> String {
     text + "</body>\n</html>\n"
 }
 
-/// Overview with one line per table.
+/// Writes the overview, which has one line per table.
 fn overview(text: &mut String, tables: &[Table]) {
     *text += "<div class=\"scroll\"><table>\n<tr><th>table</th><th class=\"n\">reproduced</th><th class=\"n\">better</th>\
               <th class=\"n\">below</th><th class=\"n\">not run</th><th>best here and in the paper</th></tr>\n";
@@ -135,7 +135,7 @@ fn of_table(text: &mut String, table: &Table) {
     of_space(text, &results);
 }
 
-/// Results outside of tables, one row per measure.
+/// Writes results that are not part of a table, one row per measure and ranker.
 fn of_results(text: &mut String, results: &[Done]) {
     let Some(done) = results.first() else { return };
     let _ = write!(
@@ -166,7 +166,7 @@ fn of_results(text: &mut String, results: &[Done]) {
     of_space(text, &results.iter().collect::<Vec<_>>());
 }
 
-/// Vector space: alignment against uniformity, and a map for each ranker.
+/// Writes plots of the vector spaces: alignment against uniformity, and a map of the dialogues for each ranker.
 fn of_space(text: &mut String, results: &[&Done]) {
     let dots: Vec<(String, f64, f64)> = results
         .iter()
@@ -226,7 +226,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
 }
 
-/// Beginning of a table with its own columns, followed by the common speed columns.
+/// Renders the header of a table of speeds. `own` is the header of the columns before the speeds.
 fn speed_table(own: &str) -> String {
     let names = speeds::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     format!("<div class=\"scroll\"><table>\n<tr>{own}{names}</tr>\n")
@@ -283,8 +283,8 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
     )
 }
 
-/// Renders a bar in percent, two pixels each, with marks for the random baseline and the paper. Measures that
-/// are not percentages have no bar.
+/// Renders a value as a bar, with marks for the random baseline and the paper. Returns an empty text for a measure without
+/// a random baseline or a value outside 0…1.
 fn bar(value: f64, measure: &str, floor: Option<f64>, paper: Option<f64>) -> String {
     if !(0.0..=1.0).contains(&value) || floor.is_none() {
         return String::new();

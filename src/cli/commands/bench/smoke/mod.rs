@@ -30,7 +30,7 @@ struct Smoke {
     schema: &'static str,
     steps: Vec<Step>,
     seconds: f64,
-    /// Failed checks.
+    /// Descriptions of the failed checks.
     wrong: Vec<String>,
 }
 
@@ -38,11 +38,12 @@ struct Smoke {
 struct Step {
     step: String,
     seconds: f64,
+    /// Report of the step.
     came: String,
 }
 
 impl Smoke {
-    /// Runs a step and records its report and its time.
+    /// Runs a step and records its report and its duration. The step adds failed checks to the given list.
     fn step(&mut self, step: &str, f: impl FnOnce(&mut Vec<String>) -> Result<String>) -> Result<()> {
         let started = Instant::now();
         let came = f(&mut self.wrong)?;

@@ -18,18 +18,17 @@ const RESPONSE_DIALOGUES: usize = 20;
 /// Number of sentence pairs to score.
 const PAIRS: usize = 120;
 
-/// Task files made from the samples.
+/// Folder with the test sets that are made from the samples.
 pub(super) struct Sets {
     folder: PathBuf,
 }
 
 impl Sets {
-    /// Uses the given folder.
     pub(super) fn of(folder: &Path) -> Self {
         Sets { folder: folder.to_owned() }
     }
 
-    /// Path of a file or folder in the set.
+    /// Path of a file or folder in this folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -42,13 +41,13 @@ impl Sets {
         std::fs::write(&path, text).at("write", &path)
     }
 
-    /// Creates all sets with the same functions as the user's commands.
+    /// Creates all test sets with the functions of `turnwise bench build`. Adds failed checks to `wrong`.
     pub(super) fn make(&self, wrong: &mut Vec<String>, context: &Context<'_>) -> Result<String> {
         for (name, text) in samples::SUPPORT {
             self.write(&format!("dialogues/{name}"), text)?;
         }
         self.write("pairs.tsv", samples::PAIRS)?;
-        let all = build::all(&[self.path("dialogues")], &ReadArgs::default(), context)?;
+        let all = build::all_dialogues(&[self.path("dialogues")], &ReadArgs::default(), context)?;
         let some: Vec<String> =
             all.iter().step_by(all.len() / RESPONSE_DIALOGUES).map(json).collect::<Result<_>>()?;
         self.write("some.jsonl", &some.join("\n"))?;
@@ -107,15 +106,15 @@ impl Sets {
         Ok(format!("{} dialogues, {} sentences, {} samples", all.len(), SENTENCES, lines("samples.jsonl")?))
     }
 
-    /// Writes known-item queries in BEIR format: each title is a query that should find its dialogue.
+    /// Writes a test set in BEIR format. Its queries are the titles of dialogues; the relevant document is the dialogue.
     fn known_items(&self, all: &[Dialogue]) -> Result<()> {
         let (mut corpus, mut queries, mut qrels) =
             (String::new(), String::new(), "query-id\tcorpus-id\tscore\n".to_owned());
         for dialogue in all {
             let Some(title) = &dialogue.title else { continue };
             let id = dialogue.id.as_str();
-            let said: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
-            corpus += &format!("{}\n", serde_json::json!({"_id": id, "title": "", "text": said.join("\n")}));
+            let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
+            corpus += &format!("{}\n", serde_json::json!({"_id": id, "title": "", "text": texts.join("\n")}));
             queries += &format!("{}\n", serde_json::json!({"_id": format!("q-{id}"), "text": title}));
             qrels += &format!("q-{id}\t{id}\t1\n");
         }

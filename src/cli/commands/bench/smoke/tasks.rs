@@ -57,8 +57,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         smoke.step(name, |wrong| {
             let how = how(set, Some(set.path("runs")), 1);
             let results = run_task(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
-            // The released code picks negatives by word overlap but positives without it. Lexical rankers
-            // therefore rank the negatives first, so this check is skipped.
+            // The released code chooses negatives by BM25 and positives at random. Lexical rankers therefore rank the
+            // negatives first and are below the baseline.
             if name != RELEASED {
                 results.iter().for_each(|done| check_above_baseline(done, wrong));
             }
@@ -94,7 +94,7 @@ fn how(set: &Sets, export: Option<PathBuf>, seeds: u64) -> RunArgs {
     RunArgs { results: set.path("results"), rerun: false, seeds, export, encoder, tokens }
 }
 
-/// Formats the first measure of each ranker, such as `MAP 61.2 by BM25, …`.
+/// Formats the first measure of each result, such as `MAP 61.2 by BM25, …`.
 fn describe(results: &[Done]) -> String {
     let of = |done: &Done| {
         let value = done.values.first()?;
@@ -127,7 +127,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Checks that scoring the exported runs as `turnwise eval` does gives the MAP of the task.
+/// Checks that `turnwise eval` computes the MAP and the MRR of the tasks from the exported runs.
 fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
     let mut runs = files_in(&set.path("runs"))?;
     runs.retain(|path| path.extension().is_some_and(|ending| ending == "run"));
@@ -144,7 +144,7 @@ fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
         for (n, measure) in ["MAP", "MRR"].iter().enumerate() {
             let judged = evaluation.queries.values().map(|values| values[n]).sum::<f64>()
                 / evaluation.queries.len() as f64;
-            // Summation in a different order changes the last digits.
+            // The order of a sum changes its last digits.
             if done.value(measure).is_some_and(|value| (value.value - judged).abs() > 1e-9) {
                 wrong.push(format!("`eval` computes a different {measure} for {}", run.display()));
             }
