@@ -132,7 +132,7 @@ fn measure(dialogues: &[Dialogue]) {
     store.close().unwrap();
     let snapshot = Snapshot::open(&root).unwrap();
     let started = Instant::now();
-    let indexed = Lexical::update(&root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    let indexed = Lexical::update(None, &root, &snapshot, &|| false, &mut |_| {}).unwrap();
     println!(
         "{} dialogues with {indexed} utterances indexed in {:.1} s; {:.0} MB on disk",
         dialogues.len(),

@@ -11,10 +11,10 @@ use turnwise_encoder::{Encoder, ahead::Options, transformer::Tokens};
 use turnwise_index::{
     dense::{self, BuildOptions},
     lexical::Lexical,
-    vectors::{EncodeProgress, EncodeTargets, Mode, Recipe, VectorReader, VectorWriter, fill},
+    vectors::{EncodeProgress, EncodeTargets, Mode as VectorMode, Recipe, VectorReader, VectorWriter, fill},
 };
 use turnwise_search::{
-    HitKind, Response, SearchRequest, Searcher,
+    HitKind, Mode, Response, SearchRequest, Searcher,
     clusters::{ClusterOptions, Clusters, clusters},
 };
 use turnwise_store::{
@@ -22,18 +22,18 @@ use turnwise_store::{
     ingest::{IngestControl, IngestOptions, Ingested, ingest},
 };
 
-/// Number of dialogues that are written and flushed to the disk together.
+/// Number of dialogues that are flushed to the disk together.
 const BATCH: usize = 1_000;
-/// The name that other processes see while this one writes.
+/// Description of this process in the lock of the index, which other processes show in their error.
 const WRITER: &str = "a program that uses turnwise as a library";
 /// Number of texts that are encoded together.
 const ENCODE_BATCH: usize = 4_096;
 
 /// An index in a folder on this machine.
 ///
-/// Records are written by [`add`](Index::add) and [`ingest`](Index::ingest), get vectors by [`encode`](Index::encode),
-/// and are found through a [`Searcher`]. Data is on the disk when a method returns. One process may write at a time;
-/// any number may read meanwhile.
+/// [`add`](Index::add) and [`ingest`](Index::ingest) write dialogues, [`encode`](Index::encode) computes their vectors, and
+/// [`search`](Index::search) or a [`Searcher`] finds them. Data is on the disk when a method returns. Only one process can
+/// write at a time, but any number can read.
 ///
 /// ```
 /// use turnwise::{DialogueId, Index, corpus::{Dialogue, Role}, search::SearchRequest};
@@ -58,14 +58,14 @@ pub struct Index {
     root: PathBuf,
 }
 
-/// The outcome of [`Index::add`].
+/// Outcome of [`Index::add`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Added {
-    /// Number of dialogues added, with a new id.
+    /// Number of added dialogues: those with a new id.
     pub added: u64,
-    /// Number of dialogues that replaced one with the same id and different content.
+    /// Number of dialogues that replaced a stored one with the same id and different content.
     pub replaced: u64,
-    /// Number of dialogues that the index already contained with the same content.
+    /// Number of dialogues that the index already contained with the same id and content.
     pub unchanged: u64,
 }
 
@@ -74,7 +74,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::NoIndex`] if the folder holds no index.
+    /// [`Error::NoIndex`] if the folder contains no index.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         Snapshot::open(&root)?;
@@ -88,12 +88,12 @@ impl Index {
         Ok(Index { root })
     }
 
-    /// The folder of the index.
+    /// Folder of the index.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// Returns a snapshot of the records. Later changes are not visible in it.
+    /// Returns a snapshot: a read-only view of the stored dialogues. Later changes are not visible in it.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::open(&self.root)
     }
@@ -103,12 +103,12 @@ impl Index {
         self.snapshot()?.get(id)
     }
 
-    /// Adds dialogues and makes them searchable by keywords. A dialogue replaces the one with the same id.
+    /// Adds dialogues and makes them searchable by keywords. A dialogue replaces a stored one with the same id.
     ///
     /// # Errors
     ///
     /// [`Error::Data`] for a dialogue without text, with too many turns, or with turn numbers that do not ascend. The
-    /// dialogues before it are in the index.
+    /// dialogues before it are stored, but not yet searchable by keywords.
     pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
         let mut store = Store::open(&self.root, WRITER)?;
         let mut outcome = Added::default();
@@ -133,17 +133,13 @@ impl Index {
         Ok(outcome)
     }
 
-    /// Reads files and folders in any known format and adds their dialogues, as `turnwise ingest` does.
+    /// Reads files and folders in any known format, adds their dialogues, and makes them searchable by keywords.
     pub fn ingest(&self, paths: &[PathBuf], options: &IngestOptions) -> Result<Ingested> {
         let plan = walk::plan(paths, None)?;
         let mut store = Store::open(&self.root, WRITER)?;
         let never = std::sync::atomic::AtomicBool::new(false);
-        let control = IngestControl {
-            stop: &never,
-            progress: &mut |_| (),
-            acknowledged: &mut |_| (),
-            resumed: &mut |_| (),
-        };
+        let (progress, acknowledged, resumed) = (&mut |_: &_| (), &mut |_: &_| (), &mut |_| ());
+        let control = IngestControl { stop: &never, progress, acknowledged, resumed };
         let ingested = ingest(&mut store, plan, options, control);
         store.close()?;
         let ingested = ingested?;
@@ -151,25 +147,25 @@ impl Index {
         Ok(ingested)
     }
 
-    /// Deletes a dialogue. Returns whether it was there.
+    /// Deletes a dialogue. Returns false if the index does not have it.
     pub fn delete(&self, id: &DialogueId) -> Result<bool> {
         let mut store = Store::open(&self.root, WRITER)?;
-        let deleted = store.delete(id).and_then(|there| store.commit(None).map(|()| there));
+        let deleted = store.delete(id).and_then(|existed| store.commit(None).map(|()| existed));
         store.close()?;
-        let there = deleted?;
+        let existed = deleted?;
         self.index_keywords()?;
-        Ok(there)
+        Ok(existed)
     }
 
-    /// Encodes every utterance and every dialogue that has no vector of this encoder yet. If the vectors are of a
-    /// different encoder, all of them are replaced.
+    /// Encodes every utterance and every dialogue that has no vector yet. If the existing vectors are of a different encoder,
+    /// encodes everything and replaces them.
     pub fn encode(&self, encoder: &dyn Encoder) -> Result<EncodeProgress> {
         let options = Options::default();
         let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
         let before = VectorReader::open(&self.root)?;
-        let mode = match before.map(|reader| reader.recipe().fingerprint != encoder.fingerprint()) {
-            Some(true) => Mode::Replace,
-            _ => Mode::Continue,
+        let mode = match before.is_some_and(|reader| reader.recipe().fingerprint != encoder.fingerprint()) {
+            true => VectorMode::Replace,
+            false => VectorMode::Continue,
         };
         let snapshot = self.snapshot()?;
         let mut writer = VectorWriter::open(&self.root, &recipe, mode, WRITER)?;
@@ -179,48 +175,81 @@ impl Index {
         Ok(filled)
     }
 
-    /// Builds HNSW graphs over the vectors, so that a search does not scan all of them. Does nothing if there are no
-    /// vectors.
+    /// Builds HNSW graphs over the vectors, so that a dense search does not compare the query with all of them. Returns
+    /// `None` if the index has no vectors.
     pub fn build(&self) -> Result<Option<dense::Built>> {
         dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
     }
 
-    /// Searches by keywords, or for what is similar to a stored item (`like`).
+    /// Searches by keywords (BM25), or for items similar to a stored one (`like`).
     ///
-    /// For many requests, and for queries by meaning, keep a [`searcher`](Index::searcher).
+    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text also
+    /// needs [`Searcher::with_encoder`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] for a text query with an option that needs an encoder: another mode than BM25, `exact`, `rerank`
+    /// or `min_percentile`.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
-        self.searcher()?.search(request)
+        let mut request = request.clone();
+        let is_text = request.like.is_none() && request.dialogue.is_none();
+        let needs_vectors = request.exact || request.rerank.is_some() || request.min_percentile.is_some();
+        if is_text && !needs_vectors {
+            request.mode = request.mode.or(Some(Mode::Bm25));
+        }
+        self.searcher()?.search(&request)
     }
 
-    /// Finds the `k` utterances or dialogues most similar to a stored one, by its vector. The id is that of a dialogue
-    /// (`call-17`) or of an utterance (`call-17#1`).
+    /// Finds the `k` items most similar to a stored one. `id` is the id of an utterance (`call-17#1`), to find utterances, or
+    /// of a dialogue (`call-17`), to find dialogues.
     pub fn similar(&self, id: &str, k: usize) -> Result<Response> {
         let kind = if id.parse::<UtteranceId>().is_ok() { HitKind::Utterances } else { HitKind::Dialogues };
         let request = SearchRequest { like: Some(id.to_owned()), k, of: kind, ..SearchRequest::default() };
         self.search(&request)
     }
 
-    /// Groups the dialogues by topic. The number of topics is chosen automatically if `k` is `None`.
+    /// Clusters the dialogues into `k` topics. With `None`, the number of topics is chosen automatically.
     ///
     /// # Errors
     ///
     /// [`Error::Input`] if the index has no vectors.
     pub fn topics(&self, k: Option<usize>) -> Result<Clusters> {
-        let vectors = VectorReader::open(&self.root)?.ok_or_else(|| Error::Input {
-            message: format!("{} has no vectors", self.root.display()),
-            hint: Some("Index::encode creates them".to_owned()),
-        })?;
+        let missing = || Error::input(format!("{} has no vectors", self.root.display()));
+        let vectors = VectorReader::open(&self.root)?
+            .ok_or_else(|| missing().with_hint("Index::encode creates them"))?;
         let options = ClusterOptions { k, ..ClusterOptions::default() };
         clusters(&self.snapshot()?, &vectors, &options, &|| false)
     }
 
-    /// Returns a searcher over the current state of the index. For queries by meaning, give it the encoder with
-    /// [`Searcher::with_encoder`].
+    /// Returns a searcher over the current state of the index. Dense and hybrid searches for a text also need the encoder
+    /// ([`Searcher::with_encoder`]).
     pub fn searcher(&self) -> Result<Searcher> {
         Searcher::open(&self.root)
     }
 
     fn index_keywords(&self) -> Result<()> {
-        Lexical::update(&self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
+        Lexical::update(None, &self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_encoder::statics::{TfidfSettings, fit_tfidf};
+
+    #[test]
+    fn a_text_query_uses_bm25_although_the_index_has_vectors() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open_or_create(dir.path().join("x")).unwrap();
+        let dialogues = crate::samples::dialogues().unwrap();
+        let texts = dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.clone());
+        let encoder = fit_tfidf(texts, &TfidfSettings { dim: 16, ..TfidfSettings::default() }).unwrap();
+        index.add(dialogues).unwrap();
+        index.encode(&encoder).unwrap();
+        let request = SearchRequest { query: "the parcel never came".into(), ..SearchRequest::default() };
+        let found = index.search(&request).unwrap();
+        assert_eq!((found.mode, found.hits.is_empty()), (Mode::Bm25, false));
+        assert!(index.search(&SearchRequest { exact: true, ..request }).is_err());
+        assert_eq!(index.similar("deliveries-001", 3).unwrap().hits.len(), 3);
     }
 }

@@ -1,9 +1,9 @@
 //! A search engine for conversations.
 //!
-//! turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
-//! single turns by keywords and by meaning.
+//! turnwise reads dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and single
+//! turns by keywords (BM25) and by meaning (vectors).
 //!
-//! [`Index`] is the usual way in: it adds dialogues, encodes them, and searches. The other modules:
+//! [`Index`] is the main type: it adds dialogues, encodes them, and searches. The modules are:
 //!
 //! - [`corpus`]: dialogues, and reading and writing them in many formats
 //! - [`encoder`]: models that encode texts as vectors
@@ -12,7 +12,7 @@
 //! - [`evaluate`]: evaluation of rankings
 //! - `serve` (feature `serve`): the HTTP server
 //!
-//! `examples/` has small programs.
+//! The folder `examples/` of the repository has small programs.
 //!
 //! ```
 //! use turnwise::{Index, search::SearchRequest};
@@ -90,8 +90,8 @@ pub mod corpus {
 
 /// Models that encode texts as vectors.
 ///
-/// [`open`](encoder::open) opens a folder in the layout of sentence-transformers. [`fit_tfidf`](encoder::fit_tfidf) fits a
-/// small encoder on your own texts, without a model.
+/// [`open`](encoder::open) opens a model folder in the layout of sentence-transformers. [`fit_tfidf`](encoder::fit_tfidf)
+/// fits a TF-IDF encoder on your own texts, without a neural network.
 pub mod encoder {
     pub use turnwise_encoder::{
         DeviceChoice, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder,
@@ -158,7 +158,7 @@ pub mod serve {
     pub use turnwise_serve::{App, BoundServer, Keys, Limits, Options, ServerHooks, Tls, bind};
 }
 
-/// The example of the README, compiled and run as a documentation test.
+/// The Rust example of the README, compiled and run as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

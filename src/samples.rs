@@ -1,9 +1,9 @@
-//! Sample data written for turnwise: 240 English and 40 Chinese support dialogues in 12 domains, and scored
-//! sentence pairs.
+//! Sample data written for turnwise: 240 English and 40 Chinese support dialogues in 12 domains, and scored sentence
+//! pairs.
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
-        /// Files of the support corpus: name and content (canonical JSONL).
+        /// Files of the support corpus, each with its name and content (turnwise's JSONL format).
         pub const SUPPORT: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../examples/support/", $name)))),*];
     };
@@ -28,7 +28,7 @@ support!(
 /// Sentence pairs scored by one person. Tab-separated lines: score, sentence, sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
-/// The dialogues of the support corpus.
+/// Returns the dialogues of the support corpus.
 pub fn dialogues() -> turnwise_core::Result<Vec<turnwise_corpus::Dialogue>> {
     let lines = SUPPORT.iter().flat_map(|(_, text)| text.lines());
     lines

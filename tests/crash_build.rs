@@ -14,6 +14,7 @@ use std::{
 
 use turnwise_index::{
     dense::{DenseReader, SearchSettings, in_use, verify},
+    engine::{Candidate, Version},
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
@@ -61,11 +62,10 @@ fn searches_agree(index: &Path) {
             .unwrap();
         assert_eq!(found.len(), 5);
         // Of hits with equal scores, either can be returned.
-        let scores =
-            |hits: &[turnwise_index::dense::DenseHit]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
+        let scores = |hits: &[Candidate]| hits.iter().map(|h| h.score).collect::<Vec<_>>();
         assert_eq!(scores(&found), scores(&exact));
         assert!(
-            found.iter().all(|hit| snapshot.seq_of(hit.dialogue) == Some(hit.seq)),
+            found.iter().all(|hit| snapshot.seq_of(hit.dialogue).map(Version::from) == Some(hit.version)),
             "something that is gone"
         );
     }

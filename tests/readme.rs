@@ -31,7 +31,7 @@ const NEED_THE_MODEL: [&str; 7] = [
     "turnwise embed chats.jsonl.zst --of dialogues -o dialogues.arrow",
     "turnwise encode -i chats",
     "turnwise model info",
-    "turnwise train surroundings --corpus chats -o runs/turns",
+    "turnwise train context-cca --corpus chats -o runs/turns",
     "turnwise encode -i chats --model runs/turns/model --replace",
 ];
 

@@ -44,23 +44,25 @@ fn main() -> Anyhow<()> {
     recipe.clip = 0.0;
     recipe.auxiliary = Some(BTreeMap::new());
     let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
-    let steps = recipe.steps().ok_or("the objective has no steps")?;
+    let steps = recipe.steps.as_ref().ok_or("the objective has no steps")?;
     let data = TrainingSet::new(
         &dialogues(corpus, number("--dialogues", 400)?)?.into(),
         &folder.tokenizer()?,
-        steps.preprocessing(recipe.min_turns),
+        steps.merge_turns,
+        recipe.min_turns,
         None,
     )?;
     let network = folder.network()?;
     let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: 1 << 30 };
     let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
-    let goal = steps.create(&Setup { model: &model, data: &data, seed: recipe.seed, sources: &NoSources })?;
+    let goal =
+        steps.create(&Setup { model: &model, data: &data, seed: recipe.file.seed, sources: &NoSources })?;
     match what.as_str() {
         "dump" => {
             let file = args.get(2).ok_or("the output file is missing")?;
-            dump(goal.as_ref(), &data, (steps, recipe.seed), file)
+            dump(goal.as_ref(), &data, steps, file)
         }
-        _ => time(goal.as_ref(), &data, (steps, recipe.seed), &model),
+        _ => time(goal.as_ref(), &data, steps, &model),
     }
 }
 
@@ -93,36 +95,27 @@ fn dialogues(path: &str, limit: usize) -> Anyhow<Vec<Dialogue>> {
     Ok(all)
 }
 
-fn dump(
-    goal: &dyn Objective,
-    data: &TrainingSet,
-    (settings, seed): (&StepSettings, u64),
-    file: &str,
-) -> Anyhow<()> {
-    let mut order = Order::new(goal.examples(data)?, seed);
+fn dump(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, file: &str) -> Anyhow<()> {
+    let mut order = Order::new(goal.examples(data)?, settings.plan.seed);
     let mut batches = Vec::new();
-    for step in 0..settings.steps {
-        let first = step * settings.batch as u64;
-        let mut examples: Vec<_> = (0..settings.batch as u64).map(|n| order.at(first + n)).collect();
+    let batch = settings.plan.batch as u64;
+    for step in 0..settings.plan.schedule.steps {
+        let first = step * batch;
+        let mut examples: Vec<_> = (0..batch).map(|n| order.at(first + n)).collect();
         let prepared = goal.prepare(data, &mut examples)?;
-        let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
+        let sequences: Vec<&[u32]> = prepared.packed.sequences.iter().map(|s| s.ids.as_slice()).collect();
         batches.push(serde_json::json!({ "sequences": sequences, "shape": prepared.shape() }));
     }
     fs::write(file, serde_json::to_vec(&batches)?)?;
     Ok(())
 }
 
-fn time(
-    goal: &dyn Objective,
-    data: &TrainingSet,
-    (settings, seed): (&StepSettings, u64),
-    model: &Trainable,
-) -> Anyhow<()> {
+fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model: &Trainable) -> Anyhow<()> {
     // Like in a real run. Nothing is cached between steps, because every step has different sequences.
     turnwise_memory::enable_block_cache(2 << 30);
-    let plan = Plan { optimizer: optimizer::Settings::default(), ..settings.plan(seed) };
+    let plan = Plan { optimizer: optimizer::Settings::default(), ..settings.plan };
     let mut trainer = Trainer::new(model, goal, data, plan)?;
-    for _ in 0..settings.steps {
+    for _ in 0..settings.plan.schedule.steps {
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let stepped = trainer.step()?;
         let line = serde_json::json!({

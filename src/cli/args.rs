@@ -23,14 +23,14 @@ use turnwise_corpus::filter::Filter;
 
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
-pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
+pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, InputArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, IndexBuildArgs, IndexCommand, QueryArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
@@ -45,8 +45,9 @@ const STYLES: styling::Styles = styling::Styles::styled()
 
 /// Make conversations searchable.
 ///
-/// turnwise reads dialogues in many formats, stores them in a crash-safe index, and searches whole dialogues and
-/// single turns, by keywords and by meaning. Run `turnwise demo` to try it on the included sample dialogues.
+/// turnwise reads dialogues in many formats, stores them in a crash-safe index, and searches whole dialogues and single
+/// turns. Lexical search finds keywords; dense search finds texts with a similar meaning by comparing vectors. Run
+/// `turnwise demo` to try both on the included sample dialogues.
 #[derive(Debug, Parser)]
 #[command(name = "turnwise", version, styles = STYLES, max_term_width = 110, propagate_version = false)]
 #[command(after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
@@ -126,34 +127,17 @@ pub(crate) enum Format {
 impl Command {
     /// Whether the command handles `--engine` itself. It may still refuse it, with its own message.
     pub(crate) fn handles_engine(&self) -> bool {
+        use Command::*;
         match self {
-            Command::Demo
-            | Command::Analyze(_)
-            | Command::Embed(_)
-            | Command::Train(_)
-            | Command::Eval(_)
-            | Command::Model(_)
-            | Command::Doctor
-            | Command::Completions { .. }
-            | Command::Reference { .. }
-            | Command::Man => false,
-            Command::Corpus(command) => command.handles_engine(),
+            Demo | Analyze(_) | Embed(_) | Train(_) | Eval(_) | Model(_) => false,
+            Doctor | Completions { .. } | Reference { .. } | Man => false,
+            Corpus(command) => command.handles_engine(),
             _ => true,
         }
     }
 }
 
-impl std::fmt::Display for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Format::Text => "text",
-            Format::Json => "json",
-            Format::Jsonl => "jsonl",
-        })
-    }
-}
-
-impl std::str::FromStr for Format {
+impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -173,16 +157,16 @@ pub(crate) enum Command {
     /// Detects the format of each file; `turnwise corpus formats` lists the formats. Creates the index if it does not
     /// exist. A dialogue whose ID is in the index is replaced if its content changed, and skipped otherwise.
     ///
-    /// Also updates the keyword index and computes the vectors of the new dialogues. The model is that of the index;
-    /// if the index has no vectors yet, it is the default model, if that is installed. Without a model, only keyword
-    /// search works until `turnwise encode` has computed the vectors.
+    /// Also updates the lexical index and computes the vectors of the new dialogues. Their model is that of the existing
+    /// vectors. If there are none, it is the default model, if that is installed. Without a model, only lexical search works
+    /// until `turnwise encode` has computed the vectors.
     ///
     /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
     /// Search utterances or dialogues, by keywords and by meaning
     ///
-    /// If the index has vectors, combines keyword search (BM25) and vector similarity. Otherwise, uses keyword search
-    /// only.
+    /// If the index has vectors, combines lexical search (keywords, scored by BM25) and dense search (meaning, by the cosine
+    /// of vectors). Otherwise, uses lexical search only.
     ///
     /// Example: turnwise search -i chats "my parcel never arrived" --filter role=user
     Search(SearchArgs),
@@ -206,7 +190,7 @@ pub(crate) enum Command {
     Clusters(ClustersArgs),
     /// Show the tokens that an analyzer makes from a text
     ///
-    /// Keyword search compares these tokens. Use this command to find out why a word matches or does not match.
+    /// Lexical search compares these tokens. Use this command to find out why a word matches or does not match.
     ///
     /// Example: turnwise analyze --analyzer mixed-1+stem-en "two deliveries"
     Analyze(AnalyzeArgs),
@@ -243,7 +227,7 @@ pub(crate) enum Command {
     ///
     /// Example: turnwise delete -i chats --filter 'time<2020-01-01' --dry-run
     Delete(DeleteArgs),
-    /// Build, compact and inspect the keyword index and the vector graphs of an index
+    /// Build, compact and inspect the lexical index and the vector graphs of an index
     #[command(subcommand)]
     Index(IndexCommand),
     /// Check an index for damage

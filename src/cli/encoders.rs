@@ -1,9 +1,8 @@
 //! Opens the encoder given by `--model`.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
-use crate::cli::Context;
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_encoder::{
     DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
     hub::known::DEFAULT, open, statics, transformer::Settings,

@@ -1,7 +1,6 @@
 //! The factory of engines: turns `--engine ADDRESS`, or else `-i`, into a location.
 
-use crate::cli::Context;
-use turnwise_core::error::{Error, Result};
+use crate::cli::prelude::*;
 use turnwise_index::{embedded::Folder, location::Location};
 use turnwise_search::Searcher;
 
@@ -26,12 +25,10 @@ mod milvus {
         /// Milvus target at an address, with its credentials.
         pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
             let target: Target = address.parse()?;
-            let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
+            let token = env_vars::get(env_vars::MILVUS_TOKEN);
             if token.is_some() && !target.tls && !is_local(&target.host) {
-                return Err(Error::Input {
-                    message: format!("the credentials for {target} would be sent unencrypted"),
-                    hint: Some("use milvuss:// for an encrypted connection".to_owned()),
-                });
+                return Err(Error::input(format!("the credentials for {target} would be sent unencrypted"))
+                    .with_hint("use milvuss:// for an encrypted connection"));
             }
             Ok(target.with_token(token))
         }
@@ -57,24 +54,16 @@ mod milvus {
 
     impl Context<'_> {
         pub(crate) fn milvus_target(&self) -> Result<NoTarget> {
-            Err(Error::Unavailable {
-                message: "--engine needs Milvus support, and this turnwise was built without it".to_owned(),
-                hint: Some("build it with `cargo build --release --features milvus`".to_owned()),
-            })
+            Err(Error::unavailable("--engine needs Milvus support, and this turnwise was built without it")
+                .with_hint("build it with `cargo build --release --features milvus`"))
         }
     }
 }
 
 /// Error for `--engine` on a command that does not use it. The setting `engine` is ignored by such commands instead.
 pub(crate) fn unused_engine() -> Error {
-    Error::Input {
-        message: "this command does not support --engine, because it neither searches nor fills Milvus"
-            .to_owned(),
-        hint: Some(
-            "leave it out; `turnwise migrate` copies a Milvus collection to an index on this machine"
-                .to_owned(),
-        ),
-    }
+    Error::input("this command does not support --engine, because it neither searches nor fills Milvus")
+        .with_hint("leave it out; `turnwise migrate` copies a Milvus collection to an index on this machine")
 }
 
 /// Returns the location at an address. Add new engines here.

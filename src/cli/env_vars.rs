@@ -40,7 +40,12 @@ pub(crate) const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 /// `SSL_CERT_FILE` is not set.
 pub(crate) const REQUESTS_CA_BUNDLE: &str = "REQUESTS_CA_BUNDLE";
 
-/// Returns the variable of a setting: `TURNWISE_INGEST_MAX_ERRORS` for `ingest.max_errors`.
+/// Value of an environment variable; `None` if it is empty, not set or not UTF-8.
+pub(crate) fn get(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Name of the variable of a setting: `TURNWISE_INGEST_MAX_ERRORS` for `ingest.max_errors`.
 pub(crate) fn of_setting(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }

@@ -1,9 +1,7 @@
 //! Finds the folder of the index given by `-i`.
 
-use std::path::{Path, PathBuf};
-
-use crate::cli::Context;
-use turnwise_core::error::{Error, Result, closest_name};
+use crate::cli::prelude::*;
+use turnwise_core::error::closest_name;
 use turnwise_store::{IndexPaths, Manifest, Snapshot};
 
 /// Names of the indexes in a folder, sorted.
@@ -22,20 +20,15 @@ impl Context<'_> {
     /// Folder of the index given by `-i` or by the setting `index`. It need not exist.
     pub(crate) fn index(&self) -> Result<PathBuf> {
         if let Some(address) = &self.settings.engine {
-            return Err(Error::Input {
-                message: format!("this command needs an index on this machine, not {address}"),
-                hint: Some("use -i NAME".to_owned()),
-            });
+            return Err(Error::input(format!("this command needs an index on this machine, not {address}"))
+                .with_hint("use -i NAME"));
         }
         let Some(name) = &self.settings.index else {
             let known = list(&self.settings.indexes_dir);
-            return Err(Error::Input {
-                message: "no index given".to_owned(),
-                hint: Some(match known.len() {
-                    0 => "use -i NAME, for example -i chats".to_owned(),
-                    _ => format!("use -i NAME; available indexes: {}", known.join(", ")),
-                }),
-            });
+            return Err(Error::input("no index given").with_hint(match known.len() {
+                0 => "use -i NAME, for example -i chats".to_owned(),
+                _ => format!("use -i NAME; available indexes: {}", known.join(", ")),
+            }));
         };
         Ok(self.folder_of(name))
     }

@@ -28,6 +28,24 @@ use crate::cli::{
 };
 use turnwise_core::error::{Class, Error, Result};
 
+/// Types and functions that most commands use.
+mod prelude {
+    pub(super) use std::{
+        io::{self, Write},
+        path::{Path, PathBuf},
+    };
+
+    pub(super) use serde::Serialize;
+
+    pub(super) use crate::cli::{
+        Context,
+        printer::{BOLD, DIM, NAME, bytes, counted, counted_with, grouped, rate, totals},
+        progress::ProgressBar,
+        signals,
+    };
+    pub(super) use turnwise_core::error::{Error, IoContext, Result};
+}
+
 /// Runs the program. The first argument is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();

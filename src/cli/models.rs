@@ -1,28 +1,22 @@
 //! Finds the folders of models and configures the access to the Hugging Face hub. Both depend on settings and
 //! environment variables.
 
-use std::path::{Path, PathBuf};
-
-use crate::cli::{Context, env_vars};
-use turnwise_core::error::Result;
+use crate::cli::{env_vars, prelude::*};
 use turnwise_encoder::hub::{
     Places, Resolved,
     pull::{HUB, Hub},
     resolve,
 };
 
+/// Function that returns the value of an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 impl Context<'_> {
-    /// Folders that contain models.
+    /// Folders of downloaded (`cache`) and imported models.
     pub(crate) fn places(&self) -> Places {
         let set = &self.settings.models_dir;
-        let imports = if set.as_os_str().is_empty() { imports(&environment) } else { set.clone() };
-        Places { cache: cache(&environment), imports }
+        let imports = if set.as_os_str().is_empty() { imports(&env_vars::get) } else { set.clone() };
+        Places { cache: cache(&env_vars::get), imports }
     }
 
     /// Finds a model by name or path. Never uses the network.
@@ -31,9 +25,9 @@ impl Context<'_> {
     }
 }
 
-/// Hub configuration from the variables of the Hugging Face libraries.
+/// Configuration of the access to the hub, from the environment variables of the Hugging Face libraries.
 pub(crate) fn hub() -> Hub {
-    hub_from(&environment)
+    hub_from(&env_vars::get)
 }
 
 fn hub_from(environment: Environment<'_>) -> Hub {

@@ -10,7 +10,33 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-pub(crate) use turnwise_core::numbers::{bytes, counted, grouped};
+pub(crate) use turnwise_core::numbers::{bytes, grouped};
+
+/// Formats a count with its noun, such as `1 query` and `2 queries`.
+pub(crate) fn counted(n: u64, one: &str) -> String {
+    match (n, one) {
+        (1, _) => format!("1 {one}"),
+        (_, "query") => format!("{} queries", grouped(n)),
+        (_, "log entry") => format!("{} log entries", grouped(n)),
+        (_, "search") => format!("{} searches", grouped(n)),
+        _ => format!("{} {one}s", grouped(n)),
+    }
+}
+
+/// Formats a count with its noun and a verb, such as `1 vector is` and `2 vectors are` with the verbs `is` and `are`.
+pub(crate) fn counted_with(n: u64, one: &str, [singular, plural]: [&str; 2]) -> String {
+    format!("{} {}", counted(n, one), if n == 1 { singular } else { plural })
+}
+
+/// Formats the size of a set of dialogues, such as `2 dialogues with 9 turns`.
+pub(crate) fn totals(dialogues: u64, turns: u64) -> String {
+    format!("{} with {}", counted(dialogues, "dialogue"), counted(turns, "turn"))
+}
+
+/// Formats a number of items per second.
+pub(crate) fn rate(n: u64, seconds: f64) -> String {
+    grouped((n as f64 / seconds.max(1e-3)) as u64)
+}
 
 /// Prints results and messages according to --format, --quiet and --verbose.
 pub(crate) struct Printer {
@@ -108,17 +134,14 @@ impl Printer {
         value: &T,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<()> {
-        let mut out = io::BufWriter::new(anstream::stdout().lock());
-        let written = match self.format {
-            Format::Text => text(&mut out),
-            Format::Json => serde_json::to_writer_pretty(&mut out, value)
-                .map_err(io::Error::from)
-                .and_then(|()| writeln!(out)),
-            Format::Jsonl => {
-                serde_json::to_writer(&mut out, value).map_err(io::Error::from).and_then(|()| writeln!(out))
+        to_stdout(|out| match self.format {
+            Format::Text => text(out),
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, value)?;
+                writeln!(out)
             }
-        };
-        written.and_then(|()| out.flush()).at("write to", "standard output")
+            Format::Jsonl => write_json_line(value, out),
+        })
     }
 
     /// Prints a list of results as a JSON array, as JSON lines, or as text with the function `text`.
@@ -128,14 +151,19 @@ impl Printer {
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<()> {
         match self.format {
-            Format::Jsonl => {
-                let mut out = io::BufWriter::new(anstream::stdout().lock());
-                let written = values.iter().try_for_each(|v| {
-                    serde_json::to_writer(&mut out, v).map_err(io::Error::from).and_then(|()| writeln!(out))
-                });
-                written.and_then(|()| out.flush()).at("write to", "standard output")
-            }
+            Format::Jsonl => to_stdout(|out| values.iter().try_for_each(|value| write_json_line(value, out))),
             _ => self.result(&values, text),
         }
     }
+}
+
+fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    write(&mut out).and_then(|()| out.flush()).at("write to", "standard output")
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn write_json_line<T: serde::Serialize>(value: &T, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)
 }

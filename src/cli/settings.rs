@@ -9,6 +9,7 @@ use std::{
     str::FromStr,
 };
 
+use clap::ValueEnum as _;
 use serde::Serialize;
 
 use crate::cli::{
@@ -17,54 +18,52 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Definition of a setting: its name, default and description.
+/// Definition of a setting: its name, default value and description.
 pub(crate) struct Definition {
     pub(crate) key: &'static str,
     pub(crate) default: &'static str,
     pub(crate) about: &'static str,
 }
 
+impl Definition {
+    const fn new(key: &'static str, default: &'static str, about: &'static str) -> Self {
+        Definition { key, default, about }
+    }
+}
+
 /// All settings.
 pub(crate) const DEFINITIONS: [Definition; 15] = [
-    Definition { key: "index", default: "", about: "index to use if -i is not given" },
-    Definition { key: "indexes_dir", default: "indexes", about: "folder that contains the indexes" },
-    Definition {
-        key: "engine",
-        default: "",
-        about: "Milvus collection to use if -i is not given, such as milvus://localhost:19530/chats",
-    },
-    Definition {
-        key: "models_dir",
-        default: "",
-        about: "folder of imported models; if empty, turnwise/models in the user's data folder",
-    },
-    Definition { key: "format", default: "text", about: "output format of results: text, json or jsonl" },
-    Definition { key: "progress", default: "true", about: "show the progress of long commands" },
-    Definition { key: "threads", default: "0", about: "number of threads; 0 means one per core" },
-    Definition { key: "seed", default: "0", about: "seed of the random number generator" },
-    Definition {
-        key: "ingest.max_errors",
-        default: "100",
-        about: "maximum number of rejected records before an ingest stops",
-    },
-    Definition {
-        key: "ingest.max_record_mb",
-        default: "64",
-        about: "maximum size of a record in megabytes (1,000,000 bytes); larger records are rejected",
-    },
-    Definition { key: "ingest.index", default: "true", about: "update the search index after an ingest" },
-    Definition {
-        key: "ingest.encode",
-        default: "true",
-        about: "encode new records after an ingest, with the model of the index, or the default model if it is installed",
-    },
-    Definition {
-        key: "ingest.batch",
-        default: "1000",
-        about: "number of dialogues flushed to disk together",
-    },
-    Definition { key: "encode.batch", default: "4096", about: "maximum number of texts to encode together" },
-    Definition { key: "store.segment_mb", default: "64", about: "maximum size of a log file in megabytes" },
+    Definition::new("index", "", "index to use if -i is not given"),
+    Definition::new("indexes_dir", "indexes", "folder that contains the indexes"),
+    Definition::new(
+        "engine",
+        "",
+        "Milvus collection to use if -i is not given, such as milvus://localhost:19530/chats",
+    ),
+    Definition::new(
+        "models_dir",
+        "",
+        "folder of imported models; if empty, turnwise/models in the user's data folder",
+    ),
+    Definition::new("format", "text", "output format of results: text, json or jsonl"),
+    Definition::new("progress", "true", "show the progress of long commands"),
+    Definition::new("threads", "0", "number of threads; 0 means one per core"),
+    Definition::new("seed", "0", "seed of the random number generator"),
+    Definition::new("ingest.max_errors", "100", "maximum number of rejected records before an ingest stops"),
+    Definition::new(
+        "ingest.max_record_mb",
+        "64",
+        "maximum size of a record in megabytes (1,000,000 bytes); larger records are rejected",
+    ),
+    Definition::new("ingest.index", "true", "update the search index after an ingest"),
+    Definition::new(
+        "ingest.encode",
+        "true",
+        "encode new records after an ingest, with the model of the index, or the default model if it is installed",
+    ),
+    Definition::new("ingest.batch", "1000", "number of dialogues flushed to disk together"),
+    Definition::new("encode.batch", "4096", "maximum number of texts to encode together"),
+    Definition::new("store.segment_mb", "64", "maximum size of a log file in megabytes"),
 ];
 
 /// Settings file in the working folder.
@@ -91,7 +90,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Settings in effect, from flags, environment variables and settings files.
+/// Settings in effect: a flag, else an environment variable, else a settings file, else the default.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,
@@ -102,12 +101,15 @@ pub(crate) struct Settings {
     pub(crate) models_dir: PathBuf,
     pub(crate) format: Format,
     pub(crate) progress: bool,
+    /// Number of threads; never 0.
     pub(crate) threads: usize,
     pub(crate) seed: u64,
     pub(crate) max_errors: u64,
+    /// Maximum size of a record in bytes.
     pub(crate) max_record: usize,
     pub(crate) ingest_index: bool,
     pub(crate) ingest_encode: bool,
+    /// Number of dialogues that an ingest flushes to disk together.
     pub(crate) batch: usize,
     pub(crate) encode_batch: usize,
     pub(crate) segment_bytes: u64,
@@ -124,8 +126,7 @@ impl Settings {
     }
 
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self> {
-        let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        Settings::resolve_from(args, &environment)
+        Settings::resolve_from(args, &env_vars::get)
     }
 
     fn resolve_from(args: &GlobalArgs, environment: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
@@ -155,7 +156,8 @@ impl Settings {
         };
         flag("index", "--index", args.index.clone());
         flag("engine", "--engine", args.engine.clone());
-        flag("format", "--format", args.format.map(|f| f.to_string()));
+        let format = args.format.and_then(|format| format.to_possible_value());
+        flag("format", "--format", format.map(|value| value.get_name().to_owned()));
         flag("progress", "--no-progress", args.no_progress.then(|| "false".to_owned()));
         flag("threads", "--threads", args.threads.map(|n| n.to_string()));
         flag("seed", "--seed", args.seed.map(|n| n.to_string()));
@@ -188,15 +190,16 @@ impl Settings {
     }
 }
 
+/// Parses the value of a setting. `expected` describes a valid value in the error.
 fn typed<T: FromStr>(
     layers: &BTreeMap<&'static str, (String, Origin)>,
     key: &'static str,
     expected: &str,
 ) -> Result<T> {
     let (value, origin) = layers.get(key).ok_or_else(|| Error::Internal(format!("no setting {key}")))?;
-    value.parse().map_err(|_| Error::Input {
-        message: format!("the setting `{key}` must be {expected}, not `{value}`"),
-        hint: Some(format!("the value comes from {origin}")),
+    value.parse().map_err(|_| {
+        Error::input(format!("the setting `{key}` must be {expected}, not `{value}`"))
+            .with_hint(format!("the value comes from {origin}"))
     })
 }
 
@@ -236,6 +239,7 @@ fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, St
     Ok(Some(found))
 }
 
+/// Calls `f` with each value of a TOML table and its key, such as `ingest.batch`.
 fn flatten(
     prefix: &str,
     table: &toml::Table,

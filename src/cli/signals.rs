@@ -16,18 +16,25 @@ pub(crate) fn stop() -> &'static AtomicBool {
     &STOP
 }
 
-/// Whether the user has requested a stop. From now on, the caller must call this regularly.
+/// Whether the user has requested a stop. From now on, the caller must call this function regularly.
 pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
+/// Returns an error if the user has requested a stop. From now on, the caller must call this function regularly.
+pub(crate) fn check() -> Result<()> {
+    error_if(stopped())
+}
+
+fn error_if(stopped: bool) -> Result<()> {
+    if stopped { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
+}
+
 /// Lets the next signal end the program at once. Fails if the user has already requested a stop.
 pub(crate) fn allow_abort() -> Result<()> {
+    // In this order, no signal is lost: one that arrives after the first line ends the program.
     CHECKED.store(false, Ordering::Relaxed);
-    match STOP.load(Ordering::Relaxed) {
-        true => Err(Error::Interrupted { hint: None }),
-        false => Ok(()),
-    }
+    error_if(STOP.load(Ordering::Relaxed))
 }
 
 /// Installs the signal handler.

@@ -2,11 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cli::{
-    printer::{Printer, grouped},
-    progress::ProgressBar,
-    signals,
-};
+use crate::cli::{prelude::*, printer::Printer};
 use turnwise_eval::rank;
 use turnwise_index::{
     dense::{Progress, Step},

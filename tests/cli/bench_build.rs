@@ -101,17 +101,17 @@ fn a_different_number_of_dialogues_than_in_the_paper_is_reported() {
             + &line(count + 1, "")
     };
     t.write("right.jsonl", of(70));
-    let out = t.run("bench build dial right.jsonl -o dev.jsonl --paper bitod/dev");
+    let out = t.run("bench build dialogues right.jsonl -o dev.jsonl --paper bitod/dev");
     assert_eq!(out.code, 0, "{out:?}");
     assert!(out.err.contains("wrote 70 dialogues of 2 domains"), "{out:?}");
     assert!(out.err.contains("skipped: 1 dialogues with several domains (d70)"), "{out:?}");
     assert_eq!(t.read("dev.jsonl").lines().count(), 70);
     t.json("bench dialogues dev.jsonl -r bm25");
     t.write("wrong.jsonl", of(68));
-    t.run("bench build dial wrong.jsonl -o dev.jsonl --paper bitod/dev")
+    t.run("bench build dialogues wrong.jsonl -o dev.jsonl --paper bitod/dev")
         .says(1, &["bitod/dev has 70 dialogues in the paper but 68 here", "the file was written anyway"]);
     assert_eq!(t.read("dev.jsonl").lines().count(), 68);
-    t.run("bench build dial wrong.jsonl -o x.jsonl --paper bitot/dev")
+    t.run("bench build dialogues wrong.jsonl -o x.jsonl --paper bitot/dev")
         .says(2, &["unknown corpus of dial2vec's paper `bitot/dev`", "did you mean `bitod`?"]);
 }
 

@@ -234,7 +234,7 @@ fn all_formats_are_listed() {
     let t = Turnwise::new();
     let listed = t.json("corpus formats");
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
-    assert_eq!(names, turnwise_corpus::formats::all().iter().map(|f| f.name()).collect::<Vec<_>>());
+    assert_eq!(names, turnwise_corpus::formats::all().iter().map(|f| f.name).collect::<Vec<_>>());
     let text = t.ok("corpus formats");
     assert!(names.iter().all(|name| text.lines().any(|l| l.starts_with(&format!("{name} ")))), "{text}");
     assert_eq!(lines(&t.ok("corpus formats --format jsonl")).len(), names.len());

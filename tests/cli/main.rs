@@ -14,6 +14,7 @@ mod changes;
 #[cfg(feature = "serve")]
 mod clients;
 mod compact;
+mod context_cca;
 mod corpus;
 mod dense;
 mod embed;
@@ -48,7 +49,6 @@ mod sources;
 mod summary;
 mod support;
 mod surface;
-mod surroundings;
 #[cfg(feature = "serve")]
 mod tls;
 mod train;

@@ -83,7 +83,7 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
 fn topics_and_statistics_are_those_of_the_command_line() {
     let t = with_index();
     let server = Server::start(&t, "-i x");
-    let typed = without_times(t.json("clusters -i x -k 5 --top-dialogues 3 --map 50 --seed 3"));
+    let typed = without_times(t.json("clusters -i x -k 5 --top-dialogues 3 --map-points 50 --seed 3"));
     let over_http = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
     assert_eq!(over_http, typed);
     assert_eq!(
@@ -208,7 +208,7 @@ pub fn chunks(answer: &Answer) -> String {
 #[test]
 fn errors_are_json_responses() {
     let t = with_index();
-    let server = Server::start(&t, "-i x --max-body-mb 1");
+    let server = Server::start(&t, "-i x --max-body-mib 1");
     let post = |body: &str| server.ask("POST", "/v1/search", &[], body.as_bytes());
     post("{\"query\": \"x\",\n \"k\": }").says(400, &["expected value at line 2 column 7"]);
     let error = post("{\"quary\": \"x\"}").says(400, &["unknown field `quary`", "did you mean `query`?"]);

@@ -48,7 +48,7 @@ fn the_counts_add_up_without_cleaning() {
 fn the_counts_add_up_with_each_cleaning_step() {
     let cases = [
         ("--merge-turns", "merged_turns", 1, 6),
-        ("--normalize nfkc", "normalized_turns", 1, 6),
+        ("--normalize-text nfkc", "normalized_turns", 1, 6),
         ("--redact", "emails", 1, 6),
         ("--redact", "phones", 1, 6),
         ("--redact", "cards", 1, 6),
@@ -72,7 +72,7 @@ fn the_counts_add_up_with_each_cleaning_step() {
 fn the_counts_add_up_with_all_cleaning_steps() {
     let t = Turnwise::new();
     t.write("in.jsonl", messy_corpus());
-    let flags = "--merge-turns --min-turns 2 --dedupe --redact --normalize nfkc";
+    let flags = "--merge-turns --min-turns 2 --dedupe --redact --normalize-text nfkc";
     let outcome = t.run(&format!("ingest -i x in.jsonl {flags}"));
     outcome.says(0, &["rejected: in.jsonl:7 (bad): the dialogue has no turns"]);
     for line in [

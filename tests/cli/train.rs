@@ -93,12 +93,12 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "dialoguecse",
         "dial2vec",
         "simcse",
-        "neighbours",
+        "neighbors",
         "responses",
-        "places",
+        "role-position",
         "siamese-s",
         "siamese-m",
-        "words",
+        "mlm",
         "relevance",
         "joint",
     ] {
@@ -106,7 +106,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let outcome = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
-        let aside = if ["places", "words", "relevance"].contains(&objective) { 0 } else { 28 };
+        let aside = if ["role-position", "mlm", "relevance"].contains(&objective) { 0 } else { 28 };
         let trained_on = format!("{} dialogues", 280 - aside);
         outcome.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
@@ -138,7 +138,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
     .says(0, &["fitted a teacher on 252 dialogues: "]);
-    assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
+    assert_eq!(trained(&t, "auto"), trained(&t, "neighbors"));
     // The embeddings and half of the layers are frozen.
     let recipe = t.read("dialoguecse/recipe.toml");
     assert!(recipe.contains("frozen_layers = 1") && recipe.contains("temperature = 0.1"), "{recipe}");
@@ -293,7 +293,7 @@ fn a_run_does_not_resume_with_changed_dev_tasks() {
     let train =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 2 --batch 4 --dev sr:dev.txt");
     t.ok(&train);
-    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --recipe released"));
+    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --candidate-selection released"));
     let resume = format!("{train} --resume");
     t.run(&resume)
         .says(2, &["cannot resume the run in run: the data of its dev tasks", "restore the original files"]);
@@ -426,7 +426,7 @@ fn invalid_runs_are_refused_before_anything_is_written() {
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate cannot be 7"),
         (format!("train simcse {on} --dropout -0.5"), 2, "--dropout takes a number from 0 to 0.9"),
         (format!("train simcse {on} --window 3 --context 2"), 2, "omit --context and --window"),
-        (format!("train simcse {on} --strength 0.5"), 2, "append a layer with --layer"),
+        (format!("train simcse {on} --context-weight 0.5"), 2, "append a layer with --context-layer"),
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o one.jsonl"),
             2,
@@ -440,7 +440,7 @@ fn invalid_runs_are_refused_before_anything_is_written() {
         ("train runs.toml -o run".to_owned(), 2, "recipe runs.toml not found"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --auxiliary responses=1 --micro-batches 2"), 2, "parts"),
-        (format!("train keep {on}"), 2, "keep cannot be the only objective"),
+        (format!("train self-distillation {on}"), 2, "self-distillation cannot be the only objective"),
         (format!("train simcse {on} --auxiliary simcse=1"), 2, "simcse cannot be combined with simcse"),
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
@@ -852,7 +852,7 @@ fn write_pieces(t: &Turnwise) {
 fn streamed_and_in_memory_training_give_the_same_model() {
     let t = with_encoder();
     write_pieces(&t);
-    for objective in ["joint", "auto", "words", "responses"] {
+    for objective in ["joint", "auto", "mlm", "responses"] {
         let command = format!(
             "train {objective} --corpus pieces -m ./small --steps 6 --batch 6 --learning-rate 1e-3 --dialogues 200"
         );

@@ -64,7 +64,7 @@ pub fn read(path: &Path, from: Option<&str>, options: &ReadOptions) -> Read {
     let plan = walk::plan(&[path.to_owned()], from).unwrap();
     let mut read = Read { dialogues: Vec::new(), problems: Vec::new(), formats: BTreeMap::new() };
     for source in plan.sources {
-        *read.formats.entry(source.format.name()).or_default() += 1;
+        *read.formats.entry(source.format.name).or_default() += 1;
         for item in source.read(options).unwrap() {
             match item {
                 Ok(dialogue) => read.dialogues.push(dialogue),

@@ -40,14 +40,14 @@ fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
 fn sniffed(path: &Path, bytes: &[u8]) -> Option<&'static str> {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let input = Input::from_stream("fixture".into(), Some(path.to_owned()), stream).unwrap();
-    formats::sniff(&input.probe()).map(|(format, _)| format.name())
+    formats::sniff(&input.probe()).map(|(format, _)| format.name)
 }
 
 #[test]
 fn every_format_has_a_fixture() {
     let detected: Vec<_> = fixtures().iter().filter_map(|(path, bytes)| sniffed(path, bytes)).collect();
     let missing: Vec<_> =
-        formats::all().iter().map(|f| f.name()).filter(|name| !detected.contains(name)).collect();
+        formats::all().iter().map(|f| f.name).filter(|name| !detected.contains(name)).collect();
     assert_eq!(missing, [""; 0]);
 }
 
@@ -154,7 +154,7 @@ fn read_in_every_format(path: &Path, bytes: &[u8]) {
             };
             format.sniff(&input.probe());
             if let Ok(dialogues) = format.read(input, options) {
-                exhaust(dialogues, format.name());
+                exhaust(dialogues, format.name);
             }
         }
     }
@@ -214,7 +214,7 @@ proptest! {
         for format in formats::all() {
             format.claims_folder(dir.path());
             if let Ok(dialogues) = format.read_folder(dir.path(), &ReadOptions::default()) {
-                exhaust(dialogues, format.name());
+                exhaust(dialogues, format.name);
             }
         }
     }

@@ -45,7 +45,7 @@ impl LocalEngine {
         let snapshot = Snapshot::open(&self.root).unwrap();
         // Tantivy counts replaced dialogues in its term statistics until it merges segments, so the index is rebuilt.
         Lexical::remove(&self.root).unwrap();
-        Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
+        Lexical::update(None, &self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = HashedWords { salt: 0 };
         let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
         let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 256 };

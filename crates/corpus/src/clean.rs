@@ -14,24 +14,25 @@ use crate::Dialogue;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum NormalForm {
-    /// Canonical composition. The text looks the same.
+    /// Canonical composition. The text looks the same afterwards.
     Nfc,
-    /// Compatibility composition: full-width letters become plain ones, ligatures are split.
+    /// Compatibility composition. Full-width letters become plain letters, and ligatures are split.
     Nfkc,
 }
 
-/// Cleaning steps to apply, in the order of the fields.
+/// Cleaning steps for dialogues, applied in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// Normalize the texts to a Unicode form.
+    /// Unicode form to which the texts of turns are normalized. `None` skips this step.
     pub normalize: Option<NormalForm>,
-    /// Merge consecutive turns of a speaker.
+    /// Whether to merge consecutive turns of a speaker.
     pub merge_turns: bool,
-    /// Drop dialogues with fewer turns than this. Turns are counted after merging.
+    /// Minimum number of turns. Dialogues that have fewer turns after merging are dropped.
     pub min_turns: usize,
-    /// Replace e-mail addresses, phone numbers and card numbers by placeholders.
+    /// Whether to replace e-mail addresses, phone numbers and card numbers by placeholders.
     pub redact: bool,
-    /// Drop dialogues with the same texts and roles as an earlier one.
+    /// Whether the caller drops dialogues with the same texts and roles as an earlier dialogue. [`Cleaning::apply`]
+    /// sees only one dialogue, so it ignores this field.
     pub dedupe: bool,
 }
 
@@ -39,7 +40,7 @@ pub struct Cleaning {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleaned {
-    /// Number of turns with a text changed by normalization.
+    /// Number of turns whose text was changed by normalization.
     pub normalized_turns: u64,
     /// Number of turns merged into the previous turn.
     pub merged_turns: u64,
@@ -52,9 +53,8 @@ pub struct Cleaned {
 }
 
 impl Cleaning {
-    /// Cleans a dialogue. Returns `false` if it is too short and must be dropped.
-    ///
-    /// Ignores `dedupe`: the caller must drop the duplicates, because it sees all dialogues.
+    /// Cleans a dialogue, except for duplicates, and adds the changes to `cleaned`. Returns `false` if the dialogue is
+    /// too short and must be dropped.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {
@@ -77,7 +77,7 @@ impl Cleaning {
     }
 }
 
-/// Normalizes a text. The result is borrowed if the text is already in that form.
+/// Normalizes a text to a Unicode form. Returns the text itself, borrowed, if it already has that form.
 pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
     let quick = match form {
         NormalForm::Nfc => is_nfc_quick(text.chars()),
@@ -95,7 +95,8 @@ pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
 
 /// Merges consecutive turns of a speaker, and returns the number of turns removed.
 ///
-/// The merged turn keeps the number, time and intent of the first one. Dialog acts and metadata are combined.
+/// A merged turn has the number and time of its first turn, and the first intent. Dialog acts and metadata are
+/// combined; of two values with the same key, the first is kept.
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {

@@ -1,6 +1,4 @@
-//! Dialogue data model. All readers produce it.
-//!
-//! Serialized as JSON, it is the canonical format: one [`Dialogue`] per line.
+//! The data model: dialogues, turns, roles and times. One [`Dialogue`] as JSON is one line of the canonical format.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::ids::{DialogueId, IdKey, TurnNo, UtteranceId};
 
-/// Custom key/value data of a dialogue or a turn. Values are any JSON; filters support scalars and lists of scalars.
+/// Custom data of a dialogue or a turn: JSON values by name. Filters can test scalars and lists.
 pub type Metadata = BTreeMap<String, serde_json::Value>;
 
 /// A conversation between speakers, with at least one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dialogue {
-    /// Identifier of the dialogue, unique in an index and stable.
+    /// Identifier of the dialogue, unique within an index.
     pub id: DialogueId,
     /// Name of the corpus or system that the dialogue comes from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -27,7 +25,7 @@ pub struct Dialogue {
     /// Language as a BCP 47 tag (`en`, `zh`, `pt-BR`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// Start time of the dialogue.
+    /// Time at which the dialogue started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
     /// Domains, services or topics.
@@ -39,7 +37,7 @@ pub struct Dialogue {
     /// Custom metadata of the dialogue: JSON values by name. Filters can test them as `meta.NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
-    /// Turns in order.
+    /// Turns in the order in which they were spoken.
     pub turns: Vec<Turn>,
 }
 
@@ -47,7 +45,7 @@ pub struct Dialogue {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// Number of the turn, counted from 1. If omitted, it is the number of the previous turn plus 1.
+    /// Number of the turn, counted from 1. An omitted number is the number of the previous turn plus 1.
     #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub number: TurnNo,
     /// Name, nick or account of the speaker.
@@ -77,7 +75,7 @@ fn is_unnumbered(number: &TurnNo) -> bool {
 }
 
 impl Turn {
-    /// Returns the speaker name, or the role if there is no name.
+    /// Returns the speaker name, or the name of the role if the turn has no speaker name.
     pub fn who(&self) -> &str {
         match self.speaker.as_str() {
             "" => self.role.as_ref().map_or("", Role::as_str),
@@ -85,12 +83,13 @@ impl Turn {
         }
     }
 
-    /// Sets a metadata value of the turn, and replaces an existing value.
+    /// Sets a metadata value of the turn. Does nothing for null, an empty text or an empty list.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
-        self.metadata.insert(key.to_owned(), value.into());
+        note(&mut self.metadata, key, value.into());
     }
 
-    /// Returns the dialog act of the turn without its arguments, if all its acts have the same name.
+    /// Returns the name of the turn's dialog acts, for example `inform` for `inform(area=north)`. Returns `None` if the
+    /// turn has no acts, or acts with different names.
     pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
@@ -98,7 +97,19 @@ impl Turn {
     }
 }
 
-/// Maximum number of turns in a dialogue. More turns mean that the file is damaged.
+fn note(metadata: &mut Metadata, key: &str, value: serde_json::Value) {
+    let is_empty = match &value {
+        serde_json::Value::Null => true,
+        serde_json::Value::String(text) => text.is_empty(),
+        serde_json::Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    if !is_empty {
+        metadata.insert(key.to_owned(), value);
+    }
+}
+
+/// Maximum number of turns in a dialogue. A dialogue with more turns is rejected.
 pub const MAX_TURNS: usize = 1_000_000;
 
 impl Dialogue {
@@ -117,55 +128,47 @@ impl Dialogue {
         }
     }
 
-    /// Appends a turn and returns it for further changes.
-    pub fn push(&mut self, speaker: impl Into<String>, role: Role, text: impl Into<String>) -> &mut Turn {
-        self.turns.push(Turn {
-            number: TurnNo(0),
-            speaker: speaker.into(),
-            role: Some(role),
-            text: text.into(),
-            ..Turn::default()
-        });
+    /// Appends a turn without a number, and returns it for further changes.
+    pub fn push(
+        &mut self,
+        speaker: impl Into<String>,
+        role: impl Into<Option<Role>>,
+        text: impl Into<String>,
+    ) -> &mut Turn {
+        let (speaker, role, text) = (speaker.into(), role.into(), text.into());
+        self.turns.push(Turn { speaker, role, text, ..Turn::default() });
         let last = self.turns.len() - 1;
         &mut self.turns[last]
     }
 
-    /// Sets a metadata value of the dialogue, and replaces an existing value.
+    /// Sets a metadata value of the dialogue. Does nothing for null, an empty text or an empty list.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
-        self.metadata.insert(key.to_owned(), value.into());
+        note(&mut self.metadata, key, value.into());
     }
 
-    /// Sets a metadata value of the dialogue. Does nothing if `value` is `None`.
-    pub fn note_some(&mut self, key: &str, value: Option<impl Into<serde_json::Value>>) {
-        value.into_iter().for_each(|value| self.note(key, value));
-    }
-
-    /// Numbers the turns without a number and validates the dialogue.
+    /// Gives numbers to the turns that have none, and validates the dialogue.
     ///
-    /// It must have 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The error is
-    /// the reason only; the caller adds file and line.
+    /// A valid dialogue has 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The
+    /// error is the reason, without file and line.
     pub fn check(&mut self) -> Result<(), Cow<'static, str>> {
         if self.turns.is_empty() {
             return Err("the dialogue has no turns".into());
         }
         if self.turns.len() > MAX_TURNS {
-            return Err(
-                format!("the dialogue has {} turns; the maximum is {MAX_TURNS}", self.turns.len()).into()
-            );
+            let turns = self.turns.len();
+            return Err(format!("the dialogue has {turns} turns; the maximum is {MAX_TURNS}").into());
         }
         let mut last = 0;
         for turn in &mut self.turns {
             if turn.number.0 == 0 {
                 turn.number = TurnNo(last + 1);
             }
-            if turn.number.0 <= last {
-                return Err(format!(
-                    "turn number {} follows {last}; turn numbers must be ascending",
-                    turn.number
-                )
-                .into());
+            let number = turn.number.0;
+            if number <= last {
+                let message = format!("turn number {number} follows {last}; turn numbers must be ascending");
+                return Err(message.into());
             }
-            last = turn.number.0;
+            last = number;
         }
         if self.turns.iter().all(|t| t.text.trim().is_empty()) {
             return Err("every turn's text is empty".into());
@@ -189,15 +192,15 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first user turn with text, or the first turn with text if there is none. Used to preview a
+    /// Returns the first turn with text by the user, or by anyone if the user has none. It serves as a preview of the
     /// dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
         with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())
     }
 
-    /// Returns a hash of the texts and roles. It ignores ids, names and labels, so exact duplicates have the same
-    /// key.
+    /// Returns a hash of the texts and roles of the turns. Dialogues that differ only in ids, names or labels have
+    /// equal hashes.
     pub fn text_key(&self) -> IdKey {
         let mut hasher = blake3::Hasher::new();
         for turn in &self.turns {
@@ -216,9 +219,9 @@ pub enum Role {
     User,
     /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// Instructions and notices without a speaker.
+    /// The source of instructions and notices that no person says.
     System,
-    /// A participant in a conversation without distinct roles.
+    /// A person in a conversation whose members have no distinct roles.
     Participant,
     /// Any other role, by name.
     Other(Box<str>),
@@ -238,7 +241,7 @@ impl Role {
 }
 
 impl From<&str> for Role {
-    /// Maps the names returned by [`Role::as_str`], ignoring case. Any other name becomes [`Role::Other`].
+    /// Parses a name returned by [`Role::as_str`], ignoring case. Any other name becomes [`Role::Other`] in lower case.
     fn from(name: &str) -> Self {
         let name = name.trim().to_lowercase();
         match name.as_str() {
@@ -288,14 +291,14 @@ impl JsonSchema for Role {
     }
 }
 
-/// Point in time, serialized as RFC 3339 in UTC.
+/// Point in time. It is serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Time(pub jiff::Timestamp);
 
 impl Time {
-    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day in
-    /// UTC.
+    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day
+    /// (`2026-03-02 09:14`). Without an offset, the time is in UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(time) = text.parse::<jiff::Timestamp>() {
@@ -304,17 +307,15 @@ impl Time {
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
     }
 
-    /// Converts a date and time without a time zone, interpreted as UTC. Returns `None` if it is out of range.
+    /// Converts a date and time of day in UTC. Returns `None` if the time is out of range.
     pub fn from_civil(time: jiff::civil::DateTime) -> Option<Self> {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }
 
-    /// Converts a Unix timestamp in seconds. Returns `None` if it is not finite or out of range.
+    /// Converts a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
-        if !seconds.is_finite() {
-            return None;
-        }
-        jiff::Timestamp::from_microsecond((seconds * 1e6).round() as i64).ok().map(Time)
+        let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;
+        jiff::Timestamp::from_microsecond(microseconds).ok().map(Time)
     }
 }
 
@@ -347,7 +348,7 @@ impl JsonSchema for Time {
     }
 }
 
-/// Returns the JSON Schema of one line in a canonical JSONL file.
+/// Returns the JSON Schema of a dialogue, which is one line of a file in the canonical format.
 pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Dialogue);
     schema.insert("title".into(), "turnwise dialogue".into());

@@ -1,5 +1,5 @@
-//! Opens input files and standard input. Detects gzip and Zstandard by their magic bytes, and buffers the beginning
-//! for format detection.
+//! Opens input files and standard input. Compression with gzip or Zstandard is detected by the first bytes. The beginning
+//! of the data is buffered to detect the format.
 
 use std::{
     fs::File,
@@ -18,22 +18,22 @@ use flate2::bufread::MultiGzDecoder;
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Number of bytes to read for format detection.
+/// Number of bytes at the beginning of an input that are used to detect the format.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Maximum time to wait for more data from a stream that starts with a JSON line. After that, the format is detected
-/// from the data received so far.
+/// Maximum time to wait for more data from standard input if it starts with a JSON line. After this time, the format is
+/// detected from the data that has arrived.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// An open file or standard input, decompressed and positioned at its start.
+/// An open file or stream, decompressed and positioned at its start.
 pub struct Input {
-    /// The name as given by the user; `-` for standard input.
+    /// The name as given by the user. `-` is standard input.
     pub name: String,
-    /// The path, if it is a file.
+    /// The path of a file. `None` for a stream.
     pub path: Option<PathBuf>,
     stream: Box<dyn BufRead + Send>,
     head: Vec<u8>,
-    /// Whether `head` is the complete input.
+    /// Whether `head` is known to be the complete input.
     whole: bool,
 }
 
@@ -43,7 +43,7 @@ impl Input {
         Input::open_counted(path, &Arc::default())
     }
 
-    /// Opens a file like [`Input::open`], and adds the bytes read from disk to `read`, for progress reports.
+    /// Opens a file like [`Input::open`]. All bytes that are later read from disk are added to `read`.
     pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
             let (stream, available) = Piped::standard_input()?.probed();
@@ -57,18 +57,18 @@ impl Input {
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
-    /// Wraps any stream, for tests and for callers with the bytes in memory.
+    /// Wraps a stream. `name` and `path` are those of the file from which the stream reads, if there is one.
     pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
         Input::with_head(name, path, raw, None)
     }
 
-    /// Wraps a stream that may be slow. Format detection uses only the first bytes that arrive.
+    /// Wraps a stream that may be slow. The format is detected from the first bytes that arrive.
     pub fn from_slow_stream(name: String, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
         let available = raw.fill_buf().at("read", &name)?.len();
         Input::with_head(name, None, raw, Some(available))
     }
 
-    /// Reads the beginning: `available` bytes, or [`PROBE_BYTES`] if it is `None`.
+    /// Wraps a stream and buffers its beginning: `available` bytes, or [`PROBE_BYTES`] if `available` is `None`.
     fn with_head(
         name: String,
         path: Option<PathBuf>,
@@ -87,7 +87,7 @@ impl Input {
         };
         let mut head = Vec::new();
         let wanted = available.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
-        // An error here is ignored: the reader reports it with the line number when it gets there.
+        // An error is ignored here. The format reader reports it with the line number.
         let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
         let whole = head.len() < wanted;
         let refused = |why: &str, hint: &str| Error::data(format!("{name}: {why}")).with_hint(hint);
@@ -116,14 +116,14 @@ impl Input {
         Ok(Input { name, path, stream, head, whole })
     }
 
-    /// Returns whether the input is empty or only white space.
+    /// Returns whether the input is empty or consists of white space.
     pub fn is_blank(&self) -> bool {
         self.head.len() < PROBE_BYTES && self.head.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Returns the beginning, for format detection.
+    /// Returns the beginning of the input, for format detection.
     pub fn probe(&self) -> Probe<'_> {
-        // The head may end within a character. Format detection does not need the rest.
+        // The head can end within a character. The text ends before that character.
         let text = match std::str::from_utf8(&self.head) {
             Ok(text) => text,
             Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
@@ -131,10 +131,9 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// Returns the file name without folder and extensions. For a stream, a name derived from its first line.
+    /// Returns the file name without folder and extension. For a stream, returns a name made from a hash of the first line.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
-            // Streams have no names. A hash of the first line distinguishes one from another.
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
             return format!("stdin-{}", &blake3::hash(line.unwrap_or_default()).to_hex()[..8]);
         };
@@ -142,14 +141,14 @@ impl Input {
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }
 
-    /// Returns the name of the parent folder. It does not depend on the current folder: `a.json` in `dev` and
-    /// `dev/a.json` give the same name.
+    /// Returns the name of the folder that contains the file. A relative path is made absolute first. Returns `None` for a
+    /// stream.
     pub fn folder_name(&self) -> Option<String> {
         let path = std::path::absolute(self.path.as_deref()?).ok()?;
         Some(path.parent()?.file_name()?.to_str()?.to_owned())
     }
 
-    /// Returns all bytes from the start.
+    /// Returns a stream of all bytes from the start.
     pub fn into_stream(self) -> Box<dyn BufRead + Send> {
         Box::new(Cursor::new(self.head).chain(self.stream))
     }
@@ -169,32 +168,28 @@ impl Read for Counting {
     }
 }
 
-/// Standard input, read by a separate thread so that a read can time out.
+/// Standard input. It is read by a separate thread, so that waiting for data can time out.
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,
-    /// A read error during format detection. It is returned after the bytes before it.
+    /// A read error that occurred while the beginning was read. It is returned after the bytes of `current`.
     broken: Option<io::Error>,
 }
 
 impl Piped {
     fn standard_input() -> Result<Self> {
         let (sender, parts) = mpsc::sync_channel(4);
-        // The thread ends with the stream or the process: a blocking read of standard input cannot be canceled.
+        // The thread ends with the stream or the process, because a read of standard input cannot be canceled.
         let spawned = thread::Builder::new().name("stdin".into()).spawn(move || {
             let mut stdin = io::stdin().lock();
+            let mut buffer = vec![0; 1 << 16];
             loop {
-                let mut part = vec![0; 1 << 16];
-                let answer = match stdin.read(&mut part) {
-                    Ok(n) => {
-                        part.truncate(n);
-                        Ok(part)
-                    }
+                let part = match stdin.read(&mut buffer) {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => Err(e),
+                    read => read.map(|n| buffer[..n].to_vec()),
                 };
-                let last = answer.as_ref().map_or(true, Vec::is_empty);
-                if sender.send(answer).is_err() || last {
+                let last = part.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(part).is_err() || last {
                     return;
                 }
             }
@@ -203,32 +198,34 @@ impl Piped {
         Ok(Piped { parts, current: Cursor::default(), broken: None })
     }
 
-    /// Reads the beginning. Returns its length if the stream is slow and only a part has arrived, else `None`.
+    /// Reads the beginning of the stream. Returns the number of bytes that have arrived if the stream is slow, or `None` if
+    /// [`PROBE_BYTES`] or the whole stream were read.
     ///
-    /// A stream that starts with a JSON line may time out, because that line is enough to detect the format. Other
-    /// streams are read until the end or the probe size.
+    /// A stream that starts with a JSON line can time out, because that line is enough to detect the format.
     fn probed(mut self) -> (Self, Option<usize>) {
         let mut head = Vec::new();
-        let mut known = false;
+        let mut available = None;
+        let mut has_json_line = false;
         while head.len() < PROBE_BYTES {
-            let part =
-                if known { self.parts.recv_timeout(PROBE_TIMEOUT).ok() } else { self.parts.recv().ok() };
+            let part = match has_json_line {
+                true => self.parts.recv_timeout(PROBE_TIMEOUT).ok(),
+                false => self.parts.recv().ok(),
+            };
             match part {
                 Some(Ok(part)) if !part.is_empty() => head.extend(part),
-                Some(answer) => {
-                    self.broken = answer.err();
+                Some(end) => {
+                    self.broken = end.err();
                     break;
                 }
                 None => {
-                    let available = head.len();
-                    self.current = Cursor::new(head);
-                    return (self, Some(available));
+                    available = Some(head.len());
+                    break;
                 }
             }
-            known = known || begins_with_json_line(&head);
+            has_json_line = has_json_line || begins_with_json_line(&head);
         }
         self.current = Cursor::new(head);
-        (self, None)
+        (self, available)
     }
 }
 
@@ -250,41 +247,36 @@ impl Read for Piped {
     }
 }
 
-/// Beginning of a file, for format detection.
+/// Beginning of an input, for format detection.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// The path, if it is a file.
+    /// The path of a file. `None` for a stream.
     pub path: Option<&'a Path>,
-    /// The first characters (up to 256 KiB).
+    /// The first characters, up to 256 KiB.
     pub text: &'a str,
-    /// Whether `text` is the complete file.
+    /// Whether `text` is known to be the complete input.
     pub whole: bool,
 }
 
 impl<'a> Probe<'a> {
-    /// Returns the file name in lower case, without `.gz` and `.zst`. Empty for standard input.
+    /// Returns the file name in lower case, without `.gz` and `.zst`. The name of a stream is empty.
     pub fn file_name(&self) -> String {
         let name = self.path.and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default();
         name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
     }
 
-    /// Returns whether the file name has an extension, given in lower case and with the dot.
+    /// Returns whether the file name has an extension. The argument is in lower case and starts with a dot.
     pub fn has_extension(&self, extension: &str) -> bool {
         self.file_name().ends_with(extension)
     }
 
-    /// Returns the lines that are complete and not blank.
+    /// Returns the lines that are complete and not blank. A beginning without a line ending is one line.
     pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// Parses the first line as a JSON object.
-    pub fn first_json_line(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
-        serde_json::from_str(self.lines().next()?).ok()
-    }
-
-    /// Returns the first value at `depth` of a JSON document, with its keys.
+    /// Returns the first value at a nesting depth of a JSON document, with the keys that lead to the value.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;

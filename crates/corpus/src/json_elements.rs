@@ -1,11 +1,11 @@
 //! Streaming reader for the elements of one large JSON document.
 //!
-//! Many corpora are one array or object of many megabytes. This reader finds the boundaries of the values at a given
-//! nesting depth without parsing them. Memory holds one value at a time. Each value comes with its start line.
+//! Many corpora are one array or object of many megabytes. The reader finds the boundaries of the values at a given
+//! nesting depth without parsing the values. It holds one value in memory at a time.
 
 use std::io::{self, BufRead};
 
-/// One value of the document as raw bytes.
+/// One value of a JSON document, not yet parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element {
     /// The path of keys to the value, outermost first. Array indexes are numbers in decimal.
@@ -19,42 +19,24 @@ pub struct Element {
 /// Error while reading the next value.
 #[derive(Debug)]
 pub enum ElementError {
-    /// The value is longer than the limit. It was skipped, and reading continues.
-    TooLong {
-        /// The path of keys to the value.
-        keys: Vec<String>,
-        /// The line where the value starts, counted from 1.
-        line: u64,
-        /// Its length in bytes.
-        bytes: u64,
-        /// The limit in bytes.
-        limit: usize,
-    },
+    /// The value is longer than `limit` bytes. It was skipped, and reading continues.
+    TooLong { keys: Vec<String>, line: u64, bytes: u64, limit: usize },
     /// The document is invalid JSON or ends early. No more items follow.
-    Broken {
-        /// The line of the error, counted from 1.
-        line: u64,
-        /// Description of the problem.
-        what: String,
-    },
+    Broken { line: u64, what: String },
     /// The stream failed. No more items follow.
-    Stream {
-        /// The line of the error, counted from 1.
-        line: u64,
-        /// The I/O error of the stream.
-        source: io::Error,
-    },
+    Stream { line: u64, source: io::Error },
 }
 
-/// Iterator over the values at one nesting depth of a JSON document.
-///
-/// The values at depth 1 are the members of the outermost array or object. Scalars closer to the root are skipped.
+/// Iterator over the values at one nesting depth of a JSON document. Depth 1 are the members of the outermost array or
+/// object. Scalars at smaller depths are skipped.
 pub struct Elements<R> {
     bytes: Bytes<R>,
     depth: usize,
     limit: usize,
+    /// The arrays and objects that contain the next value, outermost first.
     open: Vec<Container>,
-    state: State,
+    started: bool,
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -66,22 +48,17 @@ struct Container {
     empty: bool,
 }
 
-#[derive(Debug, PartialEq)]
-enum State {
-    Start,
-    /// Before a member of the innermost open container, or before its end.
-    Member,
-    Ended,
-}
+const EARLY_END: &str = "the file ends in the middle of a JSON value";
 
-/// Maximum nesting depth. Deeper documents are damaged or malicious.
+/// Maximum nesting depth within a value. A more deeply nested document is damaged or malicious.
 const MAX_DEPTH: usize = 256;
 
 impl<R: BufRead> Elements<R> {
-    /// Creates an iterator over the values at `depth` (at least 1). Values longer than `limit` bytes give an error.
+    /// Creates an iterator over the values at `depth`, which is at least 1. A value longer than `limit` bytes gives an
+    /// error.
     pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
         let bytes = Bytes { stream, line: 1 };
-        Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), state: State::Start }
+        Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), started: false, ended: false }
     }
 
     fn keys(&self) -> Vec<String> {
@@ -89,17 +66,18 @@ impl<R: BufRead> Elements<R> {
     }
 
     fn step(&mut self) -> Result<Option<Element>, ElementError> {
-        if self.state == State::Start {
+        if !self.started {
             match self.bytes.skip_space()? {
-                Some(b) if b == b'[' || b == b'{' => self.enter(b == b'{'),
-                Some(b) => return Err(self.bytes.broken(format!("expected `[` or `{{`, found {}", show(b)))),
-                None => return Err(self.bytes.broken("the file is empty".into())),
+                Some(b'[') => self.enter(false),
+                Some(b'{') => self.enter(true),
+                Some(b) => return Err(self.bytes.unexpected("`[` or `{`", b)),
+                None => return Err(self.bytes.broken("the file is empty")),
             }
-            self.state = State::Member;
+            self.started = true;
         }
         loop {
             let Some(top) = self.open.last_mut() else {
-                self.state = State::Ended;
+                self.ended = true;
                 return match self.bytes.skip_space()? {
                     None => Ok(None),
                     Some(b) => Err(self
@@ -107,19 +85,15 @@ impl<R: BufRead> Elements<R> {
                         .broken(format!("unexpected {} after the end of the document", show(b)))),
                 };
             };
-            let close = if top.object { b'}' } else { b']' };
             let mut b = self.bytes.need()?;
-            if b == close {
+            if b == if top.object { b'}' } else { b']' } {
                 self.open.pop();
                 continue;
             }
             if !top.empty {
                 if b != b',' {
-                    return Err(self.bytes.broken(format!(
-                        "expected `,` or `{}`, found {}",
-                        close as char,
-                        show(b)
-                    )));
+                    let wanted = if top.object { "`,` or `}`" } else { "`,` or `]`" };
+                    return Err(self.bytes.unexpected(wanted, b));
                 }
                 b = self.bytes.need()?;
                 top.position += 1;
@@ -127,17 +101,15 @@ impl<R: BufRead> Elements<R> {
             top.empty = false;
             if top.object {
                 if b != b'"' {
-                    return Err(self.bytes.broken(format!("expected a key, found {}", show(b))));
+                    return Err(self.bytes.unexpected("a key", b));
                 }
-                let mut raw = vec![b'"'];
-                self.bytes.string(&mut |b| raw.push(b))?;
-                top.key = match serde_json::from_slice(&raw) {
-                    Ok(key) => key,
-                    Err(_) => return Err(self.bytes.broken("a key is not valid JSON".into())),
-                };
+                let mut key = vec![b'"'];
+                self.bytes.string(&mut |b| key.push(b))?;
+                top.key =
+                    serde_json::from_slice(&key).map_err(|_| self.bytes.broken("a key is not valid JSON"))?;
                 match self.bytes.need()? {
                     b':' => b = self.bytes.need()?,
-                    other => return Err(self.bytes.broken(format!("expected `:`, found {}", show(other)))),
+                    other => return Err(self.bytes.unexpected("`:`", other)),
                 }
             } else {
                 top.key = top.position.to_string();
@@ -145,10 +117,9 @@ impl<R: BufRead> Elements<R> {
             if self.open.len() == self.depth {
                 return self.take(b).map(Some);
             }
-            if b == b'[' || b == b'{' {
-                self.enter(b == b'{');
-            } else {
-                self.bytes.value(b, &mut |_| {})?;
+            match b {
+                b'[' | b'{' => self.enter(b == b'{'),
+                _ => self.bytes.value(b, &mut |_| {})?,
             }
         }
     }
@@ -179,18 +150,12 @@ impl<R: BufRead> Iterator for Elements<R> {
     type Item = Result<Element, ElementError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Ended {
+        if self.ended {
             return None;
         }
-        match self.step() {
-            Ok(element) => element.map(Ok),
-            Err(e) => {
-                if !matches!(e, ElementError::TooLong { .. }) {
-                    self.state = State::Ended;
-                }
-                Some(Err(e))
-            }
-        }
+        let element = self.step();
+        self.ended |= matches!(element, Err(ElementError::Broken { .. } | ElementError::Stream { .. }));
+        element.transpose()
     }
 }
 
@@ -198,19 +163,19 @@ fn show(b: u8) -> String {
     if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") }
 }
 
-/// Reader of single bytes that also counts lines.
+/// Reader of single bytes that counts lines.
 struct Bytes<R> {
     stream: R,
     line: u64,
 }
 
 impl<R: BufRead> Bytes<R> {
-    fn broken(&self, what: String) -> ElementError {
-        ElementError::Broken { line: self.line, what }
+    fn broken(&self, what: impl Into<String>) -> ElementError {
+        ElementError::Broken { line: self.line, what: what.into() }
     }
 
-    fn early_end(&self) -> ElementError {
-        self.broken("the file ends in the middle of a JSON value".into())
+    fn unexpected(&self, wanted: &str, found: u8) -> ElementError {
+        self.broken(format!("expected {wanted}, found {}", show(found)))
     }
 
     fn peek(&mut self) -> Result<Option<u8>, ElementError> {
@@ -228,6 +193,14 @@ impl<R: BufRead> Bytes<R> {
         self.stream.consume(1);
     }
 
+    /// Consumes the next byte within a value and passes it to `sink`.
+    fn take(&mut self, sink: &mut dyn FnMut(u8)) -> Result<u8, ElementError> {
+        let b = self.peek()?.ok_or_else(|| self.broken(EARLY_END))?;
+        self.bump(b);
+        sink(b);
+        Ok(b)
+    }
+
     fn skip_space(&mut self) -> Result<Option<u8>, ElementError> {
         while let Some(b) = self.peek()? {
             self.bump(b);
@@ -239,27 +212,22 @@ impl<R: BufRead> Bytes<R> {
     }
 
     fn need(&mut self) -> Result<u8, ElementError> {
-        self.skip_space()?.ok_or_else(|| self.early_end())
+        self.skip_space()?.ok_or_else(|| self.broken(EARLY_END))
     }
 
     /// Reads the rest of a string up to its closing quote. The opening quote is already consumed.
     fn string(&mut self, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         loop {
-            let Some(b) = self.peek()? else { return Err(self.early_end()) };
-            self.bump(b);
-            sink(b);
-            if b == b'"' {
-                return Ok(());
-            }
-            if b == b'\\' {
-                let Some(escaped) = self.peek()? else { return Err(self.early_end()) };
-                self.bump(escaped);
-                sink(escaped);
+            match self.take(sink)? {
+                b'"' => return Ok(()),
+                b'\\' => _ = self.take(sink)?,
+                _ => {}
             }
         }
     }
 
-    /// Reads a value whose first byte is already consumed. Finds only its end; the JSON parser validates it later.
+    /// Reads a value whose first byte is already consumed. Only the end of the value is found; the value may be invalid
+    /// JSON.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {
@@ -275,14 +243,11 @@ impl<R: BufRead> Bytes<R> {
                 }
                 return Ok(());
             }
-            other => return Err(self.broken(format!("expected a value, found {}", show(other)))),
+            other => return Err(self.unexpected("a value", other)),
         }
         let mut depth = 1usize;
         while depth > 0 {
-            let Some(b) = self.peek()? else { return Err(self.early_end()) };
-            self.bump(b);
-            sink(b);
-            match b {
+            match self.take(sink)? {
                 b'"' => self.string(sink)?,
                 b'{' | b'[' => {
                     depth += 1;

@@ -1,14 +1,14 @@
 //! Line reader with a maximum line length.
 //!
-//! A line that is too long or not UTF-8 gives an error item, and reading continues after it. Memory use is bounded by
-//! the maximum length.
+//! A line that is too long or not UTF-8 gives an error, and the next line can be read. The reader needs no more memory
+//! than the maximum length.
 
 use std::io::{self, BufRead};
 
-/// A line without its line ending.
+/// A line of a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Line number, counted from 1.
+    /// Number of the line, counted from 1.
     pub number: u64,
     /// Text of the line, without the line ending.
     pub text: &'a str,
@@ -19,7 +19,7 @@ pub struct Line<'a> {
 pub enum LineError {
     /// The line is longer than the limit. It was skipped.
     TooLong {
-        /// Line number.
+        /// Number of the line, counted from 1.
         number: u64,
         /// Length of the line in bytes.
         bytes: u64,
@@ -28,21 +28,21 @@ pub enum LineError {
     },
     /// The line is not UTF-8. It was skipped.
     NotUtf8 {
-        /// Line number.
+        /// Number of the line, counted from 1.
         number: u64,
         /// Position of the first invalid byte in the line, counted from 1.
         column: usize,
     },
     /// The stream failed, for example because of a truncated archive or a disk error. No more lines follow.
     Broken {
-        /// Number of the line where reading failed.
+        /// Number of the line where reading failed, counted from 1.
         number: u64,
         /// The I/O error of the stream.
         source: io::Error,
     },
 }
 
-/// Reads lines of at most `limit` bytes.
+/// Reader for lines with a maximum length.
 pub struct Lines<R> {
     stream: R,
     limit: usize,
@@ -52,12 +52,12 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Creates a reader.
+    /// Creates a reader for lines of at most `limit` bytes.
     pub fn new(stream: R, limit: usize) -> Self {
         Lines { stream, limit, number: 0, buffer: Vec::new(), ended: false }
     }
 
-    /// Reads the next line. Returns `None` at the end.
+    /// Reads the next line. Returns `None` at the end of the stream, and after [`LineError::Broken`].
     pub fn next_line(&mut self) -> Option<Result<Line<'_>, LineError>> {
         if self.ended {
             return None;
@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let number = self.number;
         if length > self.limit as u64 {
-            // Free the buffer of an oversized line.
+            // The buffer may be as large as the limit. Free it.
             self.buffer = Vec::new();
             return Some(Err(LineError::TooLong { number, bytes: length, limit: self.limit }));
         }

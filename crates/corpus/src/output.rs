@@ -1,4 +1,4 @@
-//! Output files and standard output. A file is compressed by its extension, and replaced atomically.
+//! Output to files and standard output. A file is compressed if its extension says so, and replaced atomically.
 
 use std::{
     fs::{self, File},
@@ -13,8 +13,8 @@ use turnwise_core::{
 
 /// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
 ///
-/// Data is written to a temporary file, which [`Output::finish`] renames. If that is not called, the temporary file is
-/// removed.
+/// Data is written to a temporary file. [`Output::finish`] renames the file to its final name. If `finish` is not called,
+/// the temporary file is removed. A device or a pipe is written directly.
 pub struct Output {
     name: PathBuf,
     stream: Stream,
@@ -30,7 +30,7 @@ enum Stream {
 }
 
 impl Output {
-    /// Opens an output file, or standard output if the path is `-`.
+    /// Opens an output file, or standard output for the path `-`. Missing parent folders are created.
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.to_owned();
         if path == Path::new("-") {
@@ -57,7 +57,7 @@ impl Output {
         Ok(Output { name, stream, temporary })
     }
 
-    /// Calls `f` to write to the output. An error contains the name of the output.
+    /// Calls `f` with the stream of the output. Adds the name of the output to an error.
     pub fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
         let stream: &mut dyn Write = match &mut self.stream {
             Stream::Plain(s) => s,

@@ -18,11 +18,11 @@ use turnwise_core::{
 /// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
-    /// Format of the files. `None` detects the format of each file.
-    pub format: Option<&'static dyn Format>,
-    /// Options for reading.
+    /// Format in which all files are read. `None` detects the format of each file.
+    pub format: Option<&'static Format>,
+    /// Options for reading a file.
     pub options: ReadOptions,
-    /// Maximum number of rejected records. With more of them, reading ends with an error.
+    /// Maximum number of rejected records. If more records are rejected, reading ends with an error.
     pub max_rejects: u64,
 }
 
@@ -34,15 +34,15 @@ impl Default for Reader {
 
 /// Event reported while files are read.
 pub enum ReadEvent<'a> {
-    /// The files were found. Reading them has not started.
+    /// The files were found, before the first file is read.
     Found(&'a Plan),
-    /// A dialogue or a problem was read.
+    /// Another dialogue or problem was read.
     Read {
-        /// Number of bytes read from the disk.
+        /// Number of bytes read from disk.
         bytes: u64,
-        /// Total number of bytes, if known.
+        /// Total size of the files in bytes. `None` if unknown.
         total: Option<u64>,
-        /// Number of records read, including rejected ones.
+        /// Number of earlier records, including rejected records.
         records: u64,
     },
     /// A record, or the rest of a file, was rejected.
@@ -59,7 +59,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Returns an error if a file could not be read to its end, even if the other files were fine.
+    /// Returns an error if at least one file could not be read to its end.
     pub fn into_result(self) -> Result<()> {
         match self.damaged_files {
             0 => Ok(()),
@@ -69,9 +69,9 @@ impl Problems {
 }
 
 impl Reader {
-    /// Finds the files to read.
+    /// Finds the files to read in the given files and folders.
     pub fn plan(&self, paths: &[PathBuf]) -> Result<Plan> {
-        // Column maps are only for tables, so a map implies the CSV format.
+        // A column map is used only for tables, so it implies the format CSV.
         let format = match (self.format, &self.options.columns) {
             (None, Some(_)) => Some(formats::by_name("csv")?),
             (format, _) => format,
@@ -79,7 +79,8 @@ impl Reader {
         walk::plan(paths, format)
     }
 
-    /// Reads files and folders and passes each dialogue to `take`. An error of `event` ends the reading.
+    /// Reads files and folders. Passes each dialogue to `take`, and progress and problems to `event`. An error of one of
+    /// them ends reading.
     pub fn each_dialogue(
         &self,
         paths: &[PathBuf],
@@ -88,7 +89,7 @@ impl Reader {
     ) -> Result<Problems> {
         let plan = self.plan(paths)?;
         event(ReadEvent::Found(&plan))?;
-        // Count the bytes of this call only.
+        // A new counter, so that the bytes of other calls are not counted.
         let options = ReadOptions { bytes_read: Arc::default(), ..self.options.clone() };
         let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
         let (mut problems, mut records) = (Problems::default(), 0);
@@ -112,13 +113,9 @@ impl Reader {
                 let (rejected, allowed) = (problems.rejected, self.max_rejects);
                 if rejected > allowed {
                     let e = Error::TooManyRejects { rejected, allowed, last: reject };
-                    return Err(Error::Data {
-                        message: e.to_string(),
-                        hint: Some(
-                            "allow more with TURNWISE_INGEST_MAX_ERRORS=N or the setting ingest.max_errors"
-                                .into(),
-                        ),
-                    });
+                    let hint =
+                        "allow more with TURNWISE_INGEST_MAX_ERRORS=N or the setting ingest.max_errors";
+                    return Err(Error::data(e.to_string()).with_hint(hint));
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! Row reader for delimited text (CSV, TSV) with a maximum row length.
 //!
-//! A quote that is never closed would make the rest of a file one row. When such a row reaches the maximum length or
-//! the end of the file, the reader returns an error with its start line.
+//! A row that is too long or too wide gives an error, and the next row can be read. A quote that is never closed makes
+//! the rest of the file one row. At the end of the file, it gives an error with the line where that row starts.
 
 use std::io::{self, BufRead};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// Delimiter and quoting rules of a table file.
+/// Delimiter and quoting rule of a table file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// Delimiter between cells.
@@ -16,16 +16,10 @@ pub struct Dialect {
     pub quotes: bool,
 }
 
-impl Default for Dialect {
-    fn default() -> Self {
-        Dialect::CSV
-    }
-}
-
 impl Dialect {
-    /// Tab-separated, with quotes as spreadsheets write them.
+    /// Tab-separated cells that can be quoted, as spreadsheets write them.
     pub const TSV: Dialect = Dialect { delimiter: b'\t', quotes: true };
-    /// Comma-separated, with quotes.
+    /// Comma-separated cells that can be quoted.
     pub const CSV: Dialect = Dialect { delimiter: b',', quotes: true };
 }
 
@@ -49,19 +43,19 @@ impl<'a> Row<'a> {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Total size of the cells in bytes.
+    /// Total length of the cells in bytes, without delimiters and quotes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the cell at an index, counted from 0, or `None` if the row has fewer cells. Quotes are removed.
+    /// Returns the cell at an index, counted from 0, without its quotes. Returns `None` if the row has fewer cells.
     pub fn cell(&self, at: usize) -> Option<&'a [u8]> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.bytes.get(start..end)
     }
 
-    /// Iterates over the cells, without quotes.
+    /// Iterates over the cells. Their quotes are removed.
     pub fn cells(&self) -> impl Iterator<Item = &'a [u8]> {
         let row = *self;
         (0..row.width()).filter_map(move |at| row.cell(at))
@@ -71,58 +65,51 @@ impl<'a> Row<'a> {
 /// Error while reading a row.
 #[derive(Debug)]
 pub enum RowError {
-    /// The row is on one line and longer than the limit. It was skipped, and reading continues.
+    /// The cells of the row are longer than the limit. The row was skipped, and reading continues.
     TooLong {
-        /// Line number of the row, counted from 1.
+        /// The line where the row starts, counted from 1.
         line: u64,
-        /// Length of the row in bytes.
+        /// Length of the row in bytes, with delimiters and quotes.
         bytes: u64,
         /// The limit in bytes.
         limit: usize,
     },
     /// The row has more than 65,536 cells. It was skipped, and reading continues.
     TooWide {
-        /// Line number of the row, counted from 1.
+        /// The line where the row starts, counted from 1.
         line: u64,
     },
-    /// A quote is not closed within the limit or before the end of the file. No more rows follow.
+    /// A quote is not closed before the end of the file. No more rows follow.
     Unclosed {
         /// The line where the row with the quote starts.
         line: u64,
     },
     /// The stream failed. No more rows follow.
     Broken {
-        /// Line number where reading failed, counted from 1.
+        /// The line where reading failed, counted from 1.
         line: u64,
         /// The I/O error of the stream.
         source: io::Error,
     },
 }
 
-/// Maximum number of columns. More columns mean a damaged file.
+/// Maximum number of cells in a row. A row with more cells is damaged.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// Reads rows of at most `limit` bytes. Empty lines are skipped.
+/// Reader for rows with a maximum length. Empty lines are skipped.
 pub struct Rows<R> {
     stream: R,
     core: Reader,
     limit: usize,
-    /// The line of the next byte.
+    /// The line of the next byte, counted from 1.
     line: u64,
     out: Vec<u8>,
     ends: Vec<usize>,
     ended: bool,
 }
 
-enum Outcome {
-    Row,
-    End,
-    Full { wide: bool },
-    Unclosed,
-}
-
 impl<R: BufRead> Rows<R> {
-    /// Creates a reader.
+    /// Creates a reader for rows whose cells have at most `limit` bytes in total.
     pub fn new(stream: R, dialect: Dialect, limit: usize) -> Self {
         let core = ReaderBuilder::new().delimiter(dialect.delimiter).quoting(dialect.quotes).build();
         Rows {
@@ -136,118 +123,104 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Reads the next row. Returns `None` at the end.
+    /// Reads the next row. Returns `None` at the end of the stream, and after an error that ends reading.
     pub fn next_row(&mut self) -> Option<Result<Row<'_>, RowError>> {
         if self.ended {
             return None;
         }
-        let (mut start, mut length, mut bytes, mut cells) = (self.line, 0u64, 0, 0);
-        let outcome = match self.read(&mut start, &mut length, &mut bytes, &mut cells) {
-            Ok(outcome) => outcome,
-            Err(source) => {
-                self.ended = true;
-                return Some(Err(RowError::Broken { line: self.line, source }));
+        match self.read() {
+            Ok(Some((line, bytes, cells))) => {
+                Some(Ok(Row { line, bytes: self.out.get(..bytes)?, ends: self.ends.get(..cells)? }))
             }
-        };
-        match outcome {
-            Outcome::Row => {
-                let (bytes, ends) = (self.out.get(..bytes)?, self.ends.get(..cells)?);
-                Some(Ok(Row { line: start, bytes, ends }))
-            }
-            Outcome::End => {
+            Ok(None) => {
                 self.ended = true;
                 None
             }
-            Outcome::Full { wide: true } => Some(Err(RowError::TooWide { line: start })),
-            Outcome::Full { wide: false } => {
-                Some(Err(RowError::TooLong { line: start, bytes: length, limit: self.limit }))
-            }
-            Outcome::Unclosed => {
-                self.ended = true;
-                Some(Err(RowError::Unclosed { line: start }))
+            Err(e) => {
+                self.ended = matches!(e, RowError::Unclosed { .. } | RowError::Broken { .. });
+                Some(Err(e))
             }
         }
     }
 
-    fn read(
-        &mut self,
-        start: &mut u64,
-        length: &mut u64,
-        bytes: &mut usize,
-        cells: &mut usize,
-    ) -> io::Result<Outcome> {
-        if !self.skip(|b| b == b'\n' || b == b'\r', length)? {
-            return Ok(Outcome::End);
+    /// Reads a row into the buffers. Returns its start line, and the number of bytes and cells in the buffers.
+    fn read(&mut self) -> Result<Option<(u64, usize, usize)>, RowError> {
+        if !self.skip_line_endings()? {
+            return Ok(None);
         }
-        *start = self.line;
-        *length = 0;
+        let (line, limit) = (self.line, self.limit);
+        let (mut length, mut bytes, mut cells) = (0, 0, 0);
+        // Set for a row over a limit. The rest of the row is read but not stored.
+        let mut too_wide = None;
         self.core.reset();
         loop {
-            let available = filled(&mut self.stream)?;
+            let available = filled(&mut self.stream, self.line)?;
             let at_end = available.is_empty();
             // A line ending after the last byte completes the last row, unless a quote is still open.
             let input: &[u8] = if at_end { b"\n" } else { available };
-            let (out, ends) = (&mut self.out[*bytes..], &mut self.ends[*cells..]);
+            let (out, ends) = (&mut self.out[bytes..], &mut self.ends[cells..]);
             let (result, read, written, ended) = self.core.read_record(input, out, ends);
-            *bytes += written;
-            *cells += ended;
+            bytes += written;
+            cells += ended;
             if !at_end {
                 self.line += newlines(&input[..read]);
-                *length += read as u64;
+                length += read as u64;
                 self.stream.consume(read);
             }
             match result {
-                ReadRecordResult::Record => return Ok(Outcome::Row),
-                ReadRecordResult::End => return Ok(Outcome::End),
-                ReadRecordResult::InputEmpty if at_end => return Ok(Outcome::Unclosed),
+                ReadRecordResult::Record => {
+                    // The length does not include the line ending.
+                    let bytes_read = length - u64::from(!at_end);
+                    return match too_wide {
+                        None => Ok(Some((line, bytes, cells))),
+                        Some(true) => Err(RowError::TooWide { line }),
+                        Some(false) => Err(RowError::TooLong { line, bytes: bytes_read, limit }),
+                    };
+                }
+                ReadRecordResult::End => return Ok(None),
+                ReadRecordResult::InputEmpty if at_end => return Err(RowError::Unclosed { line }),
                 ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull if self.out.len() < self.limit => {
-                    let larger = (self.out.len() * 2).min(self.limit);
+                ReadRecordResult::OutputFull if too_wide.is_none() && self.out.len() < limit => {
+                    let larger = (self.out.len() * 2).min(limit);
                     self.out.resize(larger, 0);
                 }
-                ReadRecordResult::OutputEndsFull if self.ends.len() < MAX_COLUMNS => {
+                ReadRecordResult::OutputEndsFull if too_wide.is_none() && self.ends.len() < MAX_COLUMNS => {
                     let larger = self.ends.len() * 2;
                     self.ends.resize(larger, 0);
                 }
                 full => {
-                    if self.line > *start {
-                        return Ok(Outcome::Unclosed);
+                    if too_wide.is_none() {
+                        too_wide = Some(full == ReadRecordResult::OutputEndsFull);
+                        // The buffer may be as large as the limit. Free it.
+                        self.out = vec![0; 4096.min(limit.max(1))];
                     }
-                    // Free the buffer of an oversized row.
-                    self.out = vec![0; 4096.min(self.limit.max(1))];
-                    self.skip(|b| b != b'\n', length)?;
-                    return Ok(Outcome::Full { wide: full == ReadRecordResult::OutputEndsFull });
+                    (bytes, cells) = (0, 0);
                 }
             }
         }
     }
 
-    /// Skips bytes while `matches` holds. Returns whether more bytes follow.
-    fn skip(&mut self, matches: impl Fn(u8) -> bool, length: &mut u64) -> io::Result<bool> {
-        loop {
-            let available = filled(&mut self.stream)?;
-            if available.is_empty() {
-                return Ok(false);
-            }
-            let end = available.iter().position(|&b| !matches(b));
-            let take = end.unwrap_or(available.len());
-            self.line += newlines(&available[..take]);
-            *length += take as u64;
-            self.stream.consume(take);
-            if end.is_some() {
+    /// Skips line endings. Returns whether more bytes follow.
+    fn skip_line_endings(&mut self) -> Result<bool, RowError> {
+        while let Some(&byte) = filled(&mut self.stream, self.line)?.first() {
+            if byte != b'\n' && byte != b'\r' {
                 return Ok(true);
             }
+            self.line += u64::from(byte == b'\n');
+            self.stream.consume(1);
         }
+        Ok(false)
     }
 }
 
-fn filled<R: BufRead>(stream: &mut R) -> io::Result<&[u8]> {
-    while let Err(e) = stream.fill_buf() {
-        if e.kind() != io::ErrorKind::Interrupted {
-            return Err(e);
+/// Returns the next bytes of a stream, or an empty slice at its end.
+fn filled<R: BufRead>(stream: &mut R, line: u64) -> Result<&[u8], RowError> {
+    while let Err(source) = stream.fill_buf() {
+        if source.kind() != io::ErrorKind::Interrupted {
+            return Err(RowError::Broken { line, source });
         }
     }
-    stream.fill_buf()
+    stream.fill_buf().map_err(|source| RowError::Broken { line, source })
 }
 
 fn newlines(bytes: &[u8]) -> u64 {
@@ -294,7 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unclosed_quote_ends_at_the_limit_or_at_the_end() {
+    fn a_long_row_over_several_lines_is_skipped_and_the_next_is_read() {
+        assert_eq!(all(b"ab\n\"01234\n56789\",b\nok,x\n", Dialect::CSV, 8), ["1:ab", "2!15", "4:ok|x"]);
+        assert_eq!(all(b"\"01234\n56789\"", Dialect::CSV, 8), ["1!13"]);
+    }
+
+    #[test]
+    fn an_unclosed_quote_ends_reading_at_any_length() {
         assert_eq!(all(b"a,b\n\"open,\nc,d\n", Dialect::CSV, 100), ["1:a|b", "2\""]);
         assert_eq!(all(b"a,b\n\"open,\nc,d\ne,f\n", Dialect::CSV, 8), ["1:a|b", "2\""]);
     }

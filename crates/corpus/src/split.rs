@@ -1,7 +1,6 @@
 //! Splits a corpus into parts, such as train and test.
 //!
-//! The part of a dialogue depends only on the seed and its id. It does not change when the corpus grows or is
-//! reordered.
+//! The part of a dialogue depends only on the seed and on the id of the dialogue, not on the rest of the corpus.
 
 use std::str::FromStr;
 
@@ -10,7 +9,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Named parts with their shares, which add up to 1.
+/// Names of parts with their shares of the dialogues. The shares add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts(Vec<(String, f64)>);
 
@@ -20,7 +19,7 @@ impl Parts {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the index of the part for a dialogue.
+    /// Returns the index of the part to which a dialogue belongs. The order of the parts is that of [`Parts::names`].
     pub fn part_of(&self, id: &DialogueId, seed: u64) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(id.as_str().as_bytes());
@@ -38,16 +37,16 @@ impl Parts {
 impl FromStr for Parts {
     type Err = Error;
 
-    /// Parses `train=0.8,dev=0.1,test=0.1`.
+    /// Parses names and shares, for example `train=0.8,dev=0.1,test=0.1`.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |message: String| {
             Error::input(message).with_hint("for example: --parts train=0.8,dev=0.1,test=0.1")
         };
         let mut parts: Vec<(String, f64)> = Vec::new();
         for item in text.split(',') {
-            let (name, share) = item
-                .split_once('=')
-                .ok_or_else(|| wrong(format!("`{item}` in --parts is not NAME=SHARE")))?;
+            let Some((name, share)) = item.split_once('=') else {
+                return Err(wrong(format!("`{item}` in --parts is not NAME=SHARE")));
+            };
             let name = name.trim().to_owned();
             let share: f64 =
                 share.trim().parse().ok().filter(|s| *s > 0.0 && *s <= 1.0).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Corpus statistics. They are counted one dialogue at a time and can be merged across threads.
+//! Corpus statistics. Dialogues are counted one at a time, and the statistics of several threads can be merged.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{Dialogue, Role, Time};
 use turnwise_core::{ids::IdKey, script::is_unspaced};
 
-/// Counts and distributions of a corpus.
+/// Counts and distributions of a set of dialogues.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Statistics {
     /// Number of dialogues.
@@ -16,7 +16,7 @@ pub struct Statistics {
     pub turns: u64,
     /// Number of distinct speaker names.
     pub speakers: u64,
-    /// Number of words. Every Han, Kana and Hangul letter counts as a word.
+    /// Number of words in the texts of turns, as counted by [`count_words`].
     pub words: u64,
     /// Number of characters in the texts of turns.
     pub characters: u64,
@@ -28,23 +28,24 @@ pub struct Statistics {
     pub speakers_per_dialogue: Histogram,
     /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
-    /// Number of dialogues by language; `unknown` if not given.
+    /// Number of dialogues by language. The key `unknown` is for dialogues without a language.
     pub languages: BTreeMap<String, u64>,
-    /// Number of dialogues by domain.
+    /// Number of dialogues by domain. A dialogue with several domains is counted for each of them.
     pub domains: BTreeMap<String, u64>,
-    /// Number of turns by role; `none` if not given.
+    /// Number of turns by role. The key `none` is for turns without a role.
     pub roles: BTreeMap<String, u64>,
     /// Number of turns by intent.
     pub intents: BTreeMap<String, u64>,
     /// Number of turns with dialog acts.
     pub turns_with_acts: u64,
-    /// The earliest and the latest time of a dialogue or turn. `None` if no times are given.
+    /// The earliest and the latest time of a dialogue or a turn. `None` if none of them has a time.
     pub times: Option<(Time, Time)>,
+    /// Hashes of the distinct speaker names.
     #[serde(skip)]
     names: HashSet<IdKey>,
 }
 
-/// Histogram of small integers.
+/// Histogram of integers: the number of occurrences of each value.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(into = "Summary")]
 pub struct Histogram(BTreeMap<u64, u64>);
@@ -54,7 +55,7 @@ pub struct Histogram(BTreeMap<u64, u64>);
 pub struct Summary {
     /// Smallest value.
     pub min: u64,
-    /// Median (the lower one of an even count).
+    /// Median. For an even number of values, the smaller of the two middle values.
     pub median: u64,
     /// Mean.
     pub mean: f64,
@@ -63,8 +64,8 @@ pub struct Summary {
 }
 
 impl From<Histogram> for Summary {
-    fn from(spread: Histogram) -> Self {
-        spread.summary()
+    fn from(histogram: Histogram) -> Self {
+        histogram.summary()
     }
 }
 
@@ -73,13 +74,7 @@ impl Histogram {
         *self.0.entry(value).or_default() += 1;
     }
 
-    fn merge(&mut self, other: Histogram) {
-        for (value, count) in other.0 {
-            *self.0.entry(value).or_default() += count;
-        }
-    }
-
-    /// Returns the summary, with all values 0 if nothing was counted.
+    /// Returns the summary. All its values are 0 if the histogram is empty.
     pub fn summary(&self) -> Summary {
         let count: u64 = self.0.values().sum();
         let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();
@@ -98,7 +93,7 @@ impl Histogram {
 }
 
 impl Statistics {
-    /// Adds a dialogue to all counts and distributions.
+    /// Adds a dialogue to the counts and distributions.
     pub fn add(&mut self, dialogue: &Dialogue) {
         self.dialogues += 1;
         self.turns += dialogue.turns.len() as u64;
@@ -131,7 +126,7 @@ impl Statistics {
         *last = time.max(*last);
     }
 
-    /// Merges the statistics of another thread.
+    /// Returns the statistics of the dialogues of both.
     #[must_use]
     pub fn joined(mut self, other: Statistics) -> Self {
         self.dialogues += other.dialogues;
@@ -139,20 +134,14 @@ impl Statistics {
         self.words += other.words;
         self.characters += other.characters;
         self.turns_with_acts += other.turns_with_acts;
-        self.turns_per_dialogue.merge(other.turns_per_dialogue);
-        self.words_per_turn.merge(other.words_per_turn);
-        self.speakers_per_dialogue.merge(other.speakers_per_dialogue);
-        for (mine, theirs) in [
-            (&mut self.sources, other.sources),
-            (&mut self.languages, other.languages),
-            (&mut self.domains, other.domains),
-            (&mut self.roles, other.roles),
-            (&mut self.intents, other.intents),
-        ] {
-            for (name, n) in theirs {
-                *mine.entry(name).or_default() += n;
-            }
-        }
+        merge(&mut self.turns_per_dialogue.0, other.turns_per_dialogue.0);
+        merge(&mut self.words_per_turn.0, other.words_per_turn.0);
+        merge(&mut self.speakers_per_dialogue.0, other.speakers_per_dialogue.0);
+        merge(&mut self.sources, other.sources);
+        merge(&mut self.languages, other.languages);
+        merge(&mut self.domains, other.domains);
+        merge(&mut self.roles, other.roles);
+        merge(&mut self.intents, other.intents);
         if let Some((first, last)) = other.times {
             self.add_time(first);
             self.add_time(last);
@@ -163,8 +152,14 @@ impl Statistics {
     }
 }
 
+fn merge<K: Ord>(counts: &mut BTreeMap<K, u64>, more: BTreeMap<K, u64>) {
+    for (key, count) in more {
+        *counts.entry(key).or_default() += count;
+    }
+}
+
 fn count(map: &mut BTreeMap<String, u64>, name: &str) {
-    // Most names are already in the map. `entry` would allocate a string each time.
+    // Most names are already in the map. `entry` would allocate a string for each of them.
     match map.get_mut(name) {
         Some(n) => *n += 1,
         None => {
@@ -173,7 +168,9 @@ fn count(map: &mut BTreeMap<String, u64>, name: &str) {
     }
 }
 
-/// Counts words: runs of letters and digits. Each letter of a script without word spaces counts as a word.
+/// Returns the number of words in a text. A word is a run of letters and digits, which can contain apostrophes. Each
+/// character of a script
+/// without spaces between words, such as Han, counts as a word.
 pub fn count_words(text: &str) -> u64 {
     let mut words = 0;
     let mut inside = false;

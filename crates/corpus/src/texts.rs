@@ -1,16 +1,16 @@
-//! Plain texts instead of dialogues: one per line, as text or as a JSON object with `id` and `text`.
+//! Reader for single texts instead of dialogues: one per line, as plain text or as a JSON object with `id` and `text`.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    formats::{self, Problem, ReadOptions},
+    formats::{Problem, ReadOptions, RecordError, line_problem},
     input::{Input, Probe},
     lines::Lines,
 };
-use turnwise_core::error::{Error, Reject, Result};
+use turnwise_core::error::{Error, Result};
 
-/// File format of plain texts.
+/// Format of a file with one text per line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
     /// Every line is a text, even if it is empty.
@@ -22,7 +22,7 @@ pub enum TextFormat {
 /// A text and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The id of the record, or its line number if it has none.
+    /// The id of the record. For a record without an id, a prefix and the line number.
     pub id: String,
     /// The text.
     pub text: String,
@@ -31,7 +31,7 @@ pub struct Text {
 /// Iterator over the texts of one file.
 pub type Texts = Box<dyn Iterator<Item = Result<Text, Problem>> + Send>;
 
-/// Number of lines to check for format detection. The first line alone may be damaged.
+/// Number of lines at the beginning of a file that are checked to detect its format.
 const PROBE_LINES: usize = 20;
 
 impl TextFormat {
@@ -46,12 +46,13 @@ impl TextFormat {
         }
     }
 
-    /// Returns the format with the given name, or `None` if there is none.
+    /// Returns the format with the given name, or `None` if no format has this name.
     pub fn by_name(name: &str) -> Option<Self> {
         TextFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Detects the format of a file that is not a dialogue corpus. Other JSON is an error.
+    /// Detects the format of a file that is not a dialogue corpus. Returns an error for JSON without texts. `name` is the
+    /// file name for the error.
     pub fn sniff(name: &str, probe: &Probe<'_>) -> Result<Self> {
         let lines = || probe.lines().filter(|line| !line.trim().is_empty()).take(PROBE_LINES);
         if lines().any(|line| serde_json::from_str::<Record>(line).is_ok_and(|r| r.text.is_some())) {
@@ -70,23 +71,21 @@ impl TextFormat {
         Ok(TextFormat::Lines)
     }
 
-    /// Reads the texts of a file. Line numbers that serve as ids get the `prefix`.
+    /// Reads the texts of a file. The id of a text without an id is `prefix` followed by the line number.
     pub fn read(self, input: Input, prefix: String, options: &ReadOptions) -> Texts {
         let path = input.name.clone();
         let mut lines = Lines::new(input.into_stream(), options.max_record);
         Box::new(std::iter::from_fn(move || {
             loop {
                 let line = match lines.next_line()? {
-                    Err(e) => return Some(Err(formats::line_problem(&path, e))),
+                    Err(e) => return Some(Err(line_problem(&path, e))),
                     Ok(line) => line,
                 };
                 let number = format!("{prefix}{}", line.number);
                 return Some(match self {
                     TextFormat::Lines => Ok(Text { id: number, text: line.text.to_owned() }),
                     TextFormat::Jsonl if line.text.trim().is_empty() => continue,
-                    TextFormat::Jsonl => parse(line.text, number).map_err(|(id, reason)| {
-                        Problem::Record(Reject { path: path.clone(), line: Some(line.number), id, reason })
-                    }),
+                    TextFormat::Jsonl => parse(line.text, number).map_err(|e| e.at(&path, line.number)),
                 });
             }
         }))
@@ -99,23 +98,24 @@ struct Record {
     text: Option<Value>,
 }
 
-/// Parses a record. The error is its id, if known, and the reason.
-fn parse(line: &str, number: String) -> Result<Text, (Option<String>, String)> {
-    let record: Record = serde_json::from_str(line).map_err(|e| (None, formats::json_reason(&e)))?;
+/// Parses a record. `number` is the id of a record without an id.
+fn parse(line: &str, number: String) -> Result<Text, RecordError> {
+    let record: Record = serde_json::from_str(line)?;
     let id = match record.id {
         None | Some(Value::Null) => number,
         Some(Value::String(id)) => id,
         Some(Value::Number(id)) => id.to_string(),
-        Some(_) => return Err((None, "the id is neither a string nor a number".to_owned())),
+        Some(_) => return Err("the id is neither a string nor a number".into()),
     };
-    if id.chars().any(char::is_control) {
-        return Err((Some(id.escape_debug().collect()), "the id contains a control character".to_owned()));
-    }
-    match record.text {
-        Some(Value::String(text)) => Ok(Text { id, text }),
-        Some(_) => Err((Some(id), "`text` is not a string".to_owned())),
-        None => Err((Some(id), "the record has no `text`".to_owned())),
-    }
+    let (id, reason) = match record.text {
+        _ if id.chars().any(char::is_control) => {
+            (id.escape_debug().collect(), "the id contains a control character")
+        }
+        Some(Value::String(text)) => return Ok(Text { id, text }),
+        Some(_) => (id, "`text` is not a string"),
+        None => (id, "the record has no `text`"),
+    };
+    Err(RecordError::new(reason).with_id(Some(id)))
 }
 
 #[cfg(test)]

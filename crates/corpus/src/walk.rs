@@ -1,4 +1,4 @@
-//! Finds the files to read for the paths given by the user, and detects their formats.
+//! Finds the files to read in files and folders, and detects their formats.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 /// An input to read: a file, a folder that is one corpus, or standard input.
 pub struct Source {
-    /// Name as given by the user, or the path found in a folder.
+    /// Path of the file or the folder. `-` is standard input.
     pub name: String,
     /// Format in which the source is read.
-    pub format: &'static dyn Format,
+    pub format: &'static Format,
     location: Location,
 }
 
@@ -28,12 +28,12 @@ enum Location {
 }
 
 impl Source {
-    /// Creates a source from an open input, for example bytes in memory.
-    pub fn opened(input: Input, format: &'static dyn Format) -> Self {
+    /// Creates a source from an open input.
+    pub fn opened(input: Input, format: &'static Format) -> Self {
         Source { name: input.name.clone(), format, location: Location::Opened(Box::new(input)) }
     }
 
-    /// Opens the source and returns its dialogues.
+    /// Reads the dialogues of the source.
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
         match self.location {
             Location::Opened(input) => self.format.read(*input, options),
@@ -44,9 +44,8 @@ impl Source {
         }
     }
 
-    /// Returns a fingerprint of the source: path, size and modification time. Streams have none.
-    ///
-    /// It detects whether a file has changed since an earlier run.
+    /// Returns the absolute path, size and modification time of the source as a text. If the text is the same in a later
+    /// run, the source has not changed. Returns `None` for an input that was already open.
     pub fn identity(&self) -> Option<String> {
         let path = match &self.location {
             Location::Opened(_) => return None,
@@ -57,7 +56,7 @@ impl Source {
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// Returns the size on disk in bytes, for progress reports. `None` for folders and streams.
+    /// Returns the size of a file on disk in bytes. Returns `None` for a folder or an open input.
     pub fn bytes(&self) -> Option<u64> {
         match &self.location {
             Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),
@@ -81,22 +80,22 @@ fn extent(path: &Path) -> Option<(u64, Duration)> {
     Some(all)
 }
 
-/// The sources to read, and the other files that were found. Hidden files and folders are ignored.
+/// The sources to read, and the other files in the folders. Hidden files and folders are not included.
 #[derive(Default)]
 pub struct Plan {
-    /// Sources in reading order: paths in the given order, files of a folder sorted by name.
+    /// Sources in reading order: the order of the given paths, and alphabetical order within a folder.
     pub sources: Vec<Source>,
     /// Files that belong to a corpus format but contain no dialogues.
     pub companions: Vec<PathBuf>,
-    /// Files in folders that no format recognizes.
+    /// Files that are in no known format or could not be opened.
     pub unrecognized: Vec<PathBuf>,
 }
 
-/// Finds the sources for the given paths. `-` is standard input; folders are searched recursively.
+/// Finds the sources in the given paths. `-` is standard input. Folders are searched recursively.
 ///
-/// Formats are detected. With `from`, every given file is read in that format, and only matching files of folders are
-/// read. An error is returned for a folder without dialogues.
-pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan> {
+/// If `from` is `None`, the format of each file is detected. Otherwise, each given file is read in the format `from`, and
+/// so are those files of folders that match it. Returns an error for a folder without dialogues.
+pub fn plan(paths: &[PathBuf], from: Option<&'static Format>) -> Result<Plan> {
     let mut plan = Plan::default();
     for path in paths {
         if path != Path::new("-") && fs::metadata(path).at("open", path)?.is_dir() {
@@ -106,13 +105,14 @@ pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan
                 return Err(no_sources(path, &plan));
             }
         } else {
-            plan.sources.push(named(path, from)?);
+            plan.sources.push(file_source(path, from)?);
         }
     }
     Ok(plan)
 }
 
-fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
+/// Returns the source for the path of a file. Detects the format if `from` is `None`.
+fn file_source(path: &Path, from: Option<&'static Format>) -> Result<Source> {
     let input = Input::open(path)?;
     let name = input.name.clone();
     if input.is_blank() && from.is_none() {
@@ -123,31 +123,29 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         None => match formats::sniff(&input.probe()) {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
-                return Err(Error::data(format!(
-                    "{name} belongs to a corpus in the format {}, but contains no dialogues",
-                    format.name()
-                ))
-                .with_hint("pass the folder that contains it"));
+                let format = format.name;
+                let message =
+                    format!("{name} belongs to a corpus in the format {format}, but contains no dialogues");
+                return Err(Error::data(message).with_hint("pass the folder that contains it"));
             }
             None => {
-                let names: Vec<_> = formats::all().iter().map(|f| f.name()).collect();
+                let names: Vec<_> = formats::all().iter().map(|f| f.name).collect();
                 let hint = format!("set the format with --from ({}); for CSV, add --map", names.join(", "));
                 let message = format!("{name} is not in a format that turnwise recognizes");
                 return Err(Error::data(message).with_hint(hint));
             }
         },
     };
-    // Files are opened again for reading. A long list would otherwise keep too many file descriptors open.
-    let location = if path == Path::new("-") {
-        Location::Opened(Box::new(input))
-    } else {
-        Location::File(path.to_owned())
-    };
-    Ok(Source { name, format, location })
+    Ok(match path == Path::new("-") {
+        true => Source::opened(input, format),
+        // The file is opened again for reading, because a long list of open files needs too many file descriptors.
+        false => Source { name, format, location: Location::File(path.to_owned()) },
+    })
 }
 
-fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Result<()> {
-    let claims = |f: &&&'static dyn Format| f.claims_folder(folder);
+/// Adds the sources in a folder to the plan.
+fn walk(folder: &Path, from: Option<&'static Format>, plan: &mut Plan) -> Result<()> {
+    let claims = |f: &&&'static Format| f.claims_folder(folder);
     let claimed = match from {
         Some(format) => Some(format).filter(|f| claims(&f)),
         None => formats::all().iter().find(claims).copied(),
@@ -157,14 +155,10 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
         plan.sources.push(Source { name, format, location: Location::Folder(folder.to_owned()) });
         return Ok(());
     }
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        entries.push(entry.at("read", folder)?.path());
-    }
-    entries.sort();
-    for path in entries {
+    for path in entries(folder)? {
         let hidden = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with('.'));
-        // Symbolic links are followed, because a corpus folder is often a link. The system reports link loops.
+        // Symbolic links are followed, because a folder of a corpus is often a link. For a loop of links, the system
+        // returns an error.
         let Ok(metadata) = fs::metadata(&path) else {
             plan.unrecognized.push(path);
             continue;
@@ -175,11 +169,11 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
             walk(&path, from, plan)?;
         } else {
             match detect(&path, from) {
-                (Some(format), Fit::Maybe | Fit::Yes) => {
+                Some((format, Fit::Maybe | Fit::Yes)) => {
                     let name = path.display().to_string();
                     plan.sources.push(Source { name, format, location: Location::File(path) });
                 }
-                (Some(_), Fit::Companion) => plan.companions.push(path),
+                Some((_, Fit::Companion)) => plan.companions.push(path),
                 _ => plan.unrecognized.push(path),
             }
         }
@@ -187,12 +181,23 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
     Ok(())
 }
 
-/// Detects the format of a file in a folder. Archives and unreadable files are unrecognized.
-fn detect(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dyn Format>, Fit) {
-    let Ok(input) = Input::open(path) else { return (None, Fit::No) };
+/// Returns the paths in a folder, sorted.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).at("read", folder)? {
+        paths.push(entry.at("read", folder)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns how well a file in a folder matches the format `from`, or the detected format if `from` is `None`. Returns
+/// `None` if the file cannot be opened or no format is detected.
+fn detect(path: &Path, from: Option<&'static Format>) -> Option<(&'static Format, Fit)> {
+    let input = Input::open(path).ok()?;
     match from {
-        Some(format) => (Some(format), format.sniff(&input.probe())),
-        None => formats::sniff(&input.probe()).map_or((None, Fit::No), |(format, fit)| (Some(format), fit)),
+        Some(format) => Some((format, format.sniff(&input.probe()))),
+        None => formats::sniff(&input.probe()),
     }
 }
 

@@ -9,21 +9,21 @@ use std::{
 use crate::{Dialogue, Role};
 use turnwise_core::error::{IoContext, Reject, Result};
 
-/// Export format.
+/// Format in which dialogues are exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ExportFormat {
-    /// The canonical format of turnwise, with all data.
+    /// The canonical format of turnwise: one JSON dialogue per line, with all data.
     Jsonl,
-    /// One turn per row, with labels and times in columns. Metadata is omitted.
+    /// CSV with one turn per row. Several acts or domains are separated by `|`. Metadata is omitted.
     Csv,
-    /// Chat-completion messages.
+    /// Chat-completion messages: `{"id", "messages": [{"role", "content"}]}`, one dialogue per line.
     Messages,
-    /// `Speaker: text` lines, with an empty line between dialogues.
+    /// Lines `Speaker: text`, with an empty line between dialogues.
     Transcript,
 }
 
-/// Writes dialogues in an export format.
+/// Writer of dialogues in an export format.
 pub struct Writer {
     target: ExportFormat,
     started: bool,
@@ -92,8 +92,8 @@ fn rows(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
             turn.text.clone(),
             turn.time.map_or(String::new(), |t| t.to_string()),
             turn.intent.clone().unwrap_or_default(),
-            turn.acts.join(" "),
-            dialogue.domains.join(" "),
+            turn.acts.join("|"),
+            dialogue.domains.join("|"),
             dialogue.title.clone().unwrap_or_default(),
         ];
         let row: Vec<String> = fields.into_iter().map(quoted).collect();
@@ -102,7 +102,7 @@ fn rows(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     Ok(())
 }
 
-/// Quotes a CSV field if needed, with quotes doubled (RFC 4180).
+/// Quotes a CSV field if necessary. Quotes within the field are doubled (RFC 4180).
 fn quoted(field: String) -> String {
     if field.contains([',', '"', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -115,30 +115,24 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     for turn in &dialogue.turns {
         let role = turn.role.as_ref().map_or("unknown", Role::as_str);
         let speaker = if turn.speaker.is_empty() { role } else { turn.speaker.as_str() };
-        // Readers would take a line break within a turn as the start of a new turn.
-        let text = turn
-            .text
-            .split(['\n', '\r'])
-            .map(str::trim)
-            .filter(|l| !l.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ");
+        // A turn must be on one line, because a second line could look like a new turn or end the dialogue.
+        let lines = turn.text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+        let text = lines.collect::<Vec<_>>().join(" ");
         writeln!(out, "{}: {text}", speaker.replace(':', " "))?;
     }
     Ok(())
 }
 
-/// Writer of the rejects file: JSON lines, one per rejected record or file.
+/// Writer of the rejects file: one JSON line for each rejected record or file.
 pub struct Rejects {
     file: Option<(PathBuf, BufWriter<File>)>,
-    /// Length of the file in bytes, up to the last record written. A resumed ingest continues there.
+    /// Length of the file in bytes, including buffered lines. A resumed ingest continues at this position.
     pub bytes: u64,
 }
 
 impl Rejects {
-    /// Opens the file and truncates it to `keep` bytes, the part from an earlier run of the same ingest.
-    ///
-    /// Without a path, nothing is written.
+    /// Opens the file and truncates it to `keep` bytes, which an earlier run of the same ingest has written. If `path` is
+    /// `None`, nothing is ever written.
     pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
         let mut file =
@@ -149,7 +143,7 @@ impl Rejects {
         Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
     }
 
-    /// Appends a rejected record or file as one line.
+    /// Appends a line for a rejected record or file.
     pub fn write(&mut self, reject: &Reject) -> Result<()> {
         if let Some((path, file)) = &mut self.file {
             let mut line = serde_json::to_vec(reject).unwrap_or_default();
@@ -160,7 +154,7 @@ impl Rejects {
         Ok(())
     }
 
-    /// Writes the buffered records to the file and returns its length in bytes.
+    /// Writes the buffered lines to the file. Returns the length of the file in bytes.
     pub fn flush(&mut self) -> Result<u64> {
         if let Some((path, file)) = &mut self.file {
             file.flush().at("write", path)?;
@@ -172,6 +166,7 @@ impl Rejects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{formats::ReadOptions, input::Input};
 
     fn written(target: ExportFormat) -> String {
         let d: Dialogue = serde_json::from_str(
@@ -184,6 +179,20 @@ mod tests {
         writer.write(&mut out, &d).unwrap();
         writer.write(&mut out, &d).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn exported_csv_has_the_same_acts_and_domains_when_it_is_read_again() {
+        let d: Dialogue = serde_json::from_str(
+            r#"{"id":"d","domains":["x y","z"],"turns":[{"text":"hi","acts":["inform(area=north, price=low)","bye"]}]}"#,
+        )
+        .unwrap();
+        let mut out = Vec::new();
+        Writer::new(ExportFormat::Csv).write(&mut out, &d).unwrap();
+        let csv = crate::formats::by_name("csv").unwrap();
+        let input = Input::from_stream("d.csv".into(), None, Box::new(io::Cursor::new(out))).unwrap();
+        let read = csv.read(input, &ReadOptions::default()).unwrap().next().unwrap().unwrap();
+        assert_eq!((read.domains, &read.turns[0].acts), (d.domains, &d.turns[0].acts));
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Inputs {
         }
     }
 
-    /// Whether there are no inputs.
+    /// Returns true if there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,13 +66,12 @@ pub struct Options {
     pub dialogues: DialogueOptions,
 }
 
-/// Source of chunks and receiver of their vectors. Both methods are called on the caller's thread; encoding
-/// runs on other threads.
+/// Source of chunks and receiver of their vectors. Both methods are called on the thread that calls [`encode`].
 pub trait Stream {
-    /// See [`Chunk::tag`].
+    /// Type of [`Chunk::tag`].
     type Tag: Send;
 
-    /// Returns the next chunk, or `None` at the end. It may be called before earlier chunks are encoded.
+    /// Returns the next chunk, or `None` at the end. Is called before the previous chunks are encoded.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
     /// Receives the vectors of a chunk. Chunks arrive in the order in which `next` returned them.
@@ -81,15 +80,15 @@ pub trait Stream {
 
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
-/// When stopped, it finishes the chunks that are being encoded and passes their vectors to [`Stream::done`]. Fails
-/// on the first error of the encoder or stream, and on vectors that are not finite.
+/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`]. Fails
+/// on the first error of the encoder or the stream, and on vectors that are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
-    // The chunks that are being encoded, and one in the queue.
+    // Number of chunks that are being encoded, plus one in the queue.
     let ahead = encoder.chunks_at_once() + 1;
     let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
     let waiting = Mutex::new(waiting);
@@ -99,8 +98,13 @@ pub fn encode<S: Stream>(
         for _ in 0..encoder.chunks_at_once() {
             let (finished, waiting) = (finished.clone(), &waiting);
             scope.spawn(move || {
-                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
-                while let Some((number, chunk)) = next().filter(|_| !stop()) {
+                // `stop` is checked before the next thread takes a chunk. Therefore no chunk is encoded after a chunk
+                // that is dropped.
+                let next = || {
+                    let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                    waiting.recv().ok().filter(|_| !stop())
+                };
+                while let Some((number, chunk)) = next() {
                     let encoded = checked(chunk.inputs.encode(encoder, options), chunk.inputs.len(), encoder);
                     let failed = encoded.is_err();
                     if finished.send((number, chunk.tag, encoded)).is_err() || failed {
@@ -110,33 +114,33 @@ pub fn encode<S: Stream>(
             });
         }
         drop(finished);
-        let (mut given, mut taken, mut more) = (0, 0, true);
-        let mut early = BTreeMap::new();
+        let (mut sent, mut delivered, mut more) = (0, 0, true);
+        let mut unordered = BTreeMap::new();
         loop {
-            while more && given - taken < ahead as u64 && !stop() {
+            while more && sent - delivered < ahead as u64 && !stop() {
                 match stream.next()? {
-                    Some(chunk) => match work.send((given, chunk)) {
-                        Ok(()) => given += 1,
+                    Some(chunk) => match work.send((sent, chunk)) {
+                        Ok(()) => sent += 1,
                         // All encoder threads have ended. If one failed, its error is in `results`.
                         Err(_) => break,
                     },
                     None => more = false,
                 }
             }
-            if taken == given {
+            if delivered == sent {
                 return Ok(!more);
             }
             let Ok((number, tag, encoded)) = results.recv() else { return Ok(false) };
-            early.insert(number, (tag, encoded));
-            while let Some((tag, encoded)) = early.remove(&taken) {
-                taken += 1;
+            unordered.insert(number, (tag, encoded));
+            while let Some((tag, encoded)) = unordered.remove(&delivered) {
+                delivered += 1;
                 stream.done(tag, encoded?)?;
             }
         }
     })
 }
 
-/// Checks the number, width and values of the vectors. Nothing checks them again after they are stored.
+/// Checks the number, width and values of the vectors. Stored vectors are not checked again.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;
@@ -230,6 +234,24 @@ mod tests {
         assert!(!encode(&HashEncoder::default(), &Options::default(), &stop, &mut numbers).unwrap());
         assert!((7..=9).contains(&numbers.got.len()), "{:?}", numbers.got);
         assert_eq!(numbers.got, (1..=numbers.got.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_chunk_is_encoded_after_a_dropped_chunk() {
+        let encoder = HashEncoder { chunks_at_once: 2, ..HashEncoder::default() };
+        let (main, stopped, first) =
+            (std::thread::current().id(), AtomicBool::new(false), AtomicBool::new(true));
+        // The first encoder thread that asks takes long, and is the first to learn that it must stop.
+        let stop = || {
+            if std::thread::current().id() != main && first.swap(false, Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                stopped.store(true, Ordering::Relaxed);
+            }
+            stopped.load(Ordering::Relaxed)
+        };
+        let mut numbers = Numbers { next: 0, end: 10, got: Vec::new(), stop_at: None };
+        assert!(!encode(&encoder, &Options::default(), &stop, &mut numbers).unwrap());
+        assert_eq!(encoder.encoded.into_inner(), numbers.got.len());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{Batch, Vectors, cpu::CpuEngine};
 ///
 /// The result for a sequence does not depend on the other sequences in the batch (within 1e-5 in f32).
 pub trait Backend: Send + Sync {
-    /// Computes the hidden states after each of the given layers and passes them to `take(layer, states)`.
+    /// Computes the hidden states after each layer in `layers` and passes them to `take(layer, states)`.
     ///
     /// `layers` is in ascending order: 0 is the embeddings, and `n` is the last layer of a network with `n` layers.
     /// `states` has one row per token; sequences follow each other without padding.
@@ -44,7 +44,7 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// Pools the hidden states of a batch. Returns one set of vectors per pool, with one vector per sequence. A GPU
+    /// Pools the mixed hidden states of a batch. Returns the vectors of each pool, with one vector per sequence. A GPU
     /// backend pools on the device, so only the vectors are copied to the host.
     fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
         let width = self.hidden();
@@ -65,9 +65,6 @@ pub trait Backend: Send + Sync {
 
     /// Width of the hidden states.
     fn hidden(&self) -> usize;
-
-    /// Number of layers, not counting the embeddings.
-    fn layers(&self) -> usize;
 
     /// Number of tokens per call that gives the highest throughput.
     fn best_batch(&self) -> usize;
@@ -97,12 +94,12 @@ pub struct Part {
     pub weight: f32,
 }
 
-/// Which layers to mix, and which pools to compute from the result.
+/// Request to mix layers and to pool the mixed hidden states.
 #[derive(Debug, Clone)]
 pub struct PoolRequest<'a> {
     /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
     pub layers: &'a [(usize, f32)],
-    /// Pools to compute. Each of them gives one vector per sequence.
+    /// Pools to compute. Each pool gives one vector per sequence.
     pub pools: &'a [Pool<'a>],
 }
 
@@ -128,7 +125,7 @@ pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reducti
     }
 }
 
-/// Initial value of each element of a pooled vector.
+/// Initial value of each element of a pooled vector: the result for no rows.
 pub(super) fn empty(reduction: Reduction) -> f32 {
     match reduction {
         Reduction::Sum => 0.0,
@@ -143,10 +140,6 @@ impl Backend for CpuEngine {
 
     fn hidden(&self) -> usize {
         CpuEngine::hidden(self)
-    }
-
-    fn layers(&self) -> usize {
-        CpuEngine::layers(self)
     }
 
     fn best_batch(&self) -> usize {

@@ -1,9 +1,9 @@
 //! The interface of every encoder, transformer or static.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::{Dialogue, Role, Turn};
 
 use crate::{Fingerprint, Vectors};
 
@@ -18,7 +18,7 @@ pub trait Encoder: Send + Sync {
     /// Width of the vectors.
     fn dim(&self) -> usize;
 
-    /// Identifies the encoder in an index.
+    /// Fingerprint that identifies the encoder in an index.
     fn fingerprint(&self) -> Fingerprint;
 
     /// Device and precision, for display: `int8 on cpu (avx2), 2 threads`.
@@ -29,13 +29,13 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Notices from opening the encoder: missing or contradictory settings, and the values that are used instead.
+    /// Notices for the user about missing or contradictory settings of the model, and the values that are used instead.
     fn notices(&self) -> &[String] {
         &[]
     }
 
-    /// Number of chunks to encode in parallel when a stream is encoded; see [`crate::ahead`]. It is 2 on a GPU: the
-    /// CPU tokenizes one chunk while the GPU computes another.
+    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one chunk
+    /// while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
@@ -45,13 +45,12 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Recommended amount of text per call, in bytes. A call of this size takes a few seconds on the CPU. A call
-    /// cannot be cancelled, so a user who cancels waits for it to finish.
+    /// Recommended amount of text per call, in bytes. A call cannot be cancelled, so it should take a few seconds at most.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
 
-    /// Encodes each text to one vector, in the order of the texts. Empty texts get a vector too. Fails if the model
+    /// Encodes each text to one vector, in the order of the texts. An empty text gets a vector, too. Fails if the model
     /// does not have the prompt in `options`.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 
@@ -59,14 +58,14 @@ pub trait Encoder: Send + Sync {
     /// prompt in `options`.
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
 
-    /// Encodes texts that are already tokenized with this encoder's tokenizer, with or without special tokens.
-    /// Fails unless the encoder is a transformer.
+    /// Encodes texts that are already tokenized with this encoder's tokenizer, with or without special tokens. Fails if
+    /// the encoder is not a transformer, or if a token id is out of range.
     fn encode_ids(&self, _texts: &[&[u32]], _options: &TextOptions) -> Result<Encoded> {
         Err(Error::input(format!("{} does not support token ids", self.name())).with_hint("send texts"))
     }
 
-    /// Returns one vector per token for each text, in token order. These are the hidden states of the model before
-    /// pooling and all later steps. Fails if the encoder has no contextual token vectors.
+    /// Returns one vector per token for each text, in token order: the hidden states that would be pooled. Fails if the
+    /// encoder has no token vectors.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
         Err(Error::input(format!("{} has no token vectors", self.name()))
             .with_hint("use a transformer, such as the default model"))
@@ -78,7 +77,7 @@ pub trait Encoder: Send + Sync {
 pub struct TokenVectors {
     /// The token vectors, one row per token.
     pub vectors: Vectors,
-    /// Byte range of each token in the text; empty for the special tokens.
+    /// Byte range of each token in the text; empty for special tokens and for tokens of the prompt.
     pub ranges: Vec<Range<usize>>,
     /// Number of tokens cut off because the text was too long.
     pub cut: usize,
@@ -98,11 +97,11 @@ pub struct Encoded {
 pub struct EncodeStats {
     /// Number of tokens processed. A static encoder counts the known words.
     pub tokens: u64,
-    /// Number of texts that were truncated to the maximum length.
+    /// Number of texts that were truncated to the maximum number of tokens.
     pub cut_texts: u64,
-    /// Number of tokens cut off.
+    /// Number of tokens cut off from truncated texts.
     pub cut_tokens: u64,
-    /// Number of dialogues longer than the maximum length, which were encoded in several windows.
+    /// Number of dialogues with more than the maximum number of tokens. They were encoded in several windows.
     pub windowed: u64,
     /// Number of inputs without any known word or token. Such an input has a zero vector.
     pub unknown: u64,
@@ -121,15 +120,14 @@ impl std::ops::AddAssign for EncodeStats {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the model's default prompt, if it
-    /// has one.
+    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the default prompt, if the model has one.
     pub prompt: Option<String>,
 }
 
 /// Options for encoding dialogues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DialogueOptions {
-    /// Encode a dialogue as one sequence, or as the mean of its utterance vectors.
+    /// Form in which a dialogue is encoded: as one sequence, or as separate utterances.
     pub mode: DialogueMode,
     /// How token or utterance vectors are pooled into one vector.
     pub pooling: DialoguePooling,
@@ -142,11 +140,11 @@ pub struct DialogueOptions {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueMode {
-    /// One sequence: the turns, joined with the model's separator. A dialogue beyond the maximum length is
-    /// split into windows of whole turns.
+    /// One sequence: the turns, joined with the model's separator. A sequence with too many tokens is split into windows
+    /// of whole turns.
     #[default]
     Sequence,
-    /// Mean of the utterance vectors.
+    /// Separate utterances, whose vectors are pooled into one.
     Utterances,
 }
 
@@ -168,8 +166,8 @@ pub enum DialoguePooling {
 }
 
 impl DialoguePooling {
-    /// Returns the pooling group of a speaker. Speakers are numbered in the order in which they first speak. The
-    /// vector is the sum of the means of all groups; speakers with `None` are ignored.
+    /// Returns the group in which a speaker's tokens or utterances are averaged; `None` if they are ignored. Speakers are
+    /// numbered from 0 in the order in which they first speak. The dialogue's vector is the sum of the groups' means.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),
@@ -177,5 +175,43 @@ impl DialoguePooling {
             DialoguePooling::FirstSpeaker => (speaker == 0).then_some(0),
             DialoguePooling::OtherSpeakers => (speaker > 0).then_some(0),
         }
+    }
+}
+
+/// Returns the number of each turn's speaker. Speakers are numbered from 0 in the order in which they first speak.
+pub(crate) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
+    let mut known = HashMap::new();
+    let number = |turn| {
+        let next = known.len();
+        *known.entry(speaker(turn)).or_insert(next)
+    };
+    dialogue.turns.iter().map(number).collect()
+}
+
+/// Identifies a speaker by name, or by role if there is no name.
+fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
+    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::ids::DialogueId;
+
+    use super::*;
+
+    #[test]
+    fn speakers_are_identified_by_name_or_else_by_role() {
+        let mut d = Dialogue::new(DialogueId::new("d").unwrap());
+        let turns = [
+            ("Ann", Role::User),
+            ("Bo", Role::User),
+            ("Ann", Role::User),
+            ("", Role::User),
+            ("", Role::Agent),
+        ];
+        for (speaker, role) in turns {
+            d.push(speaker, role, "x");
+        }
+        assert_eq!(speakers(&d), [0, 1, 0, 2, 3]);
     }
 }

@@ -64,17 +64,12 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// Fingerprints of the models that lose less than 0.1 points of MAP with int8, on BANKING77 and SGD dev. For the
+/// Fingerprints of the models that run in int8 by default on the CPU. They lose less than 0.1 points of MAP with int8, on BANKING77 and SGD dev. For the
 /// results and the command to measure another model, see "What a precision costs" in `benchmarks/README.md`.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",
 ];
-
-/// Returns true if the model runs in int8 by default on the CPU.
-fn int8_is_as_good(model: Fingerprint) -> bool {
-    MEASURED_IN_INT8.contains(&model.to_string().as_str())
-}
 
 fn engine(
     network: &Network,
@@ -86,7 +81,7 @@ fn engine(
         let simd = SimdChoice::Auto;
         let precision = match precision {
             Some(precision) => precision,
-            None if int8_is_as_good(model) => Precision::Int8,
+            None if MEASURED_IN_INT8.contains(&model.to_string().as_str()) => Precision::Int8,
             None => CpuEngine::best_of_16_bits(simd)?,
         };
         return Ok(Box::new(CpuEngine::new(network, precision, simd)?));

@@ -118,11 +118,6 @@ impl Graph {
     pub fn name(&self) -> String {
         format!("{}, m {}, ef {}, {} bits", self.builder, self.m, self.ef_construction, self.bits)
     }
-
-    /// Returns the fastest setting with at least this recall; `None` if no setting reaches it.
-    pub fn fastest_with_recall(&self, recall: f64) -> Option<&Setting> {
-        self.settings.iter().filter(|s| s.recall >= recall).max_by(|a, b| a.qps.total_cmp(&b.qps))
-    }
 }
 
 /// Source of the vectors, for the report.
@@ -170,20 +165,15 @@ pub fn measure(
     watch: &dyn Progress,
 ) -> Result<Measured> {
     if queries.is_empty() || base.len() < sweep.k || base.dim() != queries.dim() {
-        return Err(Error::Data {
-            message: format!(
-                "cannot search {} vectors of dimension {} with {} queries of dimension {} for the {} nearest",
-                base.len(),
-                base.dim(),
-                queries.len(),
-                queries.dim(),
-                sweep.k
-            ),
-            hint: Some(
-                "needed are at least one query, at least k vectors, and the same dimension for both"
-                    .to_owned(),
-            ),
-        });
+        return Err(Error::data(format!(
+            "cannot search {} vectors of dimension {} with {} queries of dimension {} for the {} nearest",
+            base.len(),
+            base.dim(),
+            queries.len(),
+            queries.dim(),
+            sweep.k
+        ))
+        .with_hint("needed are at least one query, at least k vectors, and the same dimension for both"));
     }
     let mut points = Points::new(Metric::Cosine, base.dim())?;
     for (row, vector) in base.rows().enumerate() {
@@ -410,8 +400,6 @@ mod tests {
             assert!(setting.qps > 0.0 && setting.qps_all > 0.0);
         }
         assert!(graph.walked_bytes < graph.file_bytes);
-        assert_eq!(graph.fastest_with_recall(0.99).unwrap().ef, 200);
-        assert_eq!(graph.fastest_with_recall(1.1), None);
         // The graph file is removed, and the results can be stored.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         measured.write(folder.path()).unwrap();

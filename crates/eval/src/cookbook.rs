@@ -109,10 +109,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     files.sort();
     match files.is_empty() {
         false => files.iter().map(|path| Named::read(path)).collect(),
-        true => Err(Error::Input {
-            message: format!("{} contains no recipes (*.toml)", folder.display()),
-            hint: Some("without --recipes, the built-in recipes are used".to_owned()),
-        }),
+        true => Err(Error::input(format!("{} contains no recipes (*.toml)", folder.display()))
+            .with_hint("without --recipes, the built-in recipes are used")),
     }
 }
 
@@ -127,10 +125,7 @@ pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<
             || "`turnwise bench list` shows all recipes".to_owned(),
             |name| format!("did you mean `{name}`?"),
         );
-        return Err(Error::Input {
-            message: format!("no recipe has `{unknown}` in its name"),
-            hint: Some(hint),
-        });
+        return Err(Error::input(format!("no recipe has `{unknown}` in its name")).with_hint(hint));
     }
     let chosen = |named: &Named| {
         (papers.is_empty() || papers.contains(&named.recipe.paper))

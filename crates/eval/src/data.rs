@@ -42,10 +42,7 @@ pub(crate) fn each_line_of(
             let text = text.trim_start_matches('\u{feff}').trim_end_matches(['\n', '\r']);
             if text.trim().is_empty() { Ok(()) } else { f(number, text) }
         });
-        done.map_err(|why| Error::Data {
-            message: format!("{}:{number}: {why}", path.display()),
-            hint: None,
-        })?;
+        done.map_err(|why| Error::data(format!("{}:{number}: {why}", path.display())))?;
     }
 }
 
@@ -103,7 +100,7 @@ pub fn is_labelled(path: &Path) -> bool {
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
-    matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
+    matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name != "csv")
 }
 
 /// Reads sentences with their labels. Returns an error if there are none.
@@ -139,12 +136,10 @@ fn table(path: &Path) -> Result<Vec<(String, String)>> {
     let comma = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     let dialect = if comma { Dialect::CSV } else { Dialect { quotes: false, ..Dialect::TSV } };
     let mut rows = Rows::new(std::io::BufReader::new(file), dialect, LONGEST);
-    let error = |line: u64, why: &str| Error::Data {
-        message: format!("{}:{line}: {why}", path.display()),
-        hint: Some(
-            "a row needs a text and a label, separated by a comma in .csv files and by a tab in others"
-                .to_owned(),
-        ),
+    let error = |line: u64, why: &str| {
+        Error::data(format!("{}:{line}: {why}", path.display())).with_hint(
+            "a row needs a text and a label, separated by a comma in .csv files and by a tab in others",
+        )
     };
     let (mut sentences, mut columns) = (Vec::new(), (0, 1));
     let mut first = true;

@@ -109,8 +109,7 @@ fn within() -> f64 {
 impl Recipe {
     /// Checks that every row is complete and has valid numbers.
     pub fn check(&self, name: &str) -> Result<()> {
-        let wrong =
-            |why: String| Err(Error::Data { message: format!("the recipe {name}: {why}"), hint: None });
+        let wrong = |why: String| Err(Error::data(format!("the recipe {name}: {why}")));
         if self.rows.is_empty() {
             return wrong("no [[rows]]".to_owned());
         }
@@ -193,10 +192,8 @@ impl Row {
         let checked = |(measure, expected): (&String, &f64)| {
             let value = done.value(measure).ok_or_else(|| {
                 let has: Vec<&str> = done.values.iter().map(|value| value.measure.as_str()).collect();
-                Error::Data {
-                    message: format!("the recipe expects a value of {measure}, but {} has none", done.ranker),
-                    hint: Some(format!("its measures are {}", has.join(", "))),
-                }
+                Error::data(format!("the recipe expects a value of {measure}, but {} has none", done.ranker))
+                    .with_hint(format!("its measures are {}", has.join(", ")))
             })?;
             let value = 100.0 * value.value;
             // Expected values have one decimal, and rounding changes them by up to 0.05.

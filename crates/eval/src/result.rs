@@ -200,9 +200,9 @@ pub fn machine() -> String {
 /// Reads a result file. Fails if its schema differs from `schema`.
 pub(crate) fn read_file<T: DeserializeOwned>(path: &Path, schema: &str) -> Result<T> {
     let bytes = std::fs::read(path).at("read", path)?;
-    let wrong = |why: String| Error::Data {
-        message: format!("{} is not a result of `turnwise bench`: {why}", path.display()),
-        hint: Some("`turnwise bench` writes such files into its results folder".to_owned()),
+    let wrong = |why: String| {
+        Error::data(format!("{} is not a result of `turnwise bench`: {why}", path.display()))
+            .with_hint("`turnwise bench` writes such files into its results folder")
     };
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
     match value.get("schema").and_then(|schema| schema.as_str()) {

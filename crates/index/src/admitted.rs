@@ -1,4 +1,4 @@
-//! The set of utterances or dialogues that a filter accepts. Used by all parts of an index.
+//! The set of utterances or dialogues that a filter accepts, for dense and lexical search.
 
 use crate::vectors::Kind;
 use turnwise_core::{
@@ -8,23 +8,23 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// Bit set of the utterances or dialogues that a filter accepts. Dialogues are identified by their sequence number,
-/// utterances by sequence number and turn. A replaced dialogue gets a new number, and therefore its old version is
-/// never accepted.
+/// Bit set of the utterances or dialogues that a filter accepts. A dialogue is identified by its sequence number. A
+/// replaced dialogue has a new number, so its old version is never in the set.
 #[derive(Debug, Default)]
 pub struct Admitted {
     /// Sequence number of the first entry of `base`.
     first: u64,
     /// For each sequence number from `first`, the index of its first bit, or [`NOTHING`].
     base: Vec<u32>,
+    /// For each dialogue, one bit; or for each utterance, one bit at the index of its turn number − 1.
     bits: Vec<u64>,
     count: u64,
 }
 
-/// Marks a sequence number without bits.
+/// Entry of `base` for a sequence number that has no bits.
 const NOTHING: u32 = u32::MAX;
 
-/// Number of bits that a dialogue needs: one for the dialogue, or one for each turn up to the last.
+/// A dialogue and the number of its bits in a set; see [`span`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) seq: Seq,
@@ -32,23 +32,22 @@ pub(super) struct Span {
 }
 
 impl Admitted {
-    /// Builds the set by testing every record. This is the reference result for all faster methods.
+    /// Builds the set by testing every record.
     pub fn by_records(snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Self> {
-        let mut admitted = Vec::new();
-        let mut spans = Vec::new();
+        let (mut accepted, mut spans) = (Vec::new(), Vec::new());
         let mut records = snapshot.records();
         while let Some(record) = records.next_record() {
             let record = record?;
             let dialogue: Dialogue = record.dialogue()?;
             spans.push(Span { seq: record.seq, bits: span(kind, &dialogue) });
-            admit(filter, kind, record.seq, &dialogue, &mut |seq, turn| admitted.push((seq, turn)));
+            admit(filter, kind, record.seq, &dialogue, &mut |seq, turn| accepted.push((seq, turn)));
         }
-        let mut all = Admitted::over(spans);
-        admitted.into_iter().for_each(|(seq, turn)| all.admit(seq, turn));
-        Ok(all)
+        let mut admitted = Admitted::over(spans);
+        accepted.into_iter().for_each(|(seq, turn)| admitted.admit(seq, turn));
+        Ok(admitted)
     }
 
-    /// Creates an empty set that can contain the items of these dialogues.
+    /// Creates an empty set with bits for these dialogues.
     pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -90,7 +89,7 @@ impl Admitted {
     }
 }
 
-/// Number of bits that a dialogue needs in an [`Admitted`] set: 1, or one per turn number for utterances.
+/// Returns the number of bits that a dialogue needs in an [`Admitted`] set: 1, or for utterances the last turn number.
 pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     match kind {
         Kind::Dialogues => 1,
@@ -98,7 +97,7 @@ pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     }
 }
 
-/// Calls `found` for each utterance, or for the dialogue, of a record that the filter accepts.
+/// Calls `found` for each utterance of a dialogue that the filter accepts, or for the dialogue if the filter accepts it.
 pub(super) fn admit(
     filter: &Filter,
     kind: Kind,

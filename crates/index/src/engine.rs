@@ -1,8 +1,7 @@
 //! The search engine interface: the operations that every engine provides, local or remote.
 //!
-//! An engine returns candidates by vector similarity and by keywords, and the records that belong to them. Fusion,
-//! reranking, grouping and paging are implemented once, on top of this interface. All engines therefore rank in the
-//! same way.
+//! An engine returns candidates by vector similarity and by keywords, and their records. The crate `search` implements
+//! fusion, reranking, grouping and paging once for all engines.
 
 use std::borrow::Cow;
 
@@ -17,15 +16,15 @@ use turnwise_corpus::{Dialogue, Time, Turn, filter::Filter};
 use turnwise_store::{Position, Totals};
 use turnwise_text::Analyzer;
 
-/// An engine that searches the dialogues of one index. Can be used from several threads.
+/// Search engine over the dialogues of one index.
 pub trait Engine: Send + Sync {
-    /// Location of the index, for messages.
+    /// Path or address of the index, for messages.
     fn place(&self) -> String;
 
     /// Optional features that this engine supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, in the index.
     fn totals(&self) -> Totals;
 
     /// Number that changes with every change of the index.
@@ -34,19 +33,19 @@ pub trait Engine: Send + Sync {
     /// Recipe of the vectors (encoder and options); `None` if the index has no vectors.
     fn recipe(&self) -> Option<&Recipe>;
 
-    /// Number of vectors of a kind.
+    /// Number of vectors of a kind; 0 if the index has no vectors.
     fn rows(&self, kind: Kind) -> u64;
 
     /// Returns the error for an index without vectors. The hint of the error says how to create vectors.
     fn no_vectors_error(&self) -> Error;
 
-    /// Command that encodes all dialogues again with the current encoder, as a sentence for users.
+    /// Returns a hint for users: the command that encodes all dialogues again with the current encoder.
     fn reencode_hint(&self) -> String;
 
     /// Returns an error if keyword search is not possible. The error gives the reason.
     fn check_lexical(&self) -> Result<()>;
 
-    /// The analyzer that splits texts and queries into terms.
+    /// Returns the analyzer that splits texts and queries into terms.
     fn analyzer(&self) -> Analyzer;
 
     /// Returns the keyword query for a plain text.
@@ -57,57 +56,59 @@ pub trait Engine: Send + Sync {
     /// Parses a query in Tantivy's query language.
     fn expression(&self, text: &str) -> Result<KeywordQuery>;
 
-    /// Returns at most `most` terms of a text, the most informative ones.
+    /// Returns a query of the most informative terms of a text, at most `most`.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Percentage of random pairs with a lower cosine, from 0 to 100; `None` if unknown. `from` and `to` are the
-    /// kinds of the two items.
+    /// Returns the percentage of random pairs whose cosine is lower than `cosine`, from 0 to 100; `None` if unknown. A
+    /// pair has an item of kind `from` and one of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// Returns notes for the user: about records that a search in these modes cannot find yet, and about missing
-    /// index updates that make the search slow. `by_default` is true if the user did not choose the modes.
+    /// Returns notes for the user, about records that a search in these modes cannot find yet, and about reasons why it
+    /// is slow. `by_default` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;
 
     /// Opens a view for one request.
     fn view(&self) -> Box<dyn View + '_>;
 
-    /// Time of creation, if the engine stores it.
+    /// Time of creation of the index; `None` if the engine does not store it.
     fn created(&self) -> Option<Time> {
         None
     }
 
-    /// Number of dialogues that a filter accepts, and of their turns. `None` if the engine cannot count them.
+    /// Counts the dialogues that a filter accepts, and all their turns. `None` if the engine cannot count them.
     fn count(&self, _filter: &Filter) -> Result<Option<Totals>> {
         Ok(None)
     }
 
-    /// Returns the local index, for operations that need direct access to all records, vectors and graphs. An engine
-    /// without local data returns an error, which names `operation` as unsupported.
+    /// Returns the local index, for operations that read all records, vectors or graphs. An engine without local data
+    /// returns an error that names `operation` as unsupported.
     fn local(&self, operation: &str) -> Result<&Embedded> {
         Err(unsupported(&self.place(), operation, "it needs an index on this machine"))
     }
 }
 
-/// One request's view of an engine. All reads see the same state, as far as the engine can guarantee this. The view
-/// may cache data until the request is answered.
+/// View of an engine for one request. All reads see the same state, as far as the engine can guarantee this. The view
+/// may cache data.
 pub trait View {
-    /// Restricts all later result lists to the items that the filter accepts. Returns the number of accepted items,
-    /// if known.
+    /// Restricts all later searches to the items that a filter accepts. Returns their number; `None` if unknown.
+    /// `kind` and `modes` are those of the later searches.
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
-    /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id.
+    /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id. With
+    /// `exact`, compares the vector with all others instead of searching a graph.
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList>;
 
     /// Returns the `k` best keyword matches, best first.
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList>;
 
-    /// Resolves an id to a dialogue. For the id of an utterance, also returns the turn.
+    /// Reads a dialogue by its id or by the id of one of its utterances. The turn is `None` for the id of a dialogue.
+    /// Returns an error if nothing has this id.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
-    /// Reads a dialogue and its current version; `None` if it does not exist.
+    /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
-    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`.
+    /// Reads the stored vector of a turn, or with `None` of the whole dialogue. Returns `None` if there is no vector.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
@@ -116,7 +117,7 @@ pub trait View {
     /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches the query.
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
-    /// Contribution of each term to the keyword score; empty if the engine does not support it.
+    /// Returns the contribution of each term to the keyword score; empty if the engine does not support this.
     fn explain(
         &self,
         kind: Kind,
@@ -125,8 +126,8 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
-    /// Lists the next dialogues that match a filter, at most `most`. Also returns the bookmark to continue from. The
-    /// list may be empty although more dialogues follow. The bookmark is `None` at the end.
+    /// Lists at most `most` dialogues that match a filter, and returns the bookmark to continue from; `None` at the
+    /// end. The list may be empty although more dialogues follow.
     fn list_dialogues(
         &self,
         from: Bookmark,
@@ -134,7 +135,7 @@ pub trait View {
         most: usize,
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)>;
 
-    /// Bookmark for the position after a dialogue; `None` if the dialogue does not exist.
+    /// Returns the bookmark for the position after a dialogue; `None` if the dialogue does not exist.
     fn bookmark_after(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
     /// Announces the data that the request will read next. A remote engine can then fetch it in one round trip.
@@ -154,7 +155,7 @@ pub enum Bookmark {
     After(IdKey),
 }
 
-/// Data that a request announces with [`View::prefetch`].
+/// Data of candidates that [`View::prefetch`] announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// The records of the dialogues that the candidates belong to.
@@ -165,7 +166,7 @@ pub enum Prefetch {
     Turns,
 }
 
-/// Search modes of a request: dense, lexical or both.
+/// Search modes of a request. With both modes, the results are fused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchModes {
     /// Search by vector similarity.
@@ -174,8 +175,7 @@ pub struct SearchModes {
     pub lexical: bool,
 }
 
-/// Optional features of an engine. An unsupported request is an error; an engine never returns an approximate answer
-/// instead.
+/// Optional features of an engine. A request for a feature that the engine does not support is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Queries in Tantivy's query language.
@@ -194,8 +194,8 @@ pub struct Capabilities {
     pub deepest: usize,
 }
 
-/// Opaque change token of a dialogue. The engine gives a dialogue another version when it is replaced. The order of
-/// versions has no meaning; it only makes sorting deterministic.
+/// Version of a dialogue, which differs after a replacement. The order of versions has no meaning; it only makes sorting
+/// deterministic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
@@ -210,11 +210,11 @@ impl From<Seq> for Version {
 pub struct Candidate {
     /// Key of the dialogue's id.
     pub dialogue: IdKey,
-    /// Version of the dialogue that the candidate was found in.
+    /// Version of the dialogue that the search found.
     pub version: Version,
     /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
-    /// Score in the units of the list: cosine or BM25.
+    /// Cosine in a dense search, BM25 score in a lexical search.
     pub score: f32,
 }
 
@@ -223,7 +223,7 @@ pub struct Candidate {
 pub struct HitList {
     /// Candidates, best first.
     pub found: Vec<Candidate>,
-    /// True if the index has no further matches.
+    /// True if the index has no matches beyond this list.
     pub exhausted: bool,
 }
 
@@ -232,16 +232,16 @@ pub struct HitList {
 pub struct KeywordQuery {
     /// Search terms, as the analyzer returns them, sorted.
     pub terms: Vec<String>,
-    /// The original text, for an engine that splits it into terms with its own analyzer.
+    /// The original text, for an engine that splits it into terms itself.
     pub text: Option<String>,
-    /// The query-language expression that the terms were taken from, if there is one.
+    /// The original query in Tantivy's query language; `None` for a plain text.
     pub expression: Option<String>,
     /// Warnings about parts of the query that could not be parsed and were ignored.
     pub warnings: Vec<String>,
 }
 
 impl KeywordQuery {
-    /// Creates a query from terms alone.
+    /// Creates a query of analyzed terms.
     pub fn of_terms(terms: Vec<String>) -> Self {
         KeywordQuery { terms, ..KeywordQuery::default() }
     }

@@ -1,6 +1,5 @@
 //! Search indexes over utterances and dialogues: the lexical index, the stored vectors, and graphs over the vectors.
-//! All of them are derived from the record store and can be rebuilt. Each index stores the log position that it has
-//! reached. An update adds newer records, and readers see one consistent state while a process writes.
+//! All are derived from the record store and can be rebuilt. Readers see one consistent state while a process writes.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -11,7 +10,7 @@
 //! # fn main() -> turnwise_core::error::Result<()> {
 //! let root = Path::new("indexes/chats");
 //! let snapshot = Snapshot::open(root)?;
-//! Lexical::update(root, &snapshot, &|| false, &mut |_| {})?;
+//! Lexical::update(None, root, &snapshot, &|| false, &mut |_| {})?;
 //! let lexical = Lexical::open(root)?;
 //! for hit in lexical.find(Kind::Utterances, &lexical.words("late parcel"), 10, None)? {
 //!     println!("{:.2} {}", hit.score, hit.dialogue);

@@ -1,22 +1,17 @@
-//! Locations of dialogues. A location opens its engine for searching and for writing.
-//!
-//! Commands and the server work with these traits only. A new engine implements [`Location`], [`Engine`] and
-//! [`EngineWriter`], and is added to the factory of the program.
+//! Locations of dialogues: the traits that commands and the server use to open an engine for searching and for writing.
+//! A new engine implements [`Location`], [`Engine`] and [`EngineWriter`].
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{engine::Engine, vectors::Recipe};
-use turnwise_core::{
-    error::{Error, Result},
-    ids::DialogueId,
-};
+use turnwise_core::{error::Result, ids::DialogueId};
 use turnwise_corpus::filter::Filter;
 use turnwise_encoder::Encoder;
 use turnwise_store::{Totals, ingest::DialogueSink};
 
 /// Location of dialogues: an index folder, or a name on a server. Its methods may block.
 pub trait Location: Send + Sync {
-    /// Name of the engine for programs, such as `embedded`.
+    /// Name of the engine in JSON output, such as `embedded`.
     fn kind(&self) -> &'static str;
 
     /// Path or address, for messages.
@@ -30,8 +25,8 @@ pub trait Location: Send + Sync {
         vec![self.place()]
     }
 
-    /// Folder whose derived data (keywords, vectors, graphs) must be updated after a write. `None` if the writer
-    /// updates the derived data itself, so that new dialogues are searchable at once.
+    /// Folder whose derived data (lexical index, vectors, graphs) the caller must update after a write. `None` if the
+    /// writer makes new dialogues searchable itself.
     fn folder(&self) -> Option<&Path> {
         None
     }
@@ -39,12 +34,12 @@ pub trait Location: Send + Sync {
     /// Folder to compact. An engine without compaction returns an error with a hint for the user.
     fn compactable(&self) -> Result<&Path>;
 
-    /// Shortest interval between requests for the change token.
+    /// Minimum time between two calls of [`Location::change_token`].
     fn poll_interval(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Current change token. An error means that the open state can no longer be searched.
+    /// Returns the current change token. An error means that engines that are open cannot be searched.
     fn change_token(&self) -> Result<ChangeToken>;
 
     /// Returns a summary of the stored dialogues; `None` if nothing is stored at this location.
@@ -56,8 +51,8 @@ pub trait Location: Send + Sync {
     /// Opens the location for writing.
     fn open_writer(&self, options: WriterOptions<'_>) -> Result<Box<dyn EngineWriter>>;
 
-    /// Deletes the selected dialogues. With `dry_run`, only reports them. `holder` is the name of this program, shown
-    /// to other writers.
+    /// Deletes the selected dialogues. With `dry_run`, only reports them. Other writers see the name `holder` while the
+    /// dialogues are locked.
     fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion>;
 
     /// Removes all dialogues and derived data at this location.
@@ -69,34 +64,34 @@ pub trait EngineWriter: DialogueSink {
     /// Name of the engine, for messages.
     fn engine(&self) -> &'static str;
 
-    /// Warnings for the user since the last call.
+    /// Returns the warnings for the user since the last call.
     fn take_warnings(&mut self) -> Vec<String>;
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, at the location.
     fn totals(&self) -> Result<Totals>;
 
-    /// Lets the engine index everything committed, so that searches are fast. A failure loses no data.
+    /// Waits until the engine has indexed all committed dialogues, so that searches are fast. An error loses no data.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Closes the writer. In [`WriteMode::Replace`], the new dialogues become visible if `complete` is true. Must
-    /// also be called after an error.
+    /// Closes the writer; must be called even after an error. In [`WriteMode::Replace`], the new dialogues become
+    /// visible only if `complete` is true.
     fn close(self: Box<Self>, complete: bool) -> Result<()>;
 }
 
-/// Opaque state of a location. Equal tokens mean that nothing has changed.
+/// Opaque state of the data at a location. The data has not changed if the token is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeToken(String);
 
 impl ChangeToken {
-    /// Creates a token from a text that changes with the location.
+    /// Creates a token from a text that differs after each change.
     pub fn new(state: String) -> Self {
         ChangeToken(state)
     }
 }
 
-/// Summary of the data at a location, which can be read without opening an engine.
+/// Summary of the data at a location.
 #[derive(Debug, Clone)]
 pub struct Contents {
     /// Recipe of the vectors; `None` if there are no vectors.
@@ -107,22 +102,22 @@ pub struct Contents {
 pub struct WriterOptions<'a> {
     /// Treatment of existing dialogues.
     pub mode: WriteMode,
-    /// Encoder for engines that store vectors with the dialogues.
+    /// Encoder of new dialogues, for an engine that stores vectors with the dialogues.
     pub encoder: Option<Arc<dyn Encoder>>,
-    /// Name of this program. Other writers see it while this writer holds the lock.
+    /// Name of the writing program, which other writers see while the location is locked.
     pub holder: &'a str,
     /// Maximum size of a log segment in bytes, for engines with a log. `None` for the engine's default.
     pub segment_bytes: Option<u64>,
 }
 
-/// What a writer does with the dialogues that already exist at the location.
+/// Treatment of the dialogues that exist at a location when it is opened for writing.
 #[derive(Debug, Clone)]
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to existing dialogues. If there are none, creates the location, with vectors of this recipe.
+    /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed, with vectors of this recipe.
+    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe.
     Replace(Option<Recipe>),
 }
 
@@ -135,17 +130,17 @@ pub enum Selection {
     Matching(Filter),
 }
 
-/// Outcome of a deletion. Not every engine reports ids.
+/// Outcome of a deletion. With a dry run, the dialogues that would be deleted count as deleted.
 #[derive(Debug)]
 pub enum Deletion {
-    /// Ids of the deleted dialogues, and selected ids that do not exist.
+    /// Outcome of an engine that reports ids.
     Listed {
-        /// Deleted dialogues.
+        /// Ids of the deleted dialogues.
         deleted: Vec<DialogueId>,
-        /// Selected ids that do not exist.
+        /// Selected ids that do not exist, or whose dialogue does not match the filter.
         missing: Vec<DialogueId>,
     },
-    /// Number of deleted dialogues.
+    /// Number of deleted dialogues, from an engine that does not report ids.
     Counted(u64),
 }
 
@@ -157,9 +152,4 @@ impl Deletion {
             Deletion::Counted(count) => *count,
         }
     }
-}
-
-/// Returns the error for a replacement in an engine that cannot replace dialogues as a whole.
-pub(super) fn no_replacement(place: &str) -> Error {
-    super::engine::unsupported(place, "replacing all dialogues", "ingest into a different index instead")
 }

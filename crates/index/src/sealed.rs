@@ -9,15 +9,14 @@ use turnwise_core::{
     files,
 };
 
-/// Text before the checksum. The checksum covers all bytes before this text.
+/// Text between the content and the checksum. The checksum covers all bytes before this text.
 const SEAL: &str = "\"crc32\": \"";
 
-/// Replaces a file with [`sealed`] content.
 pub(super) fn write<T: Serialize>(path: &Path, content: &T) -> Result<()> {
     files::replace(path, sealed(content)?.as_bytes())
 }
 
-/// Returns the text of a sealed file: `content`, followed by a checksum of all bytes before it.
+/// Returns the text of a sealed file: JSON with `content` and its checksum.
 pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
     let content = serde_json::to_string_pretty(content).map_err(|e| Error::Internal(e.to_string()))?;
     let mut text = format!("{{\n\"content\": {content},\n");
@@ -26,8 +25,8 @@ pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
     Ok(text)
 }
 
-/// Reads a sealed file. The field `format` of its content must equal `format`. `damaged` creates the error for
-/// a damaged file.
+/// Reads a sealed file, and checks its checksum and its format version. `damaged` creates the error for a missing or
+/// damaged file.
 pub(super) fn read<T: DeserializeOwned>(
     path: &Path,
     format: u32,
@@ -41,7 +40,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Parses the text of a sealed file from any source. `path` is used in errors only.
+/// Parses the text of a sealed file. Its field `format` must be the version `format`. `path` is used in errors only.
 pub fn unsealed<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,

@@ -1,6 +1,6 @@
 //! Number formats of matrix products: the data types of both operands, and the multiplication step.
 
-use crate::simd::Simd;
+use crate::simd::{Simd, operations};
 
 /// Number format of a product. Both operands consist of 32-bit units. A unit holds one 32-bit, two 16-bit or four
 /// 8-bit elements.
@@ -42,12 +42,6 @@ impl<S: Simd> Format<S> for F32 {
     type Sum = S::F32;
 
     #[inline(always)]
-    unsafe fn zero() -> S::F32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::splat(0.0) }
-    }
-
-    #[inline(always)]
     unsafe fn step<const M: usize, const V: usize>(
         sums: &mut [[S::F32; V]; M],
         left: *const u32,
@@ -69,19 +63,11 @@ impl<S: Simd> Format<S> for F32 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn value(sum: S::F32) -> S::F32 {
-        sum
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> S::F32 {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::load(from) }
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, sum: S::F32) {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::store(to, sum) }
+    operations! {
+        fn zero() -> S::F32 { S::splat(0.0) }
+        fn value(sum: S::F32) -> S::F32 { sum }
+        fn load(from: *const f32) -> S::F32 { S::load(from) }
+        fn store(to: *mut f32, sum: S::F32) { S::store(to, sum) }
     }
 }
 
@@ -94,12 +80,6 @@ impl<S: Simd> Format<S> for Bf16 {
     // Columns that are widened to f32 need twice as many registers.
     const ROWS: usize = if S::BF16 { S::ROWS } else { S::ROWS * 2 / 3 };
     const LEFT: usize = if S::BF16 { 1 } else { 2 };
-
-    #[inline(always)]
-    unsafe fn zero() -> S::F32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::splat(0.0) }
-    }
 
     #[inline(always)]
     unsafe fn step<const M: usize, const V: usize>(
@@ -138,19 +118,11 @@ impl<S: Simd> Format<S> for Bf16 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn value(sum: S::F32) -> S::F32 {
-        sum
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> S::F32 {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::load(from) }
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, sum: S::F32) {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::store(to, sum) }
+    operations! {
+        fn zero() -> S::F32 { S::splat(0.0) }
+        fn value(sum: S::F32) -> S::F32 { sum }
+        fn load(from: *const f32) -> S::F32 { S::load(from) }
+        fn store(to: *mut f32, sum: S::F32) { S::store(to, sum) }
     }
 }
 
@@ -161,12 +133,6 @@ impl<S: Simd> Format<S> for Int16 {
     type Sum = S::I32;
 
     const DEPTH: usize = 192;
-
-    #[inline(always)]
-    unsafe fn zero() -> S::I32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::izero() }
-    }
 
     #[inline(always)]
     unsafe fn step<const M: usize, const V: usize>(
@@ -195,20 +161,11 @@ impl<S: Simd> Format<S> for Int16 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn value(sum: S::I32) -> S::F32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::to_float(sum) }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> S::I32 {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::iload(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, sum: S::I32) {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::istore(to.cast(), sum) }
+    operations! {
+        fn zero() -> S::I32 { S::izero() }
+        fn value(sum: S::I32) -> S::F32 { S::to_float(sum) }
+        fn load(from: *const f32) -> S::I32 { S::iload(from.cast()) }
+        fn store(to: *mut f32, sum: S::I32) { S::istore(to.cast(), sum) }
     }
 }
 
@@ -222,12 +179,6 @@ impl<S: Simd> Format<S> for Int8 {
     const DEPTH: usize = 192;
     const LEFT: usize = S::BYTE_CHAIN;
     const RIGHT: usize = S::BYTE_CHAIN;
-
-    #[inline(always)]
-    unsafe fn zero() -> S::I32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::izero() }
-    }
 
     #[inline(always)]
     unsafe fn step<const M: usize, const V: usize>(
@@ -264,19 +215,10 @@ impl<S: Simd> Format<S> for Int8 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn value(sum: S::I32) -> S::F32 {
-        // SAFETY: called only from a kernel.
-        unsafe { S::to_float(sum) }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> S::I32 {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::iload(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, sum: S::I32) {
-        // SAFETY: the caller guarantees a vector.
-        unsafe { S::istore(to.cast(), sum) }
+    operations! {
+        fn zero() -> S::I32 { S::izero() }
+        fn value(sum: S::I32) -> S::F32 { S::to_float(sum) }
+        fn load(from: *const f32) -> S::I32 { S::iload(from.cast()) }
+        fn store(to: *mut f32, sum: S::I32) { S::istore(to.cast(), sum) }
     }
 }

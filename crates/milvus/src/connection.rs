@@ -1,5 +1,5 @@
-//! Connection to a Milvus server. The client is asynchronous and the callers are not. Requests therefore run on
-//! a small thread pool, and callers block until the response arrives.
+//! Connection to a Milvus server. The client is asynchronous. Requests run on a small thread pool, and callers block
+//! until the response arrives.
 
 use std::{
     future::Future,
@@ -8,18 +8,13 @@ use std::{
     time::Duration,
 };
 
-use milvus::v2::{
-    ClientV2, ConnectConfig, ConsistencyLevel, RetryConfig, TelemetryConfig, error::Error as Failure,
-};
+use milvus::v2::{ClientV2, ConnectConfig, RetryConfig, TelemetryConfig, error::Error as Failure};
 use tokio::runtime::{Builder, Runtime};
 
-use super::target::{Consistency, Target};
+use super::target::Target;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum time to wait for the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of threads of the asynchronous runtime.
-const THREADS: usize = 2;
 
 /// Open connection to a Milvus server, with the target that it was opened for.
 pub(super) struct Connection {
@@ -29,32 +24,27 @@ pub(super) struct Connection {
 
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
-    let start = || {
-        Builder::new_multi_thread().worker_threads(THREADS).thread_name("milvus").enable_all().build().ok()
-    };
-    RUNTIME.get_or_init(start).as_ref().ok_or_else(|| Error::Unavailable {
-        message: "the threads for the connection to Milvus cannot be started".to_owned(),
-        hint: None,
-    })
+    let start =
+        || Builder::new_multi_thread().worker_threads(2).thread_name("milvus").enable_all().build().ok();
+    let failed = || Error::unavailable("the threads for the connection to Milvus cannot be started");
+    RUNTIME.get_or_init(start).as_ref().ok_or_else(failed)
 }
 
 /// Checks that the port is open. Without this check, the client would retry until its timeout and hide the cause.
 fn check_reachable(target: &Target) -> Result<()> {
     let host = target.host.trim_matches(['[', ']']);
-    let places = (host, target.port)
-        .to_socket_addrs()
-        .map_err(|e| unreachable(target, "connecting", &e.to_string()))?;
+    let failed = |why: &str| unreachable(target, "connecting", why);
+    let addresses = (host, target.port).to_socket_addrs().map_err(|e| failed(&e.to_string()))?;
     let mut why = "the host name has no address".to_owned();
-    for place in places {
-        match TcpStream::connect_timeout(&place, target.timeout.min(CONNECT_TIMEOUT)) {
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, target.timeout.min(CONNECT_TIMEOUT)) {
             Ok(_) => return Ok(()),
             Err(e) => why = e.to_string(),
         }
     }
-    Err(unreachable(target, "connecting", &why))
+    Err(failed(&why))
 }
 
-/// Blocks until a future is complete.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
@@ -86,22 +76,13 @@ impl Connection {
         Ok(Connection { client, target: target.clone() })
     }
 
-    /// Sends a request to the server. `what` names the operation for the error message, such as `searching`.
+    /// Sends a request to the server, and blocks until the response arrives. `what` names the operation for the error
+    /// message, such as `searching`.
     pub(super) fn call<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         wait(future)?.map_err(|e| failed(&self.target, what, &e))
     }
-
-    pub(super) fn consistency(&self) -> ConsistencyLevel {
-        match self.target.consistency {
-            Consistency::Strong => ConsistencyLevel::Strong,
-            Consistency::Session => ConsistencyLevel::Session,
-            Consistency::Bounded => ConsistencyLevel::Bounded,
-            Consistency::Eventually => ConsistencyLevel::Eventually,
-        }
-    }
 }
 
-/// Returns the original failure inside nested retry errors.
 fn last(failure: &Failure) -> &Failure {
     match failure {
         Failure::RetryExhausted { source, .. } => last(source),
@@ -120,50 +101,33 @@ pub(super) fn is_too_large(failure: &Failure) -> bool {
 /// Converts a client failure to an error with a message for users.
 pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     let server = target.server();
+    let denied = |why: &str| {
+        Error::unavailable(format!("Milvus at {server} denied access ({what}): {why}"))
+            .with_hint("set TURNWISE_MILVUS_TOKEN to `user:password` or to an API key")
+    };
+    let slow = || {
+        let seconds = target.timeout.as_secs();
+        Error::unavailable(format!("Milvus at {server} did not answer within {seconds} s ({what})"))
+            .with_hint("append `?timeout=SECONDS` to the address to wait longer")
+    };
     match last(failure) {
-        Failure::Grpc(status) => {
-            let code = format!("{:?}", status.code());
-            match code.as_str() {
-                "Unauthenticated" | "PermissionDenied" => Error::Unavailable {
-                    message: format!("Milvus at {server} denied access ({what}): {}", status.message()),
-                    hint: Some("set TURNWISE_MILVUS_TOKEN to `user:password` or to an API key".to_owned()),
-                },
-                "DeadlineExceeded" | "Cancelled" => slow(target, what),
-                _ => unreachable(target, what, status.message()),
-            }
+        Failure::Grpc(status) => match format!("{:?}", status.code()).as_str() {
+            "Unauthenticated" | "PermissionDenied" => denied(status.message()),
+            "DeadlineExceeded" | "Cancelled" => slow(),
+            _ => unreachable(target, what, status.message()),
+        },
+        Failure::Timeout(_) | Failure::Cancelled(_) => slow(),
+        // Codes of Milvus for missing or wrong credentials.
+        Failure::Server(e) if matches!(e.code(), 1400..=1402) => denied(e.reason()),
+        Failure::Server(e) => {
+            let (reason, code) = (e.reason(), e.code());
+            Error::unavailable(format!("Milvus at {server} failed {what}: {reason} (code {code})"))
         }
-        Failure::Timeout(_) | Failure::Cancelled(_) => slow(target, what),
-        Failure::Server(e) if is_login(e.code()) => Error::Unavailable {
-            message: format!("Milvus at {server} denied access ({what}): {}", e.reason()),
-            hint: Some("set TURNWISE_MILVUS_TOKEN to `user:password` or to an API key".to_owned()),
-        },
-        Failure::Server(e) => Error::Unavailable {
-            message: format!("Milvus at {server} failed {what}: {} (code {})", e.reason(), e.code()),
-            hint: None,
-        },
         other => unreachable(target, what, &other.to_string()),
     }
 }
 
-/// Returns true for the Milvus error codes of missing or wrong credentials.
-fn is_login(code: i32) -> bool {
-    matches!(code, 1400..=1402)
-}
-
-fn slow(target: &Target, what: &str) -> Error {
-    Error::Unavailable {
-        message: format!(
-            "Milvus at {} did not answer within {} s ({what})",
-            target.server(),
-            target.timeout.as_secs()
-        ),
-        hint: Some("append `?timeout=SECONDS` to the address to wait longer".to_owned()),
-    }
-}
-
 fn unreachable(target: &Target, what: &str, why: &str) -> Error {
-    Error::Unavailable {
-        message: format!("Milvus at {} cannot be reached ({what}): {why}", target.server()),
-        hint: Some("check that the server runs and that the port is correct".to_owned()),
-    }
+    Error::unavailable(format!("Milvus at {} cannot be reached ({what}): {why}", target.server()))
+        .with_hint("check that the server runs and that the port is correct")
 }

@@ -20,14 +20,13 @@ pub struct Milvus {
 }
 
 impl Milvus {
-    /// Opens the generation that a name refers to, and loads it into memory on the server. Returns an error if the
-    /// server cannot be reached or the name does not exist.
+    /// Opens the generation that the name in `target` refers to, and loads it into the server's memory. Returns an
+    /// error if the server cannot be reached or the name does not exist.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         Milvus::of(connection, manifest)
     }
 
-    /// Opens a generation that is already loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let analyzer = manifest.terms_by()?;
         let totals = connection.totals(&manifest)?;
@@ -77,19 +76,16 @@ impl Engine for Milvus {
     }
 
     fn no_vectors_error(&self) -> Error {
-        Error::Input {
-            message: format!("the dialogues at {} have no vectors", self.place()),
-            hint: Some(format!(
-                "`turnwise encode --engine {} --model MODEL` creates them; or search by keywords (--mode bm25)",
-                self.place()
-            )),
-        }
+        let place = self.place();
+        Error::input(format!("the dialogues at {place} have no vectors")).with_hint(format!(
+            "`turnwise encode --engine {place} --model MODEL` creates them; or search by keywords (--mode bm25)"
+        ))
     }
 
     fn reencode_hint(&self) -> String {
+        let place = self.place();
         format!(
-            "`turnwise encode --engine {} --replace` encodes everything again with the current encoder",
-            self.place()
+            "`turnwise encode --engine {place} --replace` encodes everything again with the current encoder"
         )
     }
 
@@ -113,8 +109,8 @@ impl Engine for Milvus {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
-    /// Milvus does not report document frequencies, so the most informative terms are unknown. The query contains all
-    /// terms instead; common terms hardly change the ranking.
+    /// Returns a query of all terms, because Milvus does not report document frequencies. Common terms hardly change
+    /// the ranking.
     fn informative_terms(&self, text: &str, _: Kind, most: usize) -> Result<KeywordQuery> {
         let words = self.keyword_query(text);
         let note = format!(

@@ -1,16 +1,11 @@
-//! Translates a typed filter to a Milvus filter expression. All texts are escaped with [`names::quoted`].
-//!
-//! Rows contain the values of their fields in three columns:
-//! - `facts`: a list of `field=value` texts, for equality.
-//! - `bounds`: the minimum and the maximum of each field, for comparisons.
-//! - `folds`: all texts of a field, joined and in lower case, for substring search.
+//! Translates a filter to a Milvus filter expression. The columns of a row that filters use are described in
+//! `FilterColumns` (`rows.rs`). All texts are escaped with [`names::quoted`].
 
 use super::names;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::{Comparison, Condition, Filter, Tree, TypedValue};
 use turnwise_index::vectors::Kind;
 
-/// Returns the expression for a filter.
 pub(super) fn of(filter: &Filter, kind: Kind) -> Result<String> {
     node(&filter.tree(), kind)
 }
@@ -48,7 +43,7 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// Returns the value as text. A number or a time in a filter also matches a text field with the same spelling.
+/// Returns the value as text. A number or a time in a filter also matches a text of the same spelling.
 fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
         TypedValue::Text(text) => (*text).to_owned(),
@@ -77,17 +72,15 @@ fn same(field: &str, wanted: &TypedValue<'_>) -> Result<String> {
         TypedValue::Time(time) => facts.push(names::fact(field, 'i', &time.to_string())),
     }
     if facts.iter().any(|fact| fact.len() > names::LONGEST_FACT) {
-        return Err(unsupported(&format!(
-            "comparing with a value of more than {} bytes",
-            names::LONGEST_FACT
-        )));
+        let most = names::LONGEST_FACT;
+        return Err(unsupported(&format!("comparing with a value of more than {most} bytes")));
     }
     let facts: Vec<String> = facts.iter().map(|fact| names::quoted(fact)).collect();
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
 }
 
-/// Returns the expression for a comparison. Some value of the field is less than `wanted` if the minimum is less, and
-/// greater if the maximum is greater.
+/// Returns the expression of a comparison by order. A field has a value less than `wanted` if its minimum is less, and a
+/// greater one if its maximum is greater.
 fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> String {
     let (sign, end) = match comparison {
         Comparison::Less => ("<", "least"),

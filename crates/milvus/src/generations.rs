@@ -1,5 +1,5 @@
-//! Generations of collections. A new generation is filled while the old one is in use, and replaces it in one
-//! step. An interrupted build can be continued. The manifest of a generation is a property of its dialogue collection.
+//! Generations of collections. A new generation is filled while the old one is in use, and replaces it in one step. The
+//! manifest of a generation is a property of its collection of dialogues.
 
 use std::{thread, time::Duration};
 
@@ -20,25 +20,24 @@ pub(super) const FORMAT: u32 = 1;
 /// Name of the collection property that stores the manifest.
 pub(super) const PROPERTY: &str = "turnwise.manifest";
 
-/// Properties of a generation: its number, its analyzer, and the recipe of its vectors. Stored as JSON.
+/// Manifest of a generation, which is one version of all collections. It is stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the collection schemas; see [`FORMAT`].
     pub(super) format: u32,
-    /// Number of the generation. Each generation has its own collections.
+    /// Number of the generation, from 1. It is part of the names of the collections.
     pub generation: u64,
-    /// Analyzer that produced the terms.
+    /// Name of turnwise's analyzer for terms and highlighting.
     pub(super) analyzer: String,
-    /// Milvus analyzer that splits the texts; `None` for the analyzer of turnwise.
+    /// Milvus analyzer that splits the texts into terms; `None` if turnwise's analyzer does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<String>,
-    /// How the vectors were made; `None` if there are no vectors.
+    /// Recipe of the vectors (encoder and options); `None` if there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
 }
 
 impl Manifest {
-    /// Creates the manifest of a new generation.
     pub(super) fn new(
         generation: u64,
         analyzer: Analyzer,
@@ -53,21 +52,16 @@ impl Manifest {
         struct Version {
             format: u32,
         }
-        let unreadable = |e: serde_json::Error| Error::Unavailable {
-            message: format!("{place}: the manifest is unreadable: {e}"),
-            hint: Some("use another collection, or remove this one".to_owned()),
+        let unreadable = |e: serde_json::Error| {
+            Error::unavailable(format!("{place}: the manifest is unreadable: {e}"))
+                .with_hint("use another collection, or remove this one")
         };
         let Version { format } = serde_json::from_str(text).map_err(unreadable)?;
         if format != FORMAT {
-            return Err(Error::Unavailable {
-                message: format!(
-                    "{place} has format version {format}, and this turnwise reads version {FORMAT}"
-                ),
-                hint: Some(
-                    "use the turnwise version that wrote it, or ingest again into another collection"
-                        .to_owned(),
-                ),
-            });
+            return Err(Error::unavailable(format!(
+                "{place} has format version {format}, and this turnwise reads version {FORMAT}"
+            ))
+            .with_hint("use the turnwise version that wrote it, or ingest again into another collection"));
         }
         serde_json::from_str(text).map_err(unreadable)
     }
@@ -76,58 +70,58 @@ impl Manifest {
         serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
     }
 
-    /// Returns the analyzer for queries and for highlighting. Returns an error if this version does not know it.
+    /// Returns turnwise's analyzer for terms and highlighting. Returns an error if this build does not have it.
     pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
 
-    /// Returns the collection name of a kind.
+    /// Returns the name of the collection with the rows of a kind. `name` is the alias of the dialogues.
     pub(super) fn rows(&self, name: &str, kind: Kind) -> String {
         format!("{name}_g{}_{}", self.generation, kind.name())
     }
 
-    /// Returns the collection name of the records.
+    /// Returns the name of the collection with the records. `name` is the alias of the dialogues.
     pub(super) fn records(&self, name: &str) -> String {
         format!("{name}_g{}_records", self.generation)
     }
 
-    /// Returns the names of all collections.
+    /// Returns the names of the collections with records, utterances and dialogues.
     pub(super) fn collections(&self, name: &str) -> [String; 3] {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
 
-    /// Returns true if the other generation would have the same terms and vectors.
-    pub(super) fn is_alike(&self, other: &Manifest) -> bool {
-        let made = |manifest: &Manifest| {
+    /// Returns true if the other generation gets the same terms and vectors from the same dialogues.
+    fn is_alike(&self, other: &Manifest) -> bool {
+        let recipe = |manifest: &Manifest| {
             let recipe = manifest.recipe.as_ref();
             recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
         };
-        (&self.analyzer, &self.words) == (&other.analyzer, &other.words) && made(self) == made(other)
+        (&self.analyzer, &self.words) == (&other.analyzer, &other.words) && recipe(self) == recipe(other)
     }
 }
 
-/// Delay between switching the name and removing the old generation. Processes that search check the name every two
-/// seconds, and need time to open the new generation and its encoder.
+/// Delay between switching the name and removing the old generation. Processes that search it check the name every two
+/// seconds, and then open the new generation.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A new generation, before searches use it.
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
-    /// The generation in use, which the new one replaces; `None` if there is none.
+    /// The generation in use, which the new one will replace; `None` if there is none.
     previous: Option<Manifest>,
 }
 
-/// Handling of an unfinished generation that an interrupted build has left.
+/// Handling of an unfinished generation that an interrupted replacement has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Continue it if it has the same analyzer and recipe, else discard it. The caller must remove the dialogues that
-    /// the new generation should not contain.
+    /// Continues it if it has the same analyzer and recipe; otherwise discards it. The caller must remove dialogues that
+    /// do not belong to the new generation.
     Continue,
-    /// Delete it and start again.
+    /// Deletes it.
     Discard,
 }
 
-/// Opens or creates the generation after the one in use.
+/// Opens the generation after the one in use. Continues an unfinished one or creates it, depending on `unfinished`.
 pub(super) fn next(
     connection: &Connection,
     analyzer: Analyzer,
@@ -136,8 +130,8 @@ pub(super) fn next(
 ) -> Result<NextGeneration> {
     let previous = connection.manifest()?;
     let number = previous.as_ref().map_or(1, |previous| previous.generation + 1);
-    let words = connection.target.analyzer.clone();
-    let words = words.or_else(|| previous.as_ref().and_then(|previous| previous.words.clone()));
+    let words = connection.target.analyzer.as_ref();
+    let words = words.or(previous.as_ref().and_then(|previous| previous.words.as_ref())).cloned();
     let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
     // This collection is created last: if it exists, the others do too.
@@ -157,7 +151,7 @@ pub(super) fn next(
 }
 
 impl NextGeneration {
-    /// Switches the name to this generation, and removes the previous one.
+    /// Switches the name to this generation, and removes the previous one after a delay.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
         let Some(previous) = &self.previous else { return Ok(()) };
@@ -167,7 +161,6 @@ impl NextGeneration {
 }
 
 impl Connection {
-    /// Replaces the stored manifest of a generation.
     pub(super) fn store_manifest(&self, manifest: &Manifest) -> Result<()> {
         let request = AlterCollectionPropertiesRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
@@ -185,7 +178,6 @@ impl Connection {
         self.remove(manifest)
     }
 
-    /// Removes the collections of a generation.
     fn remove(&self, manifest: &Manifest) -> Result<()> {
         for collection in manifest.collections(&self.target.name) {
             self.drop_if_there(&collection)?;

@@ -1,4 +1,4 @@
-//! Remote search engine: dialogues, their vectors and their keywords in Milvus.
+//! Search engine for dialogues, their vectors and their keywords in Milvus.
 //!
 //! ```text
 //! chats                      an alias for the generation in use; users see only this name
@@ -7,16 +7,15 @@
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```
 //!
-//! **The record of a dialogue decides which version is current.** The rows are written first; their ids contain the
-//! version of the content. Then the first piece of the record is written, as one row. Readers skip rows of other
-//! versions than the record's. A change is therefore visible completely or not at all, even after a crash. The next
-//! ingest of the same dialogue removes leftover rows.
+//! **The record of a dialogue decides which version is current.** The rows of a version are written first, then the
+//! first piece of the record. Readers skip rows of other versions than the record's. A change is therefore visible
+//! completely or not at all, even after a crash.
 //!
 //! **A generation is replaced as a whole.** To change the encoder or all dialogues, turnwise fills a new generation
 //! with the next number. Searches do not see it until turnwise switches the alias.
 //!
 //! Keywords are the terms of turnwise's analyzer, encoded so that every Milvus tokenizer keeps them unchanged. Filters
-//! are translated to Milvus expressions. Fusion and reranking run in turnwise, as for a local index.
+//! are translated to Milvus expressions.
 
 mod connection;
 mod engine;
@@ -37,7 +36,7 @@ mod writing;
 pub use engine::Milvus;
 pub use generations::{Manifest, Unfinished};
 pub use location::MilvusLocation;
-pub use target::{Consistency, Graph, Target};
+pub use target::Target;
 pub use vector_source::{Encoding, Of, VectorSource};
 pub use walk::{Moved, Walk};
 pub use writer::MilvusWriter;

@@ -27,13 +27,10 @@ use turnwise_index::{
 use turnwise_store::ingest::DialogueSink;
 use turnwise_text::Analyzer;
 
-/// Shortest interval between polls.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// [`Location`] for dialogues in Milvus.
+/// [`Location`] of dialogues in Milvus.
 pub struct MilvusLocation {
     target: Target,
-    /// Connection for polling; `None` before the first poll and after a failed poll.
+    /// Connection for reading change tokens; `None` before the first one and after an error.
     polling: Mutex<Option<Connection>>,
 }
 
@@ -44,12 +41,10 @@ impl MilvusLocation {
     }
 }
 
-/// Returns a token with the manifest and the totals. Returns an error if the collections are not loaded, for example
-/// after a restart of the server. Opening the engine loads them.
+/// Returns a change token from the manifest and the totals. Returns an error if the collections are not loaded, for
+/// example after a restart of the server. Opening the engine loads them.
 fn state(connection: &Connection) -> Result<ChangeToken> {
-    let Some(manifest) = connection.manifest()? else {
-        return Err(missing(&connection.target.to_string()));
-    };
+    let Some(manifest) = connection.manifest()? else { return Err(missing(&connection.target)) };
     let name = &connection.target.name;
     let rows = Kind::ALL.map(|kind| manifest.rows(name, kind));
     for collection in rows.iter().chain([&manifest.records(name)]) {
@@ -78,16 +73,12 @@ impl Location for MilvusLocation {
     }
 
     fn compactable(&self) -> Result<&Path> {
-        Err(Error::Input {
-            message: "--purge works only with an index on this machine".to_owned(),
-            hint: Some(
-                "remove --purge: Milvus frees the space of deleted dialogues automatically".to_owned(),
-            ),
-        })
+        Err(Error::input("--purge works only with an index on this machine")
+            .with_hint("remove --purge: Milvus frees the space of deleted dialogues automatically"))
     }
 
     fn poll_interval(&self) -> Duration {
-        POLL_INTERVAL
+        Duration::from_secs(2)
     }
 
     fn change_token(&self) -> Result<ChangeToken> {

@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 /// Prefix of a term that is written in hexadecimal.
 const HEX_PREFIX: &str = "zq";
-/// Maximum number of bytes in a text column.
 pub(super) const LONGEST_TEXT: usize = 65_535;
 /// Maximum number of bytes of a fact (field name and value). Longer facts are not stored.
 pub(super) const LONGEST_FACT: usize = 2_048;
 
-/// Returns a text as a quoted string literal of an expression.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -26,7 +24,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Returns a number as a literal of an expression. Exact integers have no decimal point.
+/// Returns a number as a literal of an expression. An integer has no decimal point.
 pub(super) fn number(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 9e15 {
         true => format!("{}", number as i64),
@@ -34,8 +32,8 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// Returns a field name as a key of a JSON column. A metadata name is encoded in hexadecimal if it contains characters
-/// other than ASCII letters, digits, `.`, `_` and `-`.
+/// Returns a field name as a key of a JSON column. A metadata name with characters other than ASCII letters, digits,
+/// `.`, `_` and `-` is encoded in hexadecimal.
 pub(super) fn key(field: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match field.strip_prefix("meta.") {
@@ -44,14 +42,14 @@ pub(super) fn key(field: &str) -> String {
     }
 }
 
-/// Returns a field and a value as one text, unique for each pair. `kind` is the type of the value: `t` for a text, `n`
-/// for a number, `i` for a time.
+/// Returns a field and a value as one text, which differs for each pair. `kind` is the type of the value: `t` for a
+/// text, `n` for a number, `i` for a time.
 pub(super) fn fact(field: &str, kind: char, value: &str) -> String {
     format!("{}:{field}={kind}{value}", field.len())
 }
 
-/// Returns a text for `like`: in lower case, with the wildcard characters replaced. Some servers do not support
-/// escapes in patterns.
+/// Returns a text in lower case for the operator `like`, with the wildcard characters replaced. Some servers do not
+/// support escapes in patterns.
 pub(super) fn folded(text: &str) -> String {
     let unlike = |c: char| match c {
         '%' => '\u{e001}',
@@ -71,12 +69,10 @@ pub(super) fn terms<'a>(terms: impl Iterator<Item = &'a str>) -> String {
             text.push(' ');
         }
         let plain = term.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        match plain && !term.starts_with(HEX_PREFIX) {
-            true => text.push_str(term),
-            false => {
-                text.push_str(HEX_PREFIX);
-                text.push_str(&hex(term));
-            }
+        if plain && !term.starts_with(HEX_PREFIX) {
+            text.push_str(term);
+        } else {
+            text.extend([HEX_PREFIX, &hex(term)]);
         }
     }
     text

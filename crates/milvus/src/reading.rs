@@ -1,5 +1,5 @@
-//! Reads rows by id or key, and lists dialogues page by page. A response that is too large for the client is requested
-//! in parts.
+//! Reads rows by id or key, and lists dialogues page by page. If a response is too large for the client, the rows are
+//! requested in parts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,42 +20,34 @@ use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::{engine::Version, vectors::Kind};
 use turnwise_store::Totals;
 
-/// Maximum number of rows that Milvus returns for one query.
 pub(super) const DEEPEST: usize = 16_384;
-/// Maximum number of ids in one request.
 const AT_ONCE: usize = 1_000;
-/// Number of pieces of one record per request, when all pieces together are too large.
+/// Number of pieces per request for a record whose pieces do not fit into one response.
 const PIECES: usize = 32;
-
-/// Maximum number of rows read per call, to keep calls short.
+/// Maximum number of dialogues that one call of `list_dialogues` reads, to keep calls short.
 const PAGE: usize = 200;
 
-/// Returns the columns of a response by name.
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
-    Answer::of(results.get_output_fields())
+    Answer(results.get_output_fields())
 }
 
 /// Returns the error for rows that turnwise did not write.
 pub(super) fn unexpected_data(place: &str, what: &str) -> Error {
-    Error::Unavailable {
-        message: format!("{place} returned data that turnwise did not write: {what}"),
-        hint: Some("check whether another program writes to its collections".to_owned()),
-    }
+    Error::unavailable(format!("{place} returned data that turnwise did not write: {what}"))
+        .with_hint("check whether another program writes to its collections")
 }
 
 impl Connection {
-    /// Returns the number of dialogues and turns of a generation.
     pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
         let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
         Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
-    /// Returns the number of rows of a collection.
     pub(super) fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .output_fields(["count(*)"])
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("counting", async { self.client.query(request?).await })?;
         let count = match answer.results().get_output_fields().first() {
@@ -65,13 +57,13 @@ impl Connection {
         Ok(count.unsigned_abs())
     }
 
-    /// Returns these columns of the rows that match an expression.
+    /// Reads columns of the rows that match the expression `filter`, at most [`DEEPEST`] rows.
     pub(super) fn rows(&self, collection: &str, filter: &str, columns: &[&str]) -> Result<QueryResults> {
         self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
     }
 
-    /// Like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client, so that the
-    /// caller can read fewer rows. All other errors are returned as `Err`.
+    /// Like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client. Any other
+    /// failure is an `Err`.
     fn query(
         &self,
         collection: &str,
@@ -83,7 +75,7 @@ impl Connection {
             .filter(filter)
             .output_fields(columns.iter().copied())
             .limit(DEEPEST as i64)
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         match wait(async { self.client.query(request?).await })? {
             Ok(answer) => Ok(Ok(answer.results().clone())),
@@ -92,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// Reads the rows in which `column` is one of the texts `of`, and calls `visit` for each response. Returns the
-    /// texts whose rows do not fit into one response.
+    /// Reads the columns `wanted` of the rows in which `column` is one of the texts `of`, and calls `visit` for each
+    /// response. Returns the texts whose rows do not fit into one response.
     pub(super) fn rows_by(
         &self,
         collection: &str,
@@ -108,7 +100,7 @@ impl Connection {
             let quoted: Vec<String> = part.iter().map(|name| names::quoted(name)).collect();
             let filter = format!("{column} in [{}]", quoted.join(", "));
             match self.query(collection, &filter, wanted)? {
-                Ok(results) if results.get_output_fields().first().map_or(0, length) < DEEPEST => {
+                Ok(results) if columns(&results).texts(column).len() < DEEPEST => {
                     visit(&columns(&results))?;
                 }
                 _ if part.len() > 1 => {
@@ -141,16 +133,14 @@ impl Connection {
                 );
                 let results = self.rows(records, &filter, &COLUMNS)?;
                 read.add(&columns(&results), &place)?;
-                if results.get_output_fields().first().map_or(0, length) == 0 {
+                if columns(&results).texts("key").is_empty() {
                     break;
                 }
             }
         }
         read.assemble(&place)
     }
-}
 
-impl Connection {
     /// Lists the next dialogues that match a filter, at most `most`, in key order. Also returns the key after which to
     /// continue; `None` at the end. A result may be empty before the end.
     ///
@@ -184,7 +174,6 @@ impl Connection {
         Ok((found.collect(), last.filter(|_| !ended)))
     }
 
-    /// Reads the next rows of dialogues, sorted by row id.
     fn next_rows(&self, manifest: &Manifest, filter: &str, most: usize) -> Result<Vec<(IdKey, Version)>> {
         // The iterators of Milvus' own clients set these parameters. Without them, a limit returns arbitrary
         // rows instead of the first ones.
@@ -195,7 +184,7 @@ impl Connection {
             .output_fields(["id", "key", "version"])
             .limit(most as i64)
             .extra_params(in_order.into())
-            .consistency_level(self.consistency())
+            .consistency_level(self.target.consistency)
             .build();
         let answer = self.call("listing", async { self.client.query(request?).await })?;
         let results = answer.results();
@@ -216,24 +205,14 @@ impl Connection {
     }
 }
 
-/// Number of rows in a column.
-fn length(column: &FieldData) -> usize {
-    match column {
-        FieldData::VarChar { values, .. } => values.len(),
-        FieldData::Int64 { values, .. } => values.len(),
-        FieldData::Bool { values, .. } => values.len(),
-        FieldData::FloatVector { values, .. } => values.len(),
-        _ => 0,
-    }
-}
-
 const COLUMNS: [&str; 5] = ["key", "version", "piece", "pieces", "json"];
 
-/// Pieces of records.
+/// Pieces of records, from responses.
 #[derive(Default)]
 struct Pieces {
-    /// Current version of each dialogue and its number of pieces, as stated by the first piece.
+    /// Current version of each dialogue and its number of pieces, from the first piece of its record.
     first: HashMap<IdKey, (i64, i64)>,
+    /// Texts of the pieces by dialogue, version and number.
     texts: HashMap<(IdKey, i64), BTreeMap<i64, String>>,
 }
 
@@ -255,7 +234,6 @@ impl Pieces {
         Ok(())
     }
 
-    /// Assembles the dialogues from their pieces.
     fn assemble(self, place: &str) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
         let Pieces { first, texts } = self;
         let mut read = HashMap::with_capacity(first.len());

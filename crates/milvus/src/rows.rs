@@ -1,6 +1,6 @@
 //! Converts dialogues to rows of Milvus collections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use milvus::v2::FieldData;
 use serde_json::{Value, json};
@@ -19,11 +19,8 @@ use turnwise_text::Analyzer;
 
 /// Separator between the texts of a field in `folds`.
 pub(super) const BETWEEN: char = '\u{1}';
-/// Maximum number of bytes in a piece of a record.
 const PIECE: usize = 60_000;
-/// Maximum number of bytes in a JSON column.
 const LONGEST_JSON: usize = 60_000;
-/// Maximum number of facts in a row.
 pub(super) const MOST_FACTS: usize = 4_096;
 
 /// Returns the version for a content hash: its first 63 bits, because Milvus stores signed numbers.
@@ -34,12 +31,10 @@ pub(super) fn version_of(content: IdKey) -> Version {
     Version(u64::from_le_bytes(bytes) >> 1)
 }
 
-/// Returns the version that a column stores.
 pub(super) fn version_in(column: i64) -> Version {
     Version(column as u64)
 }
 
-/// Returns the value of a version for a column.
 pub(super) fn version_column(version: Version) -> i64 {
     version.0 as i64
 }
@@ -63,19 +58,17 @@ pub(super) fn key_of(text: &str) -> Option<IdKey> {
 
 /// Returns the id of a row. It includes the version, so that a new version does not overwrite the current one.
 pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) -> String {
-    match turn {
-        Some(turn) => format!("{}-{:016x}-{turn}", key_text(dialogue), version.0),
-        None => format!("{}-{:016x}", key_text(dialogue), version.0),
-    }
+    let turn = turn.map(|turn| format!("-{turn}")).unwrap_or_default();
+    format!("{}-{:016x}{turn}", key_text(dialogue), version.0)
 }
 
 /// Columns of a row that filters use; see [`super::expression`].
 struct FilterColumns {
     /// Values of all fields, for equality; see [`names::fact`].
     facts: Vec<String>,
-    /// Minimum and maximum of each field, for comparisons.
+    /// Minimum and maximum of each field by type (`n_least`, `n_most`), for comparisons.
     bounds: Value,
-    /// Texts of each field in lower case, for substring search.
+    /// Texts of each field, joined and in lower case, for substring search.
     folds: Value,
 }
 
@@ -146,13 +139,13 @@ fn is_less(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Returns an error if the filter columns of a dialogue or of one of its turns exceed the limits of Milvus.
+/// Checks that the filter columns of a dialogue and of its turns are within the limits of Milvus.
 pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
     FilterColumns::of(dialogue, None)?;
     dialogue.turns.iter().try_for_each(|turn| FilterColumns::of(dialogue, Some(turn)).map(drop))
 }
 
-/// Text that is stored in the column `words`, which Milvus searches by keywords.
+/// Content of the column `words`, which Milvus searches by keywords.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WordsColumn {
     /// Terms of turnwise's analyzer, encoded for any tokenizer.
@@ -194,10 +187,9 @@ pub(super) struct Rows {
     vectors: Vec<Vec<f32>>,
     /// False for a row whose vector was zero.
     directed: Vec<bool>,
-    /// Approximate size of all rows.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Number of rows whose text was truncated to the column limit.
-    cut: u64,
+    pub(super) cut: u64,
 }
 
 impl Rows {
@@ -205,11 +197,7 @@ impl Rows {
         self.ids.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Adds a row for a turn or for a whole dialogue. Its vector is set later.
+    /// Adds a row without a vector, for a turn or with `None` for the whole dialogue.
     pub(super) fn push(
         &mut self,
         dialogue: &Dialogue,
@@ -241,13 +229,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Number of rows whose text was truncated to the column limit.
-    pub(super) fn cut(&self) -> u64 {
-        self.cut
-    }
-
-    /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in
-    /// searches. It is replaced by a valid vector, and the column `directed` is false.
+    /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in searches. It
+    /// is replaced by a valid vector, and the column `directed` is false.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
         self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
         self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
@@ -261,8 +244,8 @@ impl Rows {
         let mut columns = vec![
             text("id", self.ids),
             text("key", self.keys),
-            FieldData::Int64 { name: "version".into(), values: self.versions },
-            FieldData::Int64 { name: "turn".into(), values: self.turns },
+            number("version", self.versions),
+            number("turn", self.turns),
             text("corpus", self.corpora),
             text("dialogue", self.dialogues),
             FieldData::ArrayVarChar { name: "facts".into(), values: self.facts },
@@ -279,8 +262,7 @@ impl Rows {
     }
 }
 
-/// Truncates a text to the column limit, at the end of a word. Returns true if it was truncated. Only keyword
-/// search and `text~` use this column; the record and the encoder have the whole text.
+/// Truncates a text to the limit of a column, at the end of a word. Returns true if it was truncated.
 fn truncate(text: &mut String) -> bool {
     if text.len() <= names::LONGEST_TEXT {
         return false;
@@ -295,7 +277,11 @@ fn text(name: &str, values: Vec<String>) -> FieldData {
     FieldData::VarChar { name: name.into(), values }
 }
 
-/// Pieces of records (dialogues as JSON), column by column. A record that is too long for one row is split.
+fn number(name: &str, values: Vec<i64>) -> FieldData {
+    FieldData::Int64 { name: name.into(), values }
+}
+
+/// Rows with pieces of records, column by column. A record is a dialogue as JSON.
 #[derive(Default)]
 pub(super) struct Pieces {
     ids: Vec<String>,
@@ -305,20 +291,16 @@ pub(super) struct Pieces {
     counts: Vec<i64>,
     corpora: Vec<String>,
     texts: Vec<String>,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl Pieces {
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Adds a piece. The row id of a first piece is the dialogue key alone. Writing it replaces the first piece of the
-    /// previous version, which makes the new version current.
+    /// Adds piece `number` (from 0) of `count`. The row id of a first piece is the dialogue key alone. Writing it
+    /// replaces the first piece of the previous version, which makes the new version current.
     pub(super) fn push(
         &mut self,
         key: IdKey,
@@ -345,9 +327,9 @@ impl Pieces {
         vec![
             text("id", self.ids),
             text("key", self.keys),
-            FieldData::Int64 { name: "version".into(), values: self.versions },
-            FieldData::Int64 { name: "piece".into(), values: self.numbers },
-            FieldData::Int64 { name: "pieces".into(), values: self.counts },
+            number("version", self.versions),
+            number("piece", self.numbers),
+            number("pieces", self.counts),
             text("corpus", self.corpora),
             text("json", self.texts),
             FieldData::FloatVector { name: "nothing".into(), values: nothing },
@@ -355,7 +337,7 @@ impl Pieces {
     }
 }
 
-/// Splits a record into pieces; there is always a first piece.
+/// Splits a record into pieces of at most [`PIECE`] bytes; there is at least one.
 pub(super) fn pieces(json: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut left = json;
@@ -368,49 +350,43 @@ pub(super) fn pieces(json: &str) -> Vec<&str> {
     parts
 }
 
-/// Columns of a response, by name.
-pub(super) struct Answer<'a>(HashMap<&'a str, &'a FieldData>);
+/// Columns of a response. A column that is missing or has another type is empty.
+pub(super) struct Answer<'a>(pub(super) &'a [FieldData]);
 
 impl<'a> Answer<'a> {
-    pub(super) fn of(columns: &'a [FieldData]) -> Self {
-        Answer(columns.iter().map(|column| (column_name(column), column)).collect())
+    /// Returns the values of the first column for which `values` returns some.
+    fn find<T>(&self, values: impl Fn(&'a FieldData) -> Option<&'a Vec<T>>) -> &'a [T] {
+        self.0.iter().find_map(values).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn texts(&self, name: &str) -> &'a [String] {
-        match self.0.get(name) {
-            Some(FieldData::VarChar { values, .. }) => values,
-            _ => &[],
-        }
+    pub(super) fn texts(&self, wanted: &str) -> &'a [String] {
+        self.find(|column| match column {
+            FieldData::VarChar { name, values } if name == wanted => Some(values),
+            _ => None,
+        })
     }
 
-    pub(super) fn numbers(&self, name: &str) -> &'a [i64] {
-        match self.0.get(name) {
-            Some(FieldData::Int64 { values, .. }) => values,
-            _ => &[],
-        }
+    pub(super) fn numbers(&self, wanted: &str) -> &'a [i64] {
+        self.find(|column| match column {
+            FieldData::Int64 { name, values } if name == wanted => Some(values),
+            _ => None,
+        })
     }
 
-    pub(super) fn flags(&self, name: &str) -> &'a [bool] {
-        match self.0.get(name) {
-            Some(FieldData::Bool { values, .. }) => values,
-            _ => &[],
-        }
+    pub(super) fn flags(&self, wanted: &str) -> &'a [bool] {
+        self.find(|column| match column {
+            FieldData::Bool { name, values } if name == wanted => Some(values),
+            _ => None,
+        })
     }
 
-    pub(super) fn vectors(&self, name: &str) -> &'a [Vec<f32>] {
-        match self.0.get(name) {
-            Some(FieldData::FloatVector { values, .. }) => values,
-            _ => &[],
-        }
-    }
-}
-
-fn column_name(column: &FieldData) -> &str {
-    match column {
-        FieldData::VarChar { name, .. }
-        | FieldData::Bool { name, .. }
-        | FieldData::Int64 { name, .. }
-        | FieldData::FloatVector { name, .. } => name,
-        _ => "",
+    /// Returns the ids and vectors of the rows whose vector is not zero.
+    pub(super) fn vectors(&self) -> impl Iterator<Item = (&'a String, &'a Vec<f32>)> {
+        let vectors = self.find(|column| match column {
+            FieldData::FloatVector { name, values } if name == "vector" => Some(values),
+            _ => None,
+        });
+        let rows = self.texts("id").iter().zip(vectors).zip(self.flags("directed"));
+        rows.filter(|(_, directed)| **directed).map(|(row, _)| row)
     }
 }

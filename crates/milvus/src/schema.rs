@@ -11,6 +11,7 @@ use milvus::v2::{
         },
         index::CreateIndexRequest,
     },
+    response::collection::DescribeCollectionResponse,
 };
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     generations::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
-    target::{Graph, Target},
+    target::Target,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -30,52 +31,55 @@ use turnwise_index::vectors::Kind;
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
-    /// Connects, and loads the generation that a name refers to. Returns an error if the name does not exist.
+    /// Connects, and loads the generation that the name in `target` refers to. Returns an error if the name does not
+    /// exist.
     pub(super) fn open_loaded(target: &Target) -> Result<(Self, Manifest)> {
         let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        let Some(manifest) = connection.manifest()? else { return Err(missing(target)) };
         connection.load(&manifest)?;
         Ok((connection, manifest))
     }
 
     /// Returns the manifest of the generation that the name refers to; `None` if the name does not exist.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
-        match self.aliased()? {
-            Some(collection) => self.manifest_of(&collection),
-            None => Ok(None),
+        self.aliased()?.map_or(Ok(None), |collection| self.manifest_of(&collection))
+    }
+
+    /// Reads the manifest of a generation from its collection of dialogues.
+    pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
+        let described = self.describe(collection)?;
+        match described.description().get_properties().get(PROPERTY) {
+            Some(text) => Manifest::read(&self.target.to_string(), text).map(Some),
+            None => Err(self.not_created_by_turnwise()),
         }
     }
 
-    /// Reads the manifest stored with a collection of dialogues.
-    pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
-        let place = self.target.to_string();
+    fn describe(&self, collection: &str) -> Result<DescribeCollectionResponse> {
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described = self.call("reading the schema of a collection", async {
+        self.call("reading the schema of a collection", async {
             self.client.describe_collection(request?).await
-        })?;
-        let properties = described.description().get_properties();
-        match properties.get(PROPERTY) {
-            Some(text) => Manifest::read(&place, text).map(Some),
-            None => Err(not_created_by_turnwise(&place)),
-        }
+        })
     }
 
     /// Returns the collection that the name refers to; `None` if the name does not exist. Returns an error if the name
     /// is not an alias.
     fn aliased(&self) -> Result<Option<String>> {
         let name = self.target.name.as_str();
-        if self.exists(name)? {
-            let request = DescribeAliasRequest::builder().alias(name).build();
-            let described =
-                self.call("reading an alias", async { self.client.describe_alias(request?).await });
-            return match described {
-                Ok(described) => Ok(Some(described.collection_name().to_owned())),
-                // The name exists, but is not an alias.
-                Err(Error::Unavailable { .. }) => Err(not_created_by_turnwise(&self.target.to_string())),
-                Err(e) => Err(e),
-            };
+        if !self.exists(name)? {
+            return Ok(None);
         }
-        Ok(None)
+        let request = DescribeAliasRequest::builder().alias(name).build();
+        match self.call("reading an alias", async { self.client.describe_alias(request?).await }) {
+            Ok(described) => Ok(Some(described.collection_name().to_owned())),
+            // The name exists, but is not an alias.
+            Err(Error::Unavailable { .. }) => Err(self.not_created_by_turnwise()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn not_created_by_turnwise(&self) -> Error {
+        Error::input(format!("{} exists, but turnwise did not create it", self.target))
+            .with_hint("choose another name for the dialogues")
     }
 
     pub(super) fn exists(&self, collection: &str) -> Result<bool> {
@@ -100,7 +104,7 @@ impl Connection {
                 .description(text.as_str())
                 .schema(schema)
                 .num_shards(self.target.shards)
-                .consistency_level(self.consistency())
+                .consistency_level(self.target.consistency)
                 .properties(HashMap::from([(PROPERTY.to_owned(), text.clone())]))
                 .index_params(indexes)
                 .build();
@@ -153,37 +157,31 @@ impl Connection {
     /// Returns an error if a collection lacks a column that turnwise created, or if a column has a different type.
     /// Additional columns are allowed.
     fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
-        let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described = self.call("reading the schema of a collection", async {
-            self.client.describe_collection(request?).await
-        })?;
-        let there = described.description().get_schema().get_fields();
-        for field in expected.get_fields() {
-            let same = there.iter().find(|other| other.get_name() == field.get_name());
-            let what = match same {
-                None => format!("has no column `{}`", field.get_name()),
-                Some(other) if other.get_data_type() != field.get_data_type() => {
-                    format!("has a column `{}` of a different type", field.get_name())
+        let described = self.describe(collection)?;
+        let fields = described.description().get_schema().get_fields();
+        for expected in expected.get_fields() {
+            let (name, dim) = (expected.get_name(), expected.get_dimension());
+            let what = match fields.iter().find(|field| field.get_name() == name) {
+                None => format!("has no column `{name}`"),
+                Some(field) if field.get_data_type() != expected.get_data_type() => {
+                    format!("has a column `{name}` of a different type")
                 }
-                Some(other) if other.get_dimension() != field.get_dimension() => format!(
-                    "has vectors with {} dimensions in `{}`, expected {}",
-                    other.get_dimension(),
-                    field.get_name(),
-                    field.get_dimension()
-                ),
+                Some(field) if field.get_dimension() != dim => {
+                    let found = field.get_dimension();
+                    format!("has vectors with {found} dimensions in `{name}`, expected {dim}")
+                }
                 Some(_) => continue,
             };
-            return Err(Error::Unavailable {
-                message: format!("{}: {collection} {what}: another program changed it", self.target),
-                hint: Some(format!(
-                    "`turnwise ingest --engine {} --replace FILES` creates all collections again",
-                    self.target
-                )),
-            });
+            let target = &self.target;
+            let message = format!("{target}: {collection} {what}: another program changed it");
+            let hint =
+                format!("`turnwise ingest --engine {target} --replace FILES` creates all collections again");
+            return Err(Error::unavailable(message).with_hint(hint));
         }
         Ok(())
     }
 
+    /// Returns the indexes of a collection of rows. `dim` is the number of dimensions of the vectors, if there are any.
     fn indexes(&self, dim: Option<usize>) -> Vec<IndexParam> {
         // Pass the parameters as one JSON text: every server version accepts this form.
         let with = |index: IndexParam, params: &str| {
@@ -195,12 +193,13 @@ impl Connection {
         if dim.is_some() {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
-                Graph::Hnsw => with(cosine(IndexType::Hnsw), r#"{"M": 24, "efConstruction": 200}"#),
-                Graph::DiskAnn => cosine(IndexType::DiskAnn),
-                Graph::IvfRabitq => with(
+                IndexType::DiskAnn => cosine(IndexType::DiskAnn),
+                // The best candidates are scored again, with more precise vectors.
+                IndexType::IvfRabitq => with(
                     cosine(IndexType::IvfRabitq),
                     r#"{"nlist": 1024, "refine": true, "refine_type": "FP16"}"#,
                 ),
+                _ => with(cosine(IndexType::Hnsw), r#"{"M": 24, "efConstruction": 200}"#),
             });
         }
         indexes
@@ -211,7 +210,6 @@ fn plain_index(field: &str, kind: IndexType, metric: MetricType) -> IndexParam {
     IndexParam::new().field_name(field).index_type(kind).metric_type(metric)
 }
 
-/// An inverted index over a scalar column.
 fn inverted_index(field: &str) -> IndexParam {
     IndexParam::new().field_name(field).index_type(IndexType::Inverted)
 }
@@ -229,7 +227,6 @@ fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-/// Schemas of the collections of a generation, in creation order.
 fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
     let [records, utterances, dialogues] = manifest.collections(name);
     [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
@@ -287,17 +284,7 @@ fn records() -> CollectionSchema {
         .add_field(field("nothing", DataType::FloatVector).dimension(2))
 }
 
-fn not_created_by_turnwise(place: &str) -> Error {
-    Error::Input {
-        message: format!("{place} exists, but turnwise did not create it"),
-        hint: Some("choose another name for the dialogues".to_owned()),
-    }
-}
-
-/// Returns the error for a name that does not exist.
-pub(super) fn missing(place: &str) -> Error {
-    Error::Input {
-        message: format!("there are no dialogues at {place}"),
-        hint: Some(format!("`turnwise ingest --engine {place} FILES` adds some")),
-    }
+pub(super) fn missing(target: &Target) -> Error {
+    Error::input(format!("there are no dialogues at {target}"))
+        .with_hint(format!("`turnwise ingest --engine {target} FILES` adds some"))
 }

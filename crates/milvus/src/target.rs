@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use milvus::v2::{ConsistencyLevel, IndexType};
 use turnwise_core::error::{Error, Result};
 
-/// Default port of Milvus.
 const PORT: u16 = 19530;
-/// Maximum length of a name. Collection names append a suffix and must stay within the limit of Milvus.
+/// Maximum length of a name. Collection names consist of the name and a suffix, and Milvus limits their length.
 const LONGEST_NAME: usize = 200;
 
 /// Address of dialogues in Milvus, with connection options.
@@ -20,58 +20,32 @@ pub struct Target {
     pub tls: bool,
     /// Database; empty for the default database.
     pub database: String,
-    /// Name of the dialogues: the alias of their collection.
+    /// Name of the dialogues, an alias in Milvus.
     pub name: String,
-    /// Credentials: `user:password` or an API key. Never part of the address.
+    /// Credentials: `user:password` or an API key. They are never part of the address.
     pub token: Option<String>,
     /// Consistency level of reads.
-    pub consistency: Consistency,
+    pub consistency: ConsistencyLevel,
     /// Timeout of one request.
     pub timeout: Duration,
     /// Maximum number of attempts per request.
     pub attempts: u32,
-    /// Type of the vector index, used when collections are created.
-    pub graph: Graph,
+    /// Type of the vector index, used when collections are created: HNSW, DiskANN or IVF with RaBitQ.
+    pub graph: IndexType,
     /// Number of shards, used when collections are created.
     pub shards: i32,
-    /// Milvus analyzer that splits texts into words, used when collections are created. `None` for the analyzer of
-    /// turnwise.
+    /// Milvus analyzer that splits texts into terms, used when collections are created. `None` for turnwise's analyzer.
     pub analyzer: Option<String>,
 }
 
-/// Consistency level of reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Consistency {
-    /// Reads see all acknowledged writes.
-    Strong,
-    /// Reads see all writes of this process.
-    Session,
-    /// Reads may be a few seconds old.
-    Bounded,
-    /// Reads return what is available, without any guarantee.
-    Eventually,
-}
-
-/// Type of the vector index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Graph {
-    /// HNSW graph in memory.
-    Hnsw,
-    /// DiskANN graph on disk.
-    DiskAnn,
-    /// IVF clusters in memory with RaBitQ vectors (1 bit per dimension). The best candidates are scored again
-    /// with more precise vectors.
-    IvfRabitq,
-}
-
-const CONSISTENCIES: [(&str, Consistency); 4] = [
-    ("strong", Consistency::Strong),
-    ("session", Consistency::Session),
-    ("bounded", Consistency::Bounded),
-    ("eventually", Consistency::Eventually),
+const CONSISTENCIES: [(&str, ConsistencyLevel); 4] = [
+    ("strong", ConsistencyLevel::Strong),
+    ("session", ConsistencyLevel::Session),
+    ("bounded", ConsistencyLevel::Bounded),
+    ("eventually", ConsistencyLevel::Eventually),
 ];
-const GRAPHS: [(&str, Graph); 3] =
-    [("hnsw", Graph::Hnsw), ("diskann", Graph::DiskAnn), ("ivf_rabitq", Graph::IvfRabitq)];
+const GRAPHS: [(&str, IndexType); 3] =
+    [("hnsw", IndexType::Hnsw), ("diskann", IndexType::DiskAnn), ("ivf_rabitq", IndexType::IvfRabitq)];
 const OPTIONS: [&str; 7] = ["analyzer", "attempts", "consistency", "database", "index", "shards", "timeout"];
 /// Analyzers that every Milvus server has. The names are passed on unchanged.
 const ANALYZERS: [&str; 3] = ["standard", "english", "chinese"];
@@ -82,7 +56,7 @@ impl Target {
         text.starts_with("milvus://") || text.starts_with("milvuss://")
     }
 
-    /// Replaces the credentials: `user:password` or an API key.
+    /// Sets the credentials: `user:password` or an API key.
     pub fn with_token(self, token: Option<String>) -> Self {
         Target { token, ..self }
     }
@@ -127,11 +101,10 @@ impl FromStr for Target {
             return Err(wrong(text, "it contains no collection name"));
         };
         if server.contains('@') {
-            return Err(Error::Input {
-                message: "a Milvus address must not contain a user or a password: addresses are displayed and stored"
-                    .to_owned(),
-                hint: Some("set the environment variable TURNWISE_MILVUS_TOKEN to `user:password`".to_owned()),
-            });
+            return Err(Error::input(
+                "a Milvus address must not contain a user or a password: addresses are displayed and stored",
+            )
+            .with_hint("set the environment variable TURNWISE_MILVUS_TOKEN to `user:password`"));
         }
         let (host, port) = match server.rsplit_once(':') {
             // An IPv6 address contains colons and is enclosed in brackets.
@@ -151,10 +124,10 @@ impl FromStr for Target {
             database: String::new(),
             name: name.to_owned(),
             token: None,
-            consistency: Consistency::Strong,
+            consistency: ConsistencyLevel::Strong,
             timeout: Duration::from_secs(30),
             attempts: 4,
-            graph: Graph::Hnsw,
+            graph: IndexType::Hnsw,
             shards: 1,
             analyzer: None,
         };
@@ -168,7 +141,7 @@ impl FromStr for Target {
     }
 }
 
-/// Writes the address without options and credentials.
+/// The address without options and credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "milvuss" } else { "milvus" };
@@ -196,10 +169,8 @@ fn check_name(text: &str, name: &str) -> Result<()> {
 }
 
 fn wrong(text: &str, what: &str) -> Error {
-    Error::Input {
-        message: format!("`{text}` is not a Milvus address: {what}"),
-        hint: Some("example: milvus://localhost:19530/chats".to_owned()),
-    }
+    Error::input(format!("`{text}` is not a Milvus address: {what}"))
+        .with_hint("example: milvus://localhost:19530/chats")
 }
 
 fn named<T: Copy>(kind: &'static str, name: &str, known: &[(&str, T)]) -> Result<T> {
@@ -224,7 +195,7 @@ mod tests {
     fn addresses_are_parsed_and_errors_are_specific() {
         let target: Target = "milvuss://db.example:1234/chats?index=diskann&timeout=5".parse().unwrap();
         assert_eq!((target.host.as_str(), target.port, target.tls), ("db.example", 1234, true));
-        assert_eq!((target.graph, target.timeout), (Graph::DiskAnn, Duration::from_secs(5)));
+        assert_eq!((target.graph, target.timeout), (IndexType::DiskAnn, Duration::from_secs(5)));
         assert_eq!(target.with_token(Some("secret".into())).to_string(), "milvuss://db.example:1234/chats");
         let six: Target = "milvus://[::1]/chats".parse().unwrap();
         assert_eq!((six.host.as_str(), six.port), ("[::1]", PORT));

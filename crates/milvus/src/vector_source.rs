@@ -1,4 +1,4 @@
-//! Sources of the rows' vectors: an encoder, or vectors that already exist.
+//! Sources of vectors for new rows: an encoder, or vectors that already exist.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{Encoder, Fingerprint, Vectors, ahead::Options};
 use turnwise_index::vectors::{Kind, Recipe, VectorReader, dialogue_key, utterance_key};
 
-/// Content of a row: a turn or a whole dialogue.
+/// Text to get a vector for: a turn or a whole dialogue.
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
     /// One turn of a dialogue.
@@ -17,7 +17,7 @@ pub enum Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    /// Returns the dialogue that the row belongs to.
+    /// Returns the dialogue.
     pub fn dialogue(self) -> &'a Dialogue {
         match self {
             Of::Turn(dialogue, _) | Of::Whole(dialogue) => dialogue,
@@ -25,19 +25,20 @@ impl<'a> Of<'a> {
     }
 }
 
-/// Source of the rows' vectors.
+/// Source of vectors for new rows.
 pub trait VectorSource {
     /// Fingerprint of the encoder that made the vectors.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Name of that encoder.
+    /// Name of the encoder that made the vectors.
     fn name(&self) -> &str;
 
-    /// Returns the vectors of rows, in the same order. Returns an error if a row has no vector or cannot be encoded.
+    /// Returns the vectors of turns and dialogues, in the same order. It is an error if one cannot be encoded or has no
+    /// vector.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>>;
 }
 
-/// Vector source that encodes texts with the options of a recipe.
+/// Vector source that encodes texts.
 pub struct Encoding {
     encoder: Arc<dyn Encoder>,
     options: Options,
@@ -63,7 +64,7 @@ impl VectorSource for Encoding {
         self.encoder.name()
     }
 
-    /// Encodes equal texts once.
+    /// Encodes the turns and the dialogues. Turns with the same text are encoded once.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
         let mut texts: Vec<&str> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -127,20 +128,14 @@ fn without(of: Of<'_>) -> Error {
         Of::Turn(_, turn) => format!("{id}#{}", turn.number),
         Of::Whole(_) => id.to_string(),
     };
-    Error::Data {
-        message: format!("{what} has no vector in the existing vector set"),
-        hint: Some("`turnwise encode`, with the same input, adds the missing vectors".to_owned()),
-    }
+    Error::data(format!("{what} has no vector in the existing vector set"))
+        .with_hint("`turnwise encode`, with the same input, adds the missing vectors")
 }
 
 /// Returns an error if a vector contains NaN or infinity. Milvus accepts such vectors, but then returns wrong results.
 pub(super) fn check(vectors: &[Vec<f32>], of: &[Of<'_>]) -> Result<()> {
     let broken = vectors.iter().zip(of).find(|(vector, _)| !vector.iter().all(|v| v.is_finite()));
-    match broken {
-        None => Ok(()),
-        Some((_, of)) => Err(Error::Data {
-            message: format!("{}: a vector contains NaN or infinity", of.dialogue().id),
-            hint: Some("use a different precision or a different model".to_owned()),
-        }),
-    }
+    let Some((_, of)) = broken else { return Ok(()) };
+    Err(Error::data(format!("{}: a vector contains NaN or infinity", of.dialogue().id))
+        .with_hint("use a different precision or a different model"))
 }

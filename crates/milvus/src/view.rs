@@ -1,19 +1,19 @@
-//! View of Milvus for one search request. It fetches data from the server in batches and caches it.
+//! View of Milvus for one search request. It reads data from the server in batches and caches it.
 
 use std::{
     borrow::Cow,
     cell::RefCell,
     collections::{HashMap, HashSet},
+    hash::Hash,
 };
 
-use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
+use milvus::v2::{IndexType, SearchVectors, SingleResult, request::dql::SearchRequest};
 
 use super::{
     engine::Milvus,
     expression, names,
     reading::{DEEPEST, unexpected_data},
     rows::{Answer, key_of, key_text, row_id, version_in, version_of},
-    target::Graph,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -28,11 +28,9 @@ use turnwise_index::{
 };
 use turnwise_store::{Prepared, find_by};
 
-/// Minimum number of candidates in a vector index search. With fewer, searches with a filter on a small server
-/// miss many matches.
+/// Minimum number of candidates that a search of the vector index examines. With fewer, searches with a filter miss many
+/// matches.
 const MIN_CANDIDATES: usize = 512;
-
-type Vectors = HashMap<String, Option<Vec<f32>>>;
 
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
@@ -40,8 +38,8 @@ pub(super) struct MilvusView<'a> {
     filter: String,
     /// Cached records; `None` for a dialogue that does not exist.
     records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
-    /// Vectors by row id; `None` for a row without a vector.
-    vectors: RefCell<Vectors>,
+    /// Cached vectors by row id; `None` for a row without a vector.
+    vectors: RefCell<HashMap<String, Option<Vec<f32>>>>,
 }
 
 impl<'a> MilvusView<'a> {
@@ -49,7 +47,7 @@ impl<'a> MilvusView<'a> {
         MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
     }
 
-    /// Returns the best rows of a kind by one of their vector fields.
+    /// Returns the best rows of a kind by a vector field: `vector`, or `sparse` for keywords.
     fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<HitList> {
         let connection = &self.engine.connection;
         let directed = (field == "vector").then_some("directed");
@@ -61,29 +59,30 @@ impl<'a> MilvusView<'a> {
             .output_fields(["key", "version", "turn", "dialogue"].into_iter().chain(directed))
             .limit(k as i64)
             .extra_params(self.depth(field, k))
-            .consistency_level(connection.consistency())
+            .consistency_level(connection.target.consistency)
             .build();
         let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
-            return Ok(HitList { found: Vec::new(), exhausted: true });
+            return Ok(NO_HITS);
         };
         let found = self.found(kind, field == "sparse", result)?;
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
-    /// Returns the search parameters of the index, which set the number of candidates to examine for `k` hits.
+    /// Returns the search parameter of a field's index that sets the number of candidates for `k` hits.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
-            Graph::Hnsw => ("ef", usize::MAX),
-            Graph::DiskAnn => ("search_list", 65_535),
-            Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            IndexType::DiskAnn => ("search_list", 65_535),
+            IndexType::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+            _ => ("ef", usize::MAX),
         };
         HashMap::from([(name.to_owned(), (2 * k).max(MIN_CANDIDATES).min(most).to_string())])
     }
 
+    /// Converts a response to candidates, best first. `words` is true for a keyword search.
     fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Candidate>> {
-        let answer = Answer::of(result.get_output_fields());
+        let answer = Answer(result.get_output_fields());
         let (keys, versions, turns) =
             (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
         let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
@@ -113,39 +112,23 @@ impl<'a> MilvusView<'a> {
         unexpected_data(&self.engine.connection.target.to_string(), what)
     }
 
-    /// Reads records that are not cached yet.
     fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
-        let unknown: Vec<IdKey> = {
-            let known = self.records.borrow();
-            let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
-            different.into_iter().collect()
-        };
-        let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
         let mut known = self.records.borrow_mut();
-        for key in unknown {
-            let record = read.remove(&key);
-            known.insert(key, record);
-        }
+        let unknown = unknown(&known, keys);
+        let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
+        known.extend(unknown.into_iter().map(|key| (key, read.remove(&key))));
         Ok(())
     }
 
-    /// Reads vectors of rows that are not cached yet.
     fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
         if self.engine.manifest.recipe.is_none() {
             return Ok(());
         }
-        let unknown: Vec<String> = {
-            let known = self.vectors.borrow();
-            let different: HashSet<String> = rows.filter(|row| !known.contains_key(row)).collect();
-            different.into_iter().collect()
-        };
         let mut known = self.vectors.borrow_mut();
+        let unknown = unknown(&known, rows);
         known.extend(unknown.iter().map(|row| (row.clone(), None)));
         let mut visit = |answer: &Answer<'_>| {
-            let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
-            for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
-                known.insert(row.clone(), Some(vector.clone()));
-            }
+            known.extend(answer.vectors().map(|(row, vector)| (row.clone(), Some(vector.clone()))));
             Ok(())
         };
         let wanted = ["id", "vector", "directed"];
@@ -153,7 +136,6 @@ impl<'a> MilvusView<'a> {
         connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
-    /// Reads the vectors of all turns of the dialogues.
     fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
         let different: HashSet<IdKey> = dialogues.collect();
         let mut rows = Vec::new();
@@ -166,6 +148,13 @@ impl<'a> MilvusView<'a> {
         }
         self.fetch_vectors(Kind::Utterances, rows.into_iter())
     }
+}
+
+const NO_HITS: HitList = HitList { found: Vec::new(), exhausted: true };
+
+fn unknown<K: Eq + Hash, V>(cache: &HashMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
+    let unknown: HashSet<K> = keys.filter(|key| !cache.contains_key(key)).collect();
+    unknown.into_iter().collect()
 }
 
 /// Converts a keyword query to the format of the `words` column.
@@ -192,7 +181,7 @@ impl View for MilvusView<'_> {
         let k = k.min(DEEPEST);
         // A zero vector has no direction and no neighbors, but Milvus would return arbitrary rows for it.
         if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
-            return Ok(HitList { found: Vec::new(), exhausted: true });
+            return Ok(NO_HITS);
         }
         self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)
     }
@@ -206,9 +195,9 @@ impl View for MilvusView<'_> {
 
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
         let get = |id: &DialogueId| Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue));
-        find_by(id, get)?.ok_or_else(|| Error::Input {
-            message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
-            hint: Some("`turnwise search` shows the ids of dialogues".to_owned()),
+        find_by(id, get)?.ok_or_else(|| {
+            Error::input(format!("{} holds no dialogue `{id}`", self.engine.connection.target))
+                .with_hint("`turnwise search` shows the ids of dialogues")
         })
     }
 

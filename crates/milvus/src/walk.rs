@@ -1,4 +1,4 @@
-//! Iterates over all dialogues of a name and their vectors, part by part.
+//! Iterates over all dialogues of a generation and their vectors, part by part.
 
 use std::collections::HashMap;
 
@@ -17,25 +17,21 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
-/// Target number of dialogues per part.
 const PART: u64 = 250;
-/// A character that sorts after every hexadecimal digit.
-const AFTER_DIGITS: char = 'g';
-/// Number of digits in a key.
 const DIGITS: usize = 32;
 
-/// A dialogue with its vectors. A vector is `None` if it is zero, if the dialogues have no vectors, or if vectors are
-/// skipped.
+/// A dialogue with its vectors. A vector is `None` if it is zero or was not read.
 pub struct Moved {
     /// The dialogue.
     pub dialogue: Dialogue,
     /// Vector of the whole dialogue.
     pub whole: Option<Vec<f32>>,
-    /// Vectors of the turns.
+    /// Vectors of the turns, in the order of the turns.
     pub turns: Vec<Option<Vec<f32>>>,
 }
 
-/// Iterator over all dialogues in key order. A part contains all keys with the same leading digits.
+/// Iterator over all dialogues of a generation, in key order. A part consists of all keys with the same leading digits.
+/// The name of a part is these digits.
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
@@ -47,13 +43,14 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Opens an iterator over the dialogues of a name. Returns an error if the name does not exist.
+    /// Opens an iterator over the generation that the name in `target` refers to. Returns an error if the name does not
+    /// exist.
     pub fn over(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         Walk::of(connection, manifest)
     }
 
-    /// Opens an iterator over a generation that is loaded.
+    /// Opens an iterator over a generation that the server has loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let rows = connection.count(&manifest.rows(&connection.target.name, Kind::Dialogues))?;
         let digits = (0..4).find(|digits| 16u64.pow(*digits) * PART >= rows).unwrap_or(4);
@@ -66,7 +63,7 @@ impl Walk {
         Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
     }
 
-    /// Reads the dialogues without their vectors.
+    /// Returns the iterator, changed to read no vectors.
     pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
@@ -81,14 +78,15 @@ impl Walk {
         &self.manifest
     }
 
-    /// Skips all dialogues up to the end of the part `done`, a name that [`Walk::next_part`] returned earlier.
+    /// Returns the iterator, changed to skip all dialogues up to the end of the part with the name `done`. The name may
+    /// come from an earlier iterator.
     pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
     }
 
-    /// Returns the name and the dialogues of the next part; `None` at the end. Returns an error if rows are missing
-    /// because another process is writing.
+    /// Returns the name and the dialogues of the next part; `None` at the end. If rows are missing, another process is
+    /// writing, and the result is an error.
     pub fn next_part(&mut self) -> Result<Option<(String, Vec<Moved>)>> {
         loop {
             let Some(part) = self.parts.pop() else { return Ok(None) };
@@ -107,7 +105,8 @@ impl Walk {
             part => format!(
                 "piece == 0 and key >= {} and key < {}",
                 names::quoted(part),
-                names::quoted(&format!("{part}{AFTER_DIGITS}"))
+                // `g` sorts after every hexadecimal digit.
+                names::quoted(&format!("{part}g"))
             ),
         };
         let records = self.manifest.records(&self.connection.target.name);
@@ -152,38 +151,29 @@ impl Walk {
         let collection = self.manifest.rows(&self.connection.target.name, kind);
         let mut rows = 0;
         let mut visit = |answer: &Answer<'_>| {
-            let ids = answer.texts("id");
-            rows += ids.len();
-            let there = ids.iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
-            vectors
-                .extend(there.filter(|(_, directed)| **directed).map(|((id, v), _)| (id.clone(), v.clone())));
+            rows += answer.texts("id").len();
+            vectors.extend(answer.vectors().map(|(id, vector)| (id.clone(), vector.clone())));
             Ok(())
         };
         self.connection.rows_by(&collection, "id", of, &["id", "vector", "directed"], &mut visit)?;
         if rows != of.len() {
-            return Err(Error::Unavailable {
-                message: format!(
-                    "{}: {} of {} rows of {} are missing",
-                    self.connection.target,
-                    of.len().saturating_sub(rows),
-                    of.len(),
-                    kind.name()
-                ),
-                hint: Some("another process is writing; try again when it has finished".to_owned()),
-            });
+            let (missing, all, kind) = (of.len().saturating_sub(rows), of.len(), kind.name());
+            let message =
+                format!("{}: {missing} of {all} rows of {kind} are missing", self.connection.target);
+            let hint = "another process is writing; try again when it has finished";
+            return Err(Error::unavailable(message).with_hint(hint));
         }
         Ok(())
     }
 }
 
-/// Splits a part into 16 smaller parts, one per next hexadecimal digit.
+/// Returns the 16 parts that make up a part, one for each next hexadecimal digit.
 fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     let part = part.to_owned();
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
 
-/// Returns the parts of `part` that come after `done`, in reverse order. `done` may come from an earlier iterator that
-/// split the parts differently.
+/// Returns the parts that make up the rest of `part` after the end of part `done`, in reverse order.
 fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
         return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();

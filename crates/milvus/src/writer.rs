@@ -26,59 +26,55 @@ use turnwise_index::{engine::Version, vectors::Recipe};
 use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
-/// Maximum number of dialogues whose version is cached. The cache is cleared when it is full.
+/// Number of cached dialogue versions above which the cache is cleared.
 const KNOWN: usize = 1_000_000;
-/// Minimum number of new rows that justifies a flush.
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
 /// Writer for one generation of collections.
 pub struct MilvusWriter {
     writer: Writer,
-    /// Versions of the dialogues that were looked up; `None` for a dialogue that does not exist.
+    /// Cached versions of dialogues, pending ones included; `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
-    /// Dialogues that are not written yet.
     pending: Vec<(Dialogue, Version)>,
     /// Size of the pending dialogues as JSON.
     pending_bytes: usize,
-    /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,
     /// Number of rows written since the last flush.
     unflushed_rows: usize,
-    /// The new generation that replaces the one in use when it is complete. `None` if this writer writes to the
-    /// generation in use.
+    /// The generation that replaces the one in use; `None` if this writer writes to the generation in use.
     replacement: Option<NextGeneration>,
 }
 
 impl MilvusWriter {
-    /// Reads the manifest of a name; `None` if the name does not exist.
+    /// Reads the manifest of the generation that the name in `target` refers to; `None` if the name does not exist.
     pub fn read_manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
     }
 
-    /// Opens the generation that a name refers to, or creates the first generation with this analyzer and recipe. With
-    /// a recipe, rows get vectors from the encoder.
+    /// Opens the generation in use for writing. If the name in `target` does not exist, creates the first generation
+    /// with this analyzer and recipe.
     ///
-    /// Returns an error if vectors exist and the encoder is missing or different.
+    /// If the generation has vectors, the encoder that made them must be given.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
     ) -> Result<Self> {
-        MilvusWriter::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
+        MilvusWriter::open_or_create_in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
     }
 
-    /// Like `open_or_create`, with any vector source instead of an encoder.
-    pub fn open_or_create_given(
+    /// Like [`MilvusWriter::open_or_create`], with any vector source instead of an encoder.
+    pub fn open_or_create_with_source(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
         source: Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
-        MilvusWriter::in_use(target, analyzer, recipe, |_| source)
+        MilvusWriter::open_or_create_in_use(target, analyzer, recipe, |_| source)
     }
 
-    fn in_use(
+    fn open_or_create_in_use(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
@@ -120,16 +116,15 @@ impl MilvusWriter {
         MilvusWriter::of(connection, manifest, None, None)
     }
 
-    /// Opens existing dialogues for adding more. Dialogues with vectors need the encoder that made the vectors.
-    ///
-    /// Returns an error if the name does not exist, or if a needed encoder is missing or different.
+    /// Opens the generation in use for writing. Returns an error if the name does not exist. If the generation has
+    /// vectors, the encoder that made them must be given.
     pub fn open_with_encoder(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         let source = encoding(&manifest, encoder);
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Stores a new path or name of the model in the manifest. The model itself must be the same.
+    /// Stores a new name or path of the model in the manifest. The model itself must be the same.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
@@ -137,17 +132,14 @@ impl MilvusWriter {
         self.writer.connection.store_manifest(&self.writer.manifest)
     }
 
-    /// Removes a name and the collections of its generation. Does nothing if the name does not exist.
+    /// Removes the name in `target` and the collections of its generation. Does nothing if the name does not exist.
     pub fn remove(target: &Target) -> Result<()> {
         let connection = Connection::open(target)?;
-        match connection.manifest()? {
-            Some(manifest) => connection.remove_name(&manifest),
-            None => Ok(()),
-        }
+        connection.manifest()?.map_or(Ok(()), |manifest| connection.remove_name(&manifest))
     }
 
-    /// Creates a writer. If the generation has vectors, returns an error if the vector source is missing or has a
-    /// different encoder.
+    /// Creates a writer that can add dialogues. Returns an error if the generation has vectors, and `source` is missing
+    /// or of a different encoder.
     fn over(
         connection: Connection,
         manifest: Manifest,
@@ -188,15 +180,9 @@ impl MilvusWriter {
         &self.writer.manifest
     }
 
-    /// Number of rows whose text was truncated to the column limit. Keyword search does not find the rest of
-    /// the text.
-    pub fn truncated_texts(&self) -> u64 {
-        self.writer.cut
-    }
-
-    /// Warning about texts that are stored in full, but only partly searchable by keywords. `None` if there are none.
+    /// Returns a warning about texts of which keyword search covers only the beginning; `None` if there are none.
     pub fn truncation_warning(&self) -> Option<String> {
-        let texts = match self.truncated_texts() {
+        let texts = match self.writer.cut {
             0 => return None,
             1 => "1 text is".to_owned(),
             n => format!("{} texts are", grouped(n)),
@@ -206,7 +192,7 @@ impl MilvusWriter {
         ))
     }
 
-    /// Number of dialogues and turns.
+    /// Number of dialogues, and number of turns, in the generation that is written to.
     pub fn totals(&self) -> Result<Totals> {
         self.writer.connection.totals(&self.writer.manifest)
     }
@@ -221,35 +207,31 @@ impl MilvusWriter {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Flushes the server's buffers if at least 1,000 rows were written since the last flush. Until a flush, searches
-    /// are slower.
+    /// Flushes the server's buffers if at least 1,000 rows were written since the last flush. Searches are slower before
+    /// the flush.
     pub fn flush(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.unflushed_rows) {
-            few if few < MIN_ROWS_TO_FLUSH => Ok(()),
-            _ => self.writer.flush(),
+        if self.unflushed_rows >= MIN_ROWS_TO_FLUSH {
+            self.writer.flush()?;
+            self.unflushed_rows = 0;
         }
+        Ok(())
     }
 
-    /// Switches the name to the new generation and removes the old one. Does nothing if this writer writes to
-    /// the generation in use.
+    /// Switches the name to the new generation and removes the old one. Does nothing if this writer writes to the
+    /// generation in use.
     pub fn finish(&mut self) -> Result<()> {
-        match self.replacement.take() {
-            Some(next) => next.finish(&self.writer.connection),
-            None => Ok(()),
-        }
+        self.replacement.take().map_or(Ok(()), |next| next.finish(&self.writer.connection))
     }
 
-    /// Deletes dialogues by id. Returns how many existed.
+    /// Deletes dialogues by id. Returns the number of those that existed.
     pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        let there = self.existing(ids)?;
-        self.writer.delete(&there)?;
-        there.iter().for_each(|key| {
-            self.known.insert(*key, None);
-        });
-        Ok(there.len() as u64)
+        let existing = self.existing(ids)?;
+        self.writer.delete(&existing)?;
+        self.known.extend(existing.iter().map(|key| (*key, None)));
+        Ok(existing.len() as u64)
     }
 
-    /// Returns how many of these ids exist.
+    /// Returns the number of these ids that exist.
     pub fn count_existing(&mut self, ids: &[DialogueId]) -> Result<u64> {
         Ok(self.existing(ids)?.len() as u64)
     }
@@ -265,24 +247,25 @@ impl MilvusWriter {
         self.for_each_match(filter, &mut |writer, ids| writer.delete(ids))
     }
 
-    /// Number of dialogues that match a filter.
+    /// Returns the number of dialogues that match a filter.
     pub fn count_matching(&mut self, filter: &Filter) -> Result<u64> {
         self.for_each_match(filter, &mut |_, ids| Ok(ids.len() as u64))
     }
 
+    /// Calls `count` with the ids of the dialogues that match a filter, in groups. Returns the sum of the results.
     fn for_each_match(
         &mut self,
         filter: &Filter,
-        take: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
+        count: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
     ) -> Result<u64> {
-        let (mut taken, mut behind) = (0, None);
+        let (mut sum, mut behind) = (0, None);
         loop {
             let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
             let (found, next) = connection.list_dialogues(manifest, behind, Some(filter), NAMED)?;
             let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
-            taken += take(self, &ids)?;
+            sum += count(self, &ids)?;
             if next.is_none() {
-                return Ok(taken);
+                return Ok(sum);
             }
             behind = next;
         }
@@ -292,14 +275,14 @@ impl MilvusWriter {
 /// Returns a number with a comma between groups of three digits.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
-    let groups: Vec<&str> = (0..digits.len().div_ceil(3))
-        .rev()
-        .map(|group| {
-            let end = digits.len() - 3 * group;
-            &digits[end.saturating_sub(3)..end]
-        })
-        .collect();
-    groups.join(",")
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn VectorSource>> {
@@ -308,32 +291,28 @@ fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Bo
 }
 
 fn other_encoder(target: &Target, manifest: &Manifest, source: Option<&dyn VectorSource>) -> Error {
-    let there =
+    let stored =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
-    let here = source.map_or("no encoder is given".to_owned(), |g| {
-        format!("the given encoder is {} ({})", g.name(), g.fingerprint())
+    let given = source.map_or("no encoder is given".to_owned(), |source| {
+        format!("the given encoder is {} ({})", source.name(), source.fingerprint())
     });
-    Error::Input {
-        message: format!("the vectors at {target} were made by {there}, but {here}"),
-        hint: Some(format!(
-            "use the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` \
-             encodes everything again, while the old vectors stay in use"
-        )),
-    }
+    Error::input(format!("the vectors at {target} were made by {stored}, but {given}")).with_hint(format!(
+        "use the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` \
+         encodes everything again, while the old vectors stay in use"
+    ))
 }
 
 impl DialogueSink for MilvusWriter {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
-        let waiting = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id);
-        let key = id.key();
-        match (waiting, self.known.get(&key)) {
-            (Some((dialogue, _)), _) => Ok(Some(dialogue.clone())),
-            (None, Some(None)) => Ok(None),
-            (None, _) => {
-                let mut read = self.writer.connection.dialogues(&self.writer.manifest, &[key])?;
-                Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
-            }
+        if let Some((dialogue, _)) = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id) {
+            return Ok(Some(dialogue.clone()));
         }
+        let key = id.key();
+        if self.known.get(&key) == Some(&None) {
+            return Ok(None);
+        }
+        let mut read = self.writer.connection.dialogues(&self.writer.manifest, &[key])?;
+        Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
     }
 
     fn prefetch(&mut self, ids: &[IdKey]) -> Result<()> {
@@ -342,14 +321,11 @@ impl DialogueSink for MilvusWriter {
             let filter = format!("{} and piece == 0", key_in(some));
             let found = self.writer.connection.rows(&self.writer.records(), &filter, &["key", "version"])?;
             let found = columns(&found);
-            some.iter().for_each(|key| {
-                self.known.insert(*key, None);
-            });
-            for (key, version) in found.texts("key").iter().zip(found.numbers("version")) {
-                if let Some(key) = key_of(key) {
-                    self.known.insert(key, Some(version_in(*version)));
-                }
-            }
+            let versions = found.texts("key").iter().zip(found.numbers("version"));
+            self.known.extend(some.iter().map(|key| (*key, None)));
+            self.known.extend(
+                versions.filter_map(|(key, version)| Some((key_of(key)?, Some(version_in(*version))))),
+            );
         }
         Ok(())
     }
@@ -400,7 +376,7 @@ impl DialogueSink for MilvusWriter {
         Ok(())
     }
 
-    /// No ingest position is stored: dialogues that already exist are recognized by their version and skipped.
+    /// Returns `None`: no ingest position is stored. Dialogues that exist are recognized by their version and skipped.
     fn unfinished(&self) -> Option<IngestMark> {
         None
     }

@@ -1,4 +1,4 @@
-//! Writes dialogues as rows, in an order in which readers never see a partial dialogue.
+//! Writes dialogues as rows, in such an order that readers never see a partial dialogue.
 
 use std::collections::HashSet;
 
@@ -24,18 +24,16 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
-/// Maximum number of rows per request.
 const ROWS: usize = 4_000;
-/// Number of bytes at which a request is sent.
+/// Size of the waiting rows in bytes at which a request is sent.
 const BYTES: usize = 16 << 20;
-/// Maximum number of dialogue keys in one expression.
 pub(super) const NAMED: usize = 1_000;
 
-/// Writer for the collections of one generation.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
     pub(super) words: WordsColumn,
+    /// Source of the vectors; `None` if the rows have no vectors.
     pub(super) source: Option<Box<dyn VectorSource>>,
     /// Number of rows whose text was truncated to the column limit.
     pub(super) cut: u64,
@@ -49,7 +47,7 @@ struct Waiting<'a> {
 }
 
 impl Writer {
-    pub(super) fn collection(&self, kind: Kind) -> String {
+    fn collection(&self, kind: Kind) -> String {
         self.manifest.rows(&self.connection.target.name, kind)
     }
 
@@ -57,8 +55,13 @@ impl Writer {
         self.manifest.records(&self.connection.target.name)
     }
 
-    /// Writes dialogues: first their rows, then their records. The record makes a version current. Then removes
-    /// the old versions of replaced dialogues.
+    /// Returns the names of the collections with records, utterances and dialogues.
+    fn collections(&self) -> [String; 3] {
+        self.manifest.collections(&self.connection.target.name)
+    }
+
+    /// Writes the rows of dialogues, then their records, which make the new versions current. Then removes the old
+    /// versions of replaced dialogues.
     pub(super) fn write(
         &mut self,
         dialogues: &[(Dialogue, Version)],
@@ -69,7 +72,6 @@ impl Writer {
         self.remove_old_versions(dialogues, replaced)
     }
 
-    /// Sends the rows of dialogues in batches.
     fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let mut waiting: [Waiting<'_>; 2] = Default::default();
         for (dialogue, version) in dialogues {
@@ -89,15 +91,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Sends the waiting rows if there are enough for a request, or if `all` is true.
     fn send(&mut self, kind: Kind, waiting: &mut Waiting<'_>, all: bool) -> Result<()> {
-        let width = self.manifest.recipe.as_ref().map_or(0, |recipe| recipe.dim);
-        let full =
-            waiting.rows.len() >= ROWS || waiting.rows.bytes() + 4 * width * waiting.rows.len() >= BYTES;
-        if waiting.rows.len() == 0 || !(all || full) {
+        let dim = self.manifest.recipe.as_ref().map_or(0, |recipe| recipe.dim);
+        let rows = &waiting.rows;
+        let full = rows.len() >= ROWS || rows.bytes + 4 * dim * rows.len() >= BYTES;
+        if rows.len() == 0 || !(all || full) {
             return Ok(());
         }
         let Waiting { mut rows, of } = std::mem::take(waiting);
-        self.cut += rows.cut();
+        self.cut += rows.cut;
         if let Some(source) = &self.source {
             let vectors = source.give(&of)?;
             vector_source::check(&vectors, &of)?;
@@ -106,8 +109,7 @@ impl Writer {
         self.upsert(&self.collection(kind), rows.into_columns())
     }
 
-    /// Writes records. The first piece of a record is written after its other pieces, because it makes the version
-    /// current.
+    /// Writes records. The first piece of a record is written last, because it makes the version current.
     fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let (mut first, mut rest) = (Pieces::default(), Pieces::default());
         for (dialogue, version) in dialogues {
@@ -115,12 +117,12 @@ impl Writer {
             let (key, corpus, parts) = (dialogue.id.key(), &dialogue.source, pieces(&json));
             for (number, part) in parts.iter().enumerate().skip(1) {
                 rest.push(key, *version, [number, parts.len()], corpus, part);
-                if rest.bytes() >= BYTES {
+                if rest.bytes >= BYTES {
                     self.send_pieces(&mut rest)?;
                 }
             }
             first.push(key, *version, [0, parts.len()], corpus, parts[0]);
-            if first.bytes() >= BYTES {
+            if first.bytes >= BYTES {
                 self.send_pieces(&mut rest)?;
                 self.send_pieces(&mut first)?;
             }
@@ -136,49 +138,31 @@ impl Writer {
         }
     }
 
-    /// Removes the old versions of replaced dialogues.
     fn remove_old_versions(
         &self,
         dialogues: &[(Dialogue, Version)],
         replaced: &HashSet<IdKey>,
     ) -> Result<()> {
-        let replaced: Vec<(IdKey, Version)> = dialogues
-            .iter()
-            .map(|(dialogue, version)| (dialogue.id.key(), *version))
-            .filter(|(key, _)| replaced.contains(key))
-            .collect();
+        let versions = dialogues.iter().map(|(dialogue, version)| (dialogue.id.key(), *version));
+        let replaced: Vec<(IdKey, Version)> = versions.filter(|(key, _)| replaced.contains(key)).collect();
         for some in replaced.chunks(NAMED) {
             let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
             let versions: Vec<String> =
                 some.iter().map(|(_, version)| version_column(*version).to_string()).collect();
-            let filter = format!("{} and version not in [{}]", key_in(&keys), versions.join(", "));
-            for collection in
-                [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()]
-            {
-                self.delete_where(&collection, &filter)?;
-            }
+            self.delete_where(&format!("{} and version not in [{}]", key_in(&keys), versions.join(", ")))?;
         }
         Ok(())
     }
 
-    /// Deletes dialogues with all their rows.
     pub(super) fn delete(&self, keys: &[IdKey]) -> Result<()> {
-        for some in keys.chunks(NAMED) {
-            let filter = key_in(some);
-            // A dialogue without a record counts as deleted, so the record is removed before the rows.
-            self.delete_where(&self.records(), &filter)?;
-            for kind in Kind::ALL {
-                self.delete_where(&self.collection(kind), &filter)?;
-            }
-        }
-        Ok(())
+        keys.chunks(NAMED).try_for_each(|some| self.delete_where(&key_in(some)))
     }
 
     /// Flushes the server's buffers. No data is lost without a flush, but until then searches scan all new rows.
     pub(super) fn flush(&self) -> Result<()> {
-        let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
-        let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();
+        let request =
+            FlushRequest::builder().collection_names(self.collections()).wait_flushed_ms(most).build();
         self.connection.call("flushing", async { self.connection.client.flush(request?).await }).map(drop)
     }
 
@@ -191,13 +175,18 @@ impl Writer {
         self.connection.call("writing", write).map(drop)
     }
 
-    fn delete_where(&self, collection: &str, filter: &str) -> Result<()> {
-        let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
-        self.connection.call("deleting", async { self.connection.client.delete(request?).await }).map(drop)
+    /// Deletes the rows that match an expression from all collections. Records are deleted first: a dialogue without a
+    /// record counts as deleted.
+    fn delete_where(&self, filter: &str) -> Result<()> {
+        let client = &self.connection.client;
+        for collection in self.collections() {
+            let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
+            self.connection.call("deleting", async { client.delete(request?).await })?;
+        }
+        Ok(())
     }
 }
 
-/// Returns a filter expression for the rows of some dialogues.
 pub(super) fn key_in(keys: &[IdKey]) -> String {
     let keys: Vec<String> = keys.iter().map(|key| names::quoted(&key_text(*key))).collect();
     format!("key in [{}]", keys.join(", "))

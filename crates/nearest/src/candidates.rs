@@ -1,5 +1,5 @@
-//! Finding candidates: the beam search in a graph, which the builder uses too, and the approximate scan of all
-//! allowed nodes by their quantized vectors.
+//! Finding candidates by quantized vectors: the beam search in a graph, which the builder uses too, and the approximate
+//! scan of all allowed nodes.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use crate::{
 /// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
-/// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
+/// Number of consecutive words that can be cleared in the time that one word at a random address takes.
 const CLEARED_PER_WORD: usize = 8;
 
-/// A visited node and its distance from the query.
+/// Visited node with its distance from the query.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     /// Distance; smaller is nearer.
@@ -24,13 +24,12 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Orders by distance, then by node.
     pub(crate) fn order(&self, other: &Candidate) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
     }
 }
 
-/// Set of visited nodes: one bit per node, so that it fits into the cache. Nodes are visited in random order.
+/// Set of visited nodes: one bit per node, so that it fits into the cache.
 #[derive(Default)]
 pub(crate) struct Visited {
     bits: Vec<u64>,
@@ -40,9 +39,9 @@ pub(crate) struct Visited {
 }
 
 impl Visited {
-    /// Clears the set for a new search among `nodes` nodes.
+    /// Clears the set for a new search in a graph with `nodes` nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        // If the last search visited a large part of the nodes, it is faster to clear the whole set.
+        // If the last search visited a large part of the nodes, clearing the whole set is faster.
         if self.nodes != nodes || self.bits.len() <= CLEARED_PER_WORD * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
@@ -63,20 +62,19 @@ pub(crate) trait NodeDistance {
     /// The node must be in the graph.
     unsafe fn distance<S: Distances>(&self, node: u32) -> f32;
 
-    /// Prefetches the data that `distance` reads.
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
-/// Distances between a query and the nodes, computed from 8-bit codes.
+/// Distances of the nodes from a query, computed from 8-bit codes.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],
-    /// Squared norms of the rows for the Euclidean distance; empty for products.
+    /// Squared norms of the nodes' codes for the Euclidean distance; empty for products.
     pub(crate) norms: &'a [u32],
-    /// Codes of the query.
     pub(crate) row: &'a [u8],
     /// 128 times the sum of the query's signed codes.
     pub(crate) bias: i32,
+    /// Bytes per row of codes.
     pub(crate) stride: usize,
 }
 
@@ -101,7 +99,6 @@ impl NodeDistance for CodeDistances<'_> {
     }
 }
 
-/// Neighbor lists of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists<'a> {
     pub(crate) flat: &'a [u32],
@@ -109,12 +106,12 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
+    /// Returns the list of a node; empty if the node is not on this level.
     #[inline(always)]
     pub(crate) fn of(self, node: u32) -> &'a [u32] {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
     }
 
-    /// Prefetches the list of a node.
     #[inline(always)]
     fn prefetch<S: Distances>(self, node: u32) {
         let list = self.flat.as_ptr().wrapping_add(node as usize * self.width);
@@ -122,8 +119,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Greedy search on one level: moves to the nearest neighbor until no neighbor is nearer. `nodes` is the number of
-/// nodes.
+/// Greedy search on one level: starts at `at`, and moves to the nearest neighbor until no neighbor is nearer. `nodes` is
+/// the number of nodes.
 ///
 /// # Safety
 ///
@@ -157,8 +154,8 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Beam search on one level: repeatedly visits the neighbors of the nearest unprocessed candidate, until all
-/// candidates are processed. Afterwards `candidates` holds the nearest `ef` visited nodes, the nearest first.
+/// Beam search on one level: visits the neighbors of the nearest candidate that is not expanded, until all candidates
+/// are. At the end, `candidates` holds the nearest `ef` visited nodes, the nearest first.
 ///
 /// # Safety
 ///
@@ -172,7 +169,6 @@ pub(crate) unsafe fn walk<S: Distances>(
     visited: &mut Visited,
     candidates: &mut Vec<Candidate>,
 ) {
-    /// Number of nodes whose codes are prefetched ahead.
     const AHEAD: usize = 8;
     let Visited { bits, nodes, seen } = visited;
     let nodes = *nodes;
@@ -234,16 +230,17 @@ pub(crate) unsafe fn walk<S: Distances>(
     }
 }
 
-/// Number of nodes to prefetch ahead, if the nodes are not consecutive.
+/// Number of nodes to prefetch ahead in a scan with a filter.
 const AHEAD: usize = 8;
 
-/// Task that finds the nearest `keep` allowed nodes by comparing all of them. The order of `candidates` is
-/// undefined.
+/// Task that finds the nearest `keep` allowed nodes by comparing all of them.
 pub(crate) struct ApproximateScan<'a, N> {
     pub(crate) distances: N,
     pub(crate) nodes: usize,
+    /// The allowed nodes; `None` for all.
     pub(crate) filter: Option<&'a NodeSet>,
     pub(crate) keep: usize,
+    /// The result, in no particular order.
     pub(crate) candidates: &'a mut Vec<Candidate>,
 }
 
@@ -279,7 +276,7 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Collects the best candidates. The list grows to twice its final size before the worse half is dropped.
+/// Collector of the best candidates. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,

@@ -10,38 +10,36 @@ use crate::{
 
 /// Largest signed code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
-/// Fraction of all numbers within the range of the codes. The other numbers are clipped, so that the range is smaller
-/// and the codes are finer.
+/// Fraction of all numbers within the range of the codes. The others are clipped, so that the codes are finer.
 const WITHIN: f64 = 0.9998;
-/// Approximate maximum size of the sample that determines the range.
 const SAMPLE: usize = 2_000_000;
 
-/// Scale of the codes. A code is a number times the scale, rounded.
+/// Quantizer to 8-bit codes. A code is a number times the scale, rounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Quantizer {
     pub(crate) scale: f32,
 }
 
 impl Quantizer {
-    /// Fits the scale to a sample of the numbers of all vectors.
+    /// Creates a quantizer for vectors. `numbers` is a sample of their numbers.
     pub(crate) fn fit(numbers: Vec<f32>) -> Self {
         Quantizer { scale: scale(range(numbers, WITHIN)) }
     }
 
-    /// Returns the largest scale for one vector that clips nothing.
+    /// Creates a quantizer for one vector, with the largest scale that clips nothing.
     pub(crate) fn of_query(query: &[f32]) -> Self {
         Quantizer { scale: scale(query.iter().fold(0.0, |most, v| v.abs().max(most))) }
     }
 
-    /// Writes the codes of a vector as signed numbers to `out`, padded with zeros.
+    /// Writes the codes of a vector as signed numbers to `out`, padded with zeros to the length of a row.
     pub(crate) fn signed(self, vector: &[f32], out: &mut Vec<i8>) {
         out.clear();
         out.extend(vector.iter().map(|v| self.code(*v)));
         out.resize(stride(vector.len()), 0);
     }
 
-    /// Returns the code of a number. It is rounded like `f32::round`, but without a function call: a little less than
-    /// ½ is added, and the fraction is cut off.
+    /// Returns the code of a number. Rounds like `f32::round`, but without a function call: adds a little less than ½,
+    /// and cuts off the fraction.
     #[inline]
     pub(crate) fn code(self, value: f32) -> i8 {
         const HALF: f32 = 0.5f32.next_down();
@@ -49,7 +47,7 @@ impl Quantizer {
         (scaled + HALF.copysign(scaled)) as i32 as i8
     }
 
-    /// Returns the codes of `rows` vectors. `give(row, out)` writes the vector of a row to `out`.
+    /// Returns the rows of codes of `rows` vectors. `give(row, out)` writes the vector of a row to `out`.
     pub(crate) fn encode(
         self,
         rows: usize,
@@ -69,7 +67,7 @@ impl Quantizer {
     }
 }
 
-/// Samples evenly among `count` numbers; `number` returns the number at an index.
+/// Returns an evenly spread sample of `count` numbers. `number` returns the number at an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
@@ -88,13 +86,11 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the signed codes of a row, for
-/// [`Distances::code_dot`](crate::distances::Distances).
+/// Returns 128 times the sum of the signed codes of a row, which `Distances::code_dot` needs.
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }
 
-/// Returns the number of bytes in a row of codes.
 pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)
 }
@@ -105,21 +101,20 @@ pub(crate) fn scale(range: f32) -> f32 {
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
 }
 
-/// Codes of all points, in the order of the builder.
+/// 8-bit codes of all points, in the order of the builder.
 pub(crate) struct Codes {
     pub(crate) metric: Metric,
+    /// Bytes per row of codes.
     pub(crate) stride: usize,
     pub(crate) quantizer: Quantizer,
     pub(crate) bytes: AlignedBytes,
-    /// Squared norm of each row of codes.
     pub(crate) norms: Vec<u32>,
-    /// [`bias`] of each row of codes.
+    /// For each row of codes, 128 times the sum of its signed codes.
     biases: Vec<i32>,
     pub(crate) level: Dispatch,
 }
 
 impl Codes {
-    /// Quantizes the points in the given order.
     pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Dispatch) -> Self {
         let quantizer = Quantizer::fit(points.numbers());
         let stride = stride(points.dim);
@@ -134,7 +129,7 @@ impl Codes {
         self.norms.len()
     }
 
-    /// Returns the squared norms if distances are compared, or an empty slice if inner products are compared.
+    /// Returns the squared norms of the rows for [`CodeDistances`]; empty if the metric is the inner product.
     pub(crate) fn distance_norms(&self) -> &[u32] {
         if self.metric == Metric::InnerProduct { &[] } else { &self.norms }
     }
@@ -143,7 +138,6 @@ impl Codes {
         &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
-    /// Returns a distance function from one row to all rows.
     pub(crate) fn distances_from(&self, row: u32) -> CodeDistances<'_> {
         CodeDistances {
             codes: self.bytes.bytes(),
@@ -154,26 +148,25 @@ impl Codes {
         }
     }
 
-    /// Returns 128 times the sum of a row's signed codes.
     pub(crate) fn bias(&self, row: u32) -> i32 {
         self.biases[row as usize]
     }
 
-    /// Returns the distance between two points. It is never negative; a smaller value means nearer.
+    /// Returns the distance of two rows; see [`PairDistance`].
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
         self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
     }
 }
 
-/// Distance of two rows of codes: the squared distance if `norms` is given. Otherwise the maximum possible product
-/// minus their product, which is never negative.
+/// Distance of two rows of codes, which is never negative. With `norms`, it is the squared Euclidean distance; otherwise
+/// the maximum possible product minus the product of the rows.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
     /// [`bias`] of `a`.
     pub(crate) bias: i32,
     pub(crate) b: &'a [u8],
-    /// Sum of both squared norms.
+    /// Sum of both squared norms, for the Euclidean distance.
     pub(crate) norms: Option<u32>,
 }
 
@@ -196,7 +189,6 @@ const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// Byte buffer that is aligned to 64 bytes.
 #[derive(Clone, Default)]
 pub(crate) struct AlignedBytes {
     lines: Vec<Line>,

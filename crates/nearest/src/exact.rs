@@ -1,5 +1,4 @@
-//! Exact scoring: scores of vectors outside a graph, scores of graph nodes from their original vectors, and a search
-//! that scores all nodes.
+//! Exact scoring of vectors outside a graph, of graph nodes by their original vectors, and of all nodes of a graph.
 
 use half::f16;
 
@@ -11,8 +10,7 @@ use crate::{
     search::NodeSet,
 };
 
-/// Scores vectors that are not in a graph. A vector gets exactly the score that it would get as a node of a graph with
-/// f32 originals.
+/// Scores vectors that are not in a graph. The score of a vector is exactly that of a node of a graph with f32 originals.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
@@ -21,8 +19,8 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Creates a scorer for a query. Returns `None` for a zero vector if the metric is the cosine, and an error if a
-    /// number is not finite.
+    /// Creates a scorer for a query. Returns `None` for a zero query if the metric is the cosine, and an error if a number
+    /// of the query is not finite.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
         let usable = prepare_vector(metric, query.len(), query, &mut prepared_query);
@@ -31,17 +29,16 @@ impl Scorer {
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
-    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine. Returns an error if the
-    /// vector and the query differ in length, or if a number is not finite.
+    /// Returns the score of a vector; `None` for a zero vector if the metric is the cosine. Returns an error if the vector
+    /// and the query differ in length, or if a number is not finite.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
-        let usable =
-            prepare_vector(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::input)?;
-        Ok(usable
-            .then(|| self.level.run(One { metric: self.metric, query: &self.query, vector: &self.vector })))
+        let Scorer { metric, query, vector: prepared, level } = self;
+        let usable = prepare_vector(*metric, query.len(), vector, prepared).map_err(Error::input)?;
+        Ok(usable.then(|| level.run(One { metric: *metric, query, vector: prepared })))
     }
 }
 
-/// Task that scores two vectors of the same length.
+/// Task that scores a vector against a query of the same length.
 struct One<'a> {
     metric: Metric,
     query: &'a [f32],
@@ -74,7 +71,7 @@ unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, lengt
     }
 }
 
-/// Returns the exact score of a node. `wide` is a buffer of the vector's width for the conversion from f16.
+/// Returns the exact score of a node. `wide` is a buffer of the length of a vector, for the conversion from f16.
 ///
 /// # Safety
 ///
@@ -101,7 +98,6 @@ pub(crate) unsafe fn score<S: Distances>(
     }
 }
 
-/// Prefetches the vector of a node.
 #[inline(always)]
 pub(crate) fn prefetch<S: Distances>(graph: &GraphFile, vectors: Vectors<'_>, node: u32) {
     let (start, bytes) = match vectors {
@@ -116,7 +112,6 @@ fn widen(from: &[f16], to: &mut [f32]) {
     half::slice::HalfFloatSliceExt::convert_to_f32_slice(from, to);
 }
 
-/// Task that scores all allowed nodes exactly.
 pub(crate) struct ExactScan<'a> {
     pub(crate) graph: &'a GraphFile,
     pub(crate) query: &'a [f32],
@@ -148,7 +143,7 @@ impl Task for ExactScan<'_> {
 /// Task that scores all nodes exactly for several queries. Each vector is read only once for all queries.
 pub(crate) struct ExactScans<'a> {
     pub(crate) graph: &'a GraphFile,
-    /// Prepared queries, each with its best hits.
+    /// Prepared queries, and the best hits of each.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
     pub(crate) k: usize,
 }
@@ -173,7 +168,7 @@ impl Task for ExactScans<'_> {
     }
 }
 
-/// Collects the best hits. The list grows to twice its final size before the worse half is dropped.
+/// Collector of the best hits. The list grows to twice its final size before the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,
@@ -200,10 +195,8 @@ impl Best<'_> {
     }
 }
 
-/// Computes the inner product of each row of `a` with each row of `b`.
-///
-/// Both have rows of `dim` numbers; an incomplete last row is ignored. `out` is replaced with the products: one row for
-/// each row of `a`. A product depends only on its two rows.
+/// Replaces `out` with the inner products of each row of `a` with each row of `b`, one row of products for each row of
+/// `a`. Rows have `dim` numbers; an incomplete last row is ignored.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {
@@ -234,9 +227,8 @@ impl Task for Products<'_> {
     }
 }
 
-/// Returns the indices of the `count` highest scores above a threshold, the highest first.
-///
-/// The index `own` is excluded. Ties are in ascending order of the index.
+/// Returns the indices of the `count` highest scores that are greater than `above`, the highest first. Ties are sorted by
+/// ascending index. The index `own` is excluded.
 pub fn highest(scores: &[f32], own: usize, count: usize, above: f32) -> Vec<u32> {
     let mut indices: Vec<u32> =
         (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();

@@ -29,25 +29,21 @@ use crate::{BuildOptions, Builder, Metric, Points, VectorFormat, build::BuildOut
 #[cfg(target_endian = "big")]
 compile_error!("graph files are memory-mapped and little-endian; big-endian targets are not supported");
 
-/// Bytes of the header, at the start of the file.
+/// Size of the header, which is at the start of the file, in bytes.
 pub(crate) const HEADER_BYTES: usize = 4096;
-/// Bytes per checksum.
+/// Number of bytes that one checksum covers.
 pub(crate) const BLOCK: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"TWNEAR\r\n";
 const VERSION: u32 = 1;
 /// Offset of the table of sections in the header.
 const TABLE: usize = 128;
-/// Bytes per entry of the table.
 const ENTRY: usize = 24;
-/// Maximum number of sections in the table.
 const SECTIONS: usize = 64;
 
-/// Kind of a section of a graph file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Codes,
     Originals,
-    /// Neighbor lists of a level.
     Links(u32),
     Norms,
     Starts,
@@ -57,68 +53,57 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All kinds in the order of their numbers in the file, from 1. The links are those of a level.
+    fn all(level: u32) -> [Kind; 8] {
+        use Kind::*;
+        [Codes, Originals, Links(level), Norms, Starts, Rows, Checks, Nibbles]
+    }
+
+    /// Returns the number of the kind in the file, and the level of links; 0 for the other kinds.
     fn numbers(self) -> (u32, u32) {
-        match self {
-            Kind::Codes => (1, 0),
-            Kind::Originals => (2, 0),
-            Kind::Links(level) => (3, level),
-            Kind::Norms => (4, 0),
-            Kind::Starts => (5, 0),
-            Kind::Rows => (6, 0),
-            Kind::Checks => (7, 0),
-            Kind::Nibbles => (8, 0),
-        }
+        let level = if let Kind::Links(level) = self { level } else { 0 };
+        let number = Kind::all(level).iter().position(|kind| *kind == self).unwrap_or_default();
+        (number as u32 + 1, level)
     }
 
     fn of(kind: u32, level: u32) -> Option<Self> {
-        let all = [
-            Kind::Codes,
-            Kind::Originals,
-            Kind::Links(level),
-            Kind::Norms,
-            Kind::Starts,
-            Kind::Rows,
-            Kind::Checks,
-            Kind::Nibbles,
-        ];
-        all.into_iter().find(|k| k.numbers() == (kind, level))
+        Kind::all(level).into_iter().find(|k| k.numbers() == (kind, level))
     }
 
-    /// Returns the name for error messages.
     pub(crate) fn name(self) -> String {
-        match self {
-            Kind::Codes => "codes".to_owned(),
-            Kind::Originals => "vectors".to_owned(),
-            Kind::Links(level) => format!("links of level {level}"),
-            Kind::Norms => "lengths".to_owned(),
-            Kind::Starts => "starts of rows".to_owned(),
-            Kind::Rows => "rows".to_owned(),
-            Kind::Checks => "checksums".to_owned(),
-            Kind::Nibbles => "nibbles".to_owned(),
-        }
+        let name = match self {
+            Kind::Codes => "codes",
+            Kind::Originals => "vectors",
+            Kind::Links(level) => return format!("links of level {level}"),
+            Kind::Norms => "lengths",
+            Kind::Starts => "starts of rows",
+            Kind::Rows => "rows",
+            Kind::Checks => "checksums",
+            Kind::Nibbles => "nibbles",
+        };
+        name.to_owned()
     }
 }
 
-/// Kind of a section of the file, and its byte range.
+/// Section of a graph file: its kind and its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
     pub(crate) bytes: Range<usize>,
 }
 
-/// Header of a graph file: parameters of the graph, and the positions of the sections.
+/// Header of a graph file: parameters of the graph, and its sections.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
     pub(crate) dim: usize,
     pub(crate) metric: Metric,
     pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
-    /// Maximum number of neighbors on each level above 0.
+    /// Maximum number of neighbors of a node on each level above 0; twice as many on level 0.
     pub(crate) m: usize,
     /// Number of candidates in the beam search when the builder inserted a node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
-    /// Scale of the 8-bit codes.
     pub(crate) scale: f32,
     pub(crate) sections: Vec<Section>,
     /// CRC-32 of the `checks` section.
@@ -200,15 +185,13 @@ impl Header {
     }
 }
 
-/// Data to write to a graph file.
 pub(crate) struct Content<'a> {
     pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
     pub(crate) made: &'a BuildOutput,
 }
 
-/// Writes a file. The header is written last, at the start of the file, because it contains a checksum of the
-/// checksums.
+/// Writes a file. The header, at the start of the file, is written last: it contains a checksum of the checksums.
 pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
     let mut checked = ChecksumWriter { out: &mut *out, sums: Checksums::default() };
@@ -232,26 +215,23 @@ pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Res
     out.write_all(&header.bytes())
 }
 
-/// Computes the positions of the sections.
+/// Returns the sections in the order of the file. `checks` is the size of the last one, the checksums.
 fn list(content: &Content, checks: usize) -> Vec<Section> {
-    let nodes = content.made.graph.len();
-    let number = match content.options.format {
-        VectorFormat::F32 => 4,
-        VectorFormat::F16 => 2,
-    };
-    let mut lengths = vec![match content.made.nibbles {
-        Some(_) => (Kind::Nibbles, nodes * row_bytes(content.points.dim)),
-        None => (Kind::Codes, nodes * content.made.codes.stride),
+    let Content { points, options, made } = content;
+    let nodes = made.graph.len();
+    let mut lengths = vec![match made.nibbles {
+        Some(_) => (Kind::Nibbles, nodes * row_bytes(points.dim)),
+        None => (Kind::Codes, nodes * made.codes.stride),
     }];
-    lengths.push((Kind::Originals, nodes * content.points.dim * number));
-    for (level, links) in content.made.graph.levels.iter().enumerate() {
+    lengths.push((Kind::Originals, nodes * points.dim * options.format.bytes()));
+    for (level, links) in made.graph.levels.iter().enumerate() {
         lengths.push((Kind::Links(level as u32), links.flat.len() * 4));
     }
-    if content.points.metric == Metric::L2 {
+    if points.metric == Metric::L2 {
         lengths.push((Kind::Norms, nodes * 4));
     }
     lengths.push((Kind::Starts, (nodes + 1) * 4));
-    lengths.push((Kind::Rows, content.points.row_count() * 4));
+    lengths.push((Kind::Rows, points.row_count() * 4));
     lengths.push((Kind::Checks, checks));
     let mut at = HEADER_BYTES;
     let place = |(kind, length): (Kind, usize)| {
@@ -262,6 +242,7 @@ fn list(content: &Content, checks: usize) -> Vec<Section> {
     lengths.into_iter().map(place).collect()
 }
 
+/// Writes all sections except the checksums, in the order of [`list`].
 fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
     let BuildOutput { order, codes, nibbles, graph } = content.made;
     let mut section = SectionWriter { out, length: 0 };
@@ -292,7 +273,7 @@ fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
     section.put_all(&rows)
 }
 
-/// Converts numbers to bytes. The compiler turns the loop into a copy.
+/// Replaces `out` with the bytes of the numbers. The compiler turns the loop into a copy.
 fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
     out.resize(numbers.len() * N, 0);
     for (place, number) in out.chunks_exact_mut(N).zip(numbers) {

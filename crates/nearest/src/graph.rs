@@ -1,11 +1,11 @@
-//! HNSW graph in memory, between building and writing, and the repair of its connectivity.
+//! HNSW graph in memory, from building to writing, and the repair of its connectivity.
 
 use crate::build::Codes;
 
 /// Marks an unused entry at the end of a neighbor list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// HNSW graph. Nodes are numbered by descending level. A level with n nodes therefore has the nodes 0 to n − 1.
+/// HNSW graph. Nodes are numbered by descending level, so a level with n nodes has the nodes 0 to n − 1.
 pub(crate) struct Graph {
     /// Row of each node in [`Codes`].
     pub(crate) points: Vec<u32>,
@@ -24,7 +24,6 @@ impl Links {
         Links { width, flat: vec![NONE; nodes * width] }
     }
 
-    /// Returns the neighbors of a node.
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let list = &self.flat[node as usize * self.width..][..self.width];
         &list[..list.iter().position(|n| *n == NONE).unwrap_or(list.len())]
@@ -79,8 +78,8 @@ impl Graph {
 
 /// Adds links on level 0 until all nodes can be reached from node 0.
 ///
-/// An unreachable node is added to the neighbor list of the nearest reachable node that has a usable entry. An entry is
-/// usable if it is free, or if its neighbor can also be reached on another path.
+/// An unreachable node is added to the list of the nearest reachable node that has a free entry, or an entry whose
+/// neighbor can also be reached on another path.
 pub(crate) fn repair(graph: &mut Graph, codes: &Codes) {
     let n = graph.len();
     if n == 0 {
@@ -124,11 +123,10 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
     walk.reached.iter().filter(|r| **r).count()
 }
 
-/// Graph traversal.
+/// Traversal of level 0.
 struct Traversal {
     reached: Vec<bool>,
-    /// For each list entry, whether it led to its neighbor first. These entries form a spanning tree and must not be
-    /// replaced.
+    /// For each list entry, whether it was the first that led to its neighbor. These entries form a spanning tree.
     needed: Vec<bool>,
     /// Reached nodes whose neighbors have not been visited yet.
     waiting: Vec<u32>,
@@ -152,8 +150,8 @@ impl Traversal {
         }
     }
 
-    /// Returns the index (in `flat`) of the entry for a new neighbor of a node: the first free entry of its list, else
-    /// the last entry that is not needed. Returns `None` if all entries are needed.
+    /// Returns the index in [`Links::flat`] of the entry for a new neighbor of a node: the first free entry of its list,
+    /// else the last one that is not needed. Returns `None` if all entries are needed.
     fn entry(&self, graph: &Graph, node: u32) -> Option<usize> {
         let links = &graph.levels[0];
         let places = node as usize * links.width..(node as usize + 1) * links.width;

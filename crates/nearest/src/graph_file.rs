@@ -4,6 +4,7 @@ use std::{fs::File, ops::Range, path::Path};
 
 use half::f16;
 use memmap2::Mmap;
+use turnwise_core::error::IoContext;
 
 use crate::{
     Builder, Error, Metric, Result, VectorFormat,
@@ -14,18 +15,18 @@ use crate::{
     nibbles::row_bytes,
 };
 
-/// A graph file: read-only, fast to open, and shared by all processes that map the same file.
+/// Memory-mapped, read-only graph file. All processes that map the same file share its memory.
 pub struct GraphFile {
     bytes: Bytes,
-    /// Path, for error messages.
     name: std::path::PathBuf,
     pub(crate) header: Header,
     /// Bytes per row of codes.
     pub(crate) stride: usize,
     pub(crate) level: Dispatch,
+    // Byte ranges of the sections.
     codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
-    /// Section of each level's neighbor lists, from level 0.
+    /// Neighbor lists of each level, from level 0.
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,
@@ -33,7 +34,7 @@ pub struct GraphFile {
     checks: Range<usize>,
 }
 
-/// Quantized vectors of all nodes, with which a search finds candidates.
+/// Quantized vectors of all nodes, by which a search finds candidates.
 pub(crate) enum SearchCodes<T> {
     Nibbles(T),
     Codes(T),
@@ -53,17 +54,17 @@ pub struct GraphInfo {
     pub dim: usize,
     /// Number of nodes (different vectors).
     pub nodes: usize,
-    /// Number of rows. A node has several rows if their vectors are equal.
+    /// Number of rows. Rows with equal vectors belong to one node.
     pub rows: usize,
     /// Maximum number of neighbors of a node on each level; twice as many on level 0.
     pub m: usize,
-    /// Number of candidates in the beam search when the builder inserts a node.
+    /// Number of candidates in the beam search when the builder inserted a node.
     pub ef: usize,
     /// Builder of the graph.
     pub builder: Builder,
     /// Number format of the original vectors.
     pub format: VectorFormat,
-    /// Bits per dimension of the quantized vectors that find candidates.
+    /// Bits per dimension of the quantized vectors, 4 or 8.
     pub code_bits: u32,
     /// Number of levels.
     pub levels: usize,
@@ -79,14 +80,13 @@ impl GraphFile {
     /// Opens and maps a file. Returns an error if the file cannot be read, or if its header or the size of a section is
     /// wrong. The content is checked only by [`GraphFile::verify`].
     pub fn open(path: &Path) -> Result<Self> {
-        let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
-        let file = File::open(path).map_err(io("open"))?;
+        let file = File::open(path).at("open", path)?;
         // SAFETY: such files are written under a temporary name and are never changed after that.
-        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
+        let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         GraphFile::new(Bytes::Mapped(map), path)
     }
 
-    /// Opens a graph from a copy of a file's bytes, with the same checks as [`GraphFile::open`].
+    /// Opens a graph from the bytes of a file, which are copied. The checks are those of [`GraphFile::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut owned = AlignedBytes::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
@@ -98,18 +98,15 @@ impl GraphFile {
         let all = bytes.all();
         let header = Header::read(&all[..all.len().min(HEADER_BYTES)], all.len()).map_err(corrupt)?;
         let find = |kind: Kind| header.sections.iter().find(|s| s.kind == kind).map(|s| s.bytes.clone());
+        // Returns the byte range of a section. `length` is its expected size in bytes, if that is known.
         let need = |kind: Kind, length: Option<usize>| {
             let bytes = find(kind).unwrap_or_default();
             let fits = length.is_none_or(|length| length == bytes.len());
-            let placed = bytes.start.is_multiple_of(64) && bytes.len().is_multiple_of(2);
-            if fits && placed {
-                Ok(bytes)
-            } else {
-                Err(corrupt(format!("the size of its {} does not match the header", kind.name())))
-            }
+            let aligned = bytes.start.is_multiple_of(64) && bytes.len().is_multiple_of(2);
+            let what = || corrupt(format!("the size of its {} does not match the header", kind.name()));
+            (fits && aligned).then_some(bytes).ok_or_else(what)
         };
         let (nodes, stride) = (header.nodes, stride(header.dim));
-        let number = if header.format == VectorFormat::F16 { 2 } else { 4 };
         let levels = header.sections.iter().filter(|s| matches!(s.kind, Kind::Links(_))).count();
         let links =
             |level: usize| need(Kind::Links(level as u32), (level == 0).then_some(nodes * header.m * 8));
@@ -118,7 +115,7 @@ impl GraphFile {
                 Some(_) => SearchCodes::Nibbles(need(Kind::Nibbles, Some(nodes * row_bytes(header.dim)))?),
                 None => SearchCodes::Codes(need(Kind::Codes, Some(nodes * stride))?),
             },
-            originals: need(Kind::Originals, Some(nodes * header.dim * number))?,
+            originals: need(Kind::Originals, Some(nodes * header.dim * header.format.bytes()))?,
             links: (0..levels.max(1)).map(links).collect::<Result<_>>()?,
             norms: (header.metric == Metric::L2).then(|| need(Kind::Norms, Some(nodes * 4))).transpose()?,
             starts: need(Kind::Starts, Some((nodes + 1) * 4))?,
@@ -150,12 +147,11 @@ impl GraphFile {
         let content = &self.bytes.all()[HEADER_BYTES..self.checks.start];
         for (n, (block, sum)) in content.chunks(BLOCK).zip(checks.chunks_exact(4)).enumerate() {
             if crc32fast::hash(block).to_le_bytes() != sum {
-                let at = HEADER_BYTES + n * BLOCK;
-                let part = self.header.sections.iter().rev().find(|s| s.bytes.start <= at);
-                let part = part.map_or_else(String::new, |s| format!(", in its {}", s.kind.name()));
-                return Err(
-                    self.corrupt(format!("block {n} is damaged (bytes {at} to {}){part}", at + block.len()))
-                );
+                let (start, end) = (HEADER_BYTES + n * BLOCK, HEADER_BYTES + n * BLOCK + block.len());
+                let section = self.header.sections.iter().rev().find(|s| s.bytes.start <= start);
+                let section = section.map_or_else(String::new, |s| format!(", in its {}", s.kind.name()));
+                let what = format!("block {n} is damaged (bytes {start} to {end}){section}");
+                return Err(self.corrupt(what));
             }
         }
         Ok(())
@@ -204,7 +200,6 @@ impl GraphFile {
         Quantizer { scale: self.header.scale }
     }
 
-    /// Returns the quantized vectors of all nodes.
     pub(crate) fn search_codes(&self) -> SearchCodes<&[u8]> {
         let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
         match &self.codes {
@@ -243,7 +238,6 @@ impl GraphFile {
     }
 }
 
-/// Original vectors of all nodes, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) enum Vectors<'a> {
     F32(&'a [f32]),

@@ -1,8 +1,7 @@
-//! 4-bit quantization (nibbles): approximate products that read half as much memory as 8-bit codes.
+//! 4-bit codes (nibbles): approximate products that read half as much memory as 8-bit codes.
 //!
-//! The memory bandwidth limits the speed of a beam search. The search needs only an approximate order of the
-//! candidates, because the best ones are scored exactly afterwards. If nibbles are not accurate enough for a set of
-//! vectors, the graph uses 8-bit codes instead.
+//! Memory bandwidth limits the speed of a beam search, which needs only an approximate order of the candidates. If
+//! nibbles are not accurate enough for the vectors, the graph uses 8-bit codes.
 
 use rayon::prelude::*;
 
@@ -11,40 +10,36 @@ use crate::{
     candidates::{ApproximateScan, NodeDistance},
     codes::{AlignedBytes, Quantizer, range, sample_evenly, stride},
     distances::{CODE_STEP, Dispatch, Distances},
-    exact::products,
+    exact::{highest, products},
     points::Points,
 };
 
 /// Fraction of all numbers within the range of the nibbles; the others are clipped.
 const WITHIN: f64 = 0.995;
-/// Number of nearest vectors of each query in the accuracy test.
 const NEAREST: usize = 10;
-/// Minimum fraction of the nearest vectors that the accuracy test must find.
+/// Minimum fraction of the nearest vectors that are found in the accuracy test.
 const ENOUGH: f64 = 0.99;
-/// Number of best vectors by nibbles. In the accuracy test, a nearest vector is found if it is among them.
+/// Number of best vectors by nibbles. In the accuracy test, a nearest vector counts as found if it is one of them.
 const AMONG: usize = 20;
-/// Number of queries in the accuracy test.
 const TRIES: usize = 128;
-/// Maximum number of vectors in the accuracy test.
 const SAMPLE: usize = 4096;
-/// Bytes per block of [`CODE_STEP`] numbers. The lower halves of the bytes hold the first half of the numbers, the
-/// upper halves hold the second half.
+/// Bytes per block of [`CODE_STEP`] numbers. The lower four bits of the bytes hold the first half of the numbers, and the
+/// upper four bits the second half.
 const HALF: usize = CODE_STEP / 2;
 
-/// Returns the number of bytes in a row of nibbles.
 pub(crate) fn row_bytes(dim: usize) -> usize {
     stride(dim) / 2
 }
 
-/// 4-bit codes ("nibbles") of all points.
+/// Nibbles of all points, in the order of the builder.
 pub(crate) struct Nibbles {
     row: usize,
     bytes: AlignedBytes,
 }
 
 impl Nibbles {
-    /// Quantizes the points if nibbles are accurate enough, which is tested with a sample. Returns `None` if they are
-    /// not, or if the metric is L2: nibbles support only products.
+    /// Quantizes the points in the given order. Returns `None` if nibbles are not accurate enough for a sample of the
+    /// points, or if the metric is L2: nibbles support only products.
     pub(crate) fn if_accurate(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
@@ -52,7 +47,8 @@ impl Nibbles {
             .then(|| Nibbles::new(order.len(), points.dim, points.numbers(), give))
     }
 
-    /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`.
+    /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`. `numbers` is a sample of the numbers;
+    /// `give(row, out)` writes the vector of a row to `out`.
     fn new(rows: usize, dim: usize, numbers: Vec<f32>, give: impl Fn(usize, &mut Vec<f32>) + Sync) -> Self {
         // Sixteen steps cover the range from −range to +range.
         let scale = 8.0 / range(numbers, WITHIN);
@@ -87,7 +83,7 @@ impl Nibbles {
     }
 }
 
-/// Sample of the points, spread evenly.
+/// Evenly spread sample of the points.
 struct Sample {
     dim: usize,
     vectors: Vec<f32>,
@@ -104,7 +100,7 @@ impl Sample {
         Sample { dim: points.dim, vectors }
     }
 
-    /// Returns whether a search by nibbles finds at least the fraction [`ENOUGH`] of the nearest vectors.
+    /// Returns whether the best vectors by nibbles contain at least the fraction [`ENOUGH`] of the nearest vectors.
     fn is_accurate(&self) -> bool {
         let count = self.vectors.len() / self.dim;
         let nibbles = Nibbles::of_flat(&self.vectors, self.dim);
@@ -119,34 +115,25 @@ impl Sample {
             let distances = NibbleDistances::new(nibbles.bytes(), &signed);
             // One more, because each query is its own nearest vector.
             let (keep, mut among) = (AMONG + 1, Vec::new());
-            let skim =
+            let scan =
                 ApproximateScan { distances, nodes: count, filter: None, keep, candidates: &mut among };
-            Dispatch::best().run(skim);
-            let nearest = nearest_but(at, &exact);
-            nearest.iter().filter(|node| among.iter().any(|c| c.node as usize == **node)).count()
+            Dispatch::best().run(scan);
+            let nearest = highest(&exact, at, NEAREST, f32::NEG_INFINITY);
+            nearest.iter().filter(|node| among.iter().any(|c| c.node == **node)).count()
         });
         let found: usize = found.sum();
         found as f64 >= ENOUGH * (tries * NEAREST.min(count.saturating_sub(1))) as f64
     }
 }
 
-/// Returns the indices of the [`NEAREST`] highest scores. The query's own index is excluded.
-fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
-    let mut all: Vec<usize> = (0..scores.len()).filter(|node| *node != own).collect();
-    if all.len() > NEAREST {
-        all.select_nth_unstable_by(NEAREST, |a, b| scores[*b].total_cmp(&scores[*a]));
-        all.truncate(NEAREST);
-    }
-    all
-}
-
-/// Approximate distances by nibbles.
+/// Distances of the nodes from a query, computed from nibbles.
 #[derive(Clone, Copy)]
 pub(crate) struct NibbleDistances<'a> {
-    pub(crate) nibbles: &'a [u8],
-    pub(crate) signed: &'a [i8],
+    nibbles: &'a [u8],
+    /// 8-bit codes of the query.
+    signed: &'a [i8],
     /// 15 times the sum of `signed`.
-    pub(crate) bias: i32,
+    bias: i32,
 }
 
 impl<'a> NibbleDistances<'a> {

@@ -19,13 +19,13 @@ pub enum VectorFormat {
 
 /// Vectors for a graph. Equal vectors become one point, which may have many rows.
 ///
-/// All vectors have the same number of dimensions, and their numbers are finite. The vectors are borrowed, and they
-/// are normalized each time they are used. So a memory-mapped file needs no copy in memory.
+/// All vectors have the same number of dimensions, and their numbers are finite. They are borrowed and normalized each
+/// time they are used, so vectors in a memory-mapped file are not copied.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     vectors: Vec<&'a [f32]>,
-    /// Pairs of a point and one of its input rows. Equal vectors are one point.
+    /// Pairs of a point and one of its rows, in the order of the calls of `push`.
     rows: Vec<(u32, u32)>,
     /// Last added point for each hash.
     seen: HashMap<u64, u32>,
@@ -56,10 +56,8 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Adds the vector of a row.
-    ///
-    /// If the metric is the cosine, zero vectors are skipped, and the result is `false`. Returns an error if the number
-    /// of dimensions is wrong or a number is not finite.
+    /// Adds the vector of a row. For the cosine, zero vectors are skipped, and the result is `false`. Returns an error if
+    /// the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepare_vector(self.metric, self.dim, vector, &mut new);
@@ -85,12 +83,12 @@ impl<'a> Points<'a> {
         usable.map_err(|what| Error::input(format!("row {row}: {what}")))
     }
 
-    /// Returns the number of different vectors.
+    /// Returns the number of points (different vectors).
     pub fn len(&self) -> usize {
         self.vectors.len()
     }
 
-    /// Returns whether there are no vectors.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.vectors.is_empty()
     }
@@ -101,7 +99,7 @@ impl<'a> Points<'a> {
         let _ = prepare_vector(self.metric, self.dim, self.vectors[point as usize], out);
     }
 
-    /// Returns a sample of the vector components, spread evenly over all vectors.
+    /// Returns a sample of the vector components, spread evenly over all points.
     pub(crate) fn numbers(&self) -> Vec<f32> {
         let (mut vector, mut at) = (Vec::new(), NONE);
         sample_evenly(self.len() * self.dim, |number| {
@@ -118,8 +116,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// Returns the rows of all points, grouped by point in the given order. The second list has the rows. The first
-    /// list has the offset of each group, and the total number of rows at the end.
+    /// Returns the rows of all points, grouped by point in the given order, as the second list. The first list has the
+    /// offset of each group, and the number of rows at the end.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -190,6 +188,15 @@ pub enum Metric {
     InnerProduct,
     /// Euclidean distance. The score is the negated distance.
     L2,
+}
+
+impl VectorFormat {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            VectorFormat::F32 => 4,
+            VectorFormat::F16 => 2,
+        }
+    }
 }
 
 impl Metric {

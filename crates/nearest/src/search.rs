@@ -19,13 +19,12 @@ use crate::{
     points::prepare_vector,
 };
 
-/// Maximum number of nodes that are always scanned exactly.
+/// If at most this number of nodes is allowed, all of them are scored exactly.
 const EXACT_SCAN: usize = 256;
 /// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
 /// with `benchmarks/nearest.rs --scan`.
-const SKIMMED_PER_CANDIDATE: usize = 32;
-/// Minimum number of candidates to score exactly for each requested hit, because the quantized distances are
-/// approximate.
+const SCANNED_PER_CANDIDATE: usize = 32;
+/// Minimum number of candidates to score exactly for each hit, because quantized distances are approximate.
 const SCORED_PER_HIT: usize = 2;
 
 /// Parameters of a search.
@@ -35,13 +34,13 @@ pub struct SearchOptions<'a> {
     pub k: usize,
     /// Number of candidates in the beam search. More candidates give a higher recall and a slower search.
     pub ef: usize,
-    /// Number of best candidates that are scored exactly; at least `2 · k` are.
+    /// Number of best candidates that are scored exactly. A value less than `2 · k` counts as `2 · k`.
     pub rerank: usize,
-    /// Nodes that may be found; all by default.
+    /// Nodes that may be found; `None` for all.
     pub filter: Option<&'a NodeSet>,
     /// Whether to score all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
-    /// Method that finds candidates; for benchmarks.
+    /// Method that finds candidates. Only benchmarks set it.
     pub method: SearchMethod,
 }
 
@@ -81,10 +80,8 @@ impl Hit {
 /// Filter: the set of nodes that a search may find.
 #[derive(Debug, Clone)]
 pub struct NodeSet {
-    /// One bit per node.
     words: Vec<u64>,
     count: usize,
-    /// Number of nodes in the graph of the filter.
     nodes: usize,
 }
 
@@ -123,7 +120,7 @@ impl NodeSet {
     }
 }
 
-/// Buffers of a search. If they are reused, a search allocates no memory.
+/// Buffers for searches. A search that reuses the buffers of an earlier search allocates no memory.
 #[derive(Default)]
 pub struct Scratch {
     query: Vec<f32>,
@@ -135,10 +132,9 @@ pub struct Scratch {
 }
 
 impl GraphFile {
-    /// Finds the nodes nearest to a query and writes them to `out`, the best first.
+    /// Replaces `out` with the nodes nearest to a query, the best first. For the cosine, a zero query has no hits.
     ///
-    /// If the metric is the cosine, a zero query has no hits. Returns an error if the query is not a valid vector
-    /// for this graph, or if the filter belongs to a different graph.
+    /// Returns an error if the query is not a valid vector for this graph, or if the filter belongs to a different graph.
     pub fn search(
         &self,
         query: &[f32],
@@ -153,23 +149,22 @@ impl GraphFile {
         if options.filter.is_some_and(|filter| filter.nodes != self.nodes()) {
             return Err(Error::input("the filter belongs to a different graph".to_owned()));
         }
-        let there = options.filter.map_or(self.nodes(), NodeSet::count);
-        let k = options.k.min(there);
+        let allowed = options.filter.map_or(self.nodes(), NodeSet::count);
+        let k = options.k.min(allowed);
         if !usable || k == 0 {
             return Ok(());
         }
-        if !options.exact && (options.method != SearchMethod::Auto || there > EXACT_SCAN) {
+        if !options.exact && (options.method != SearchMethod::Auto || allowed > EXACT_SCAN) {
             let scored = options.rerank.max(k.saturating_mul(SCORED_PER_HIT));
             // If few nodes are allowed, a beam search needs more candidates to find enough of them.
-            let ef = options.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
+            let ef = options.ef.max(scored).saturating_mul(self.nodes()).div_ceil(allowed);
             let method = match options.method {
-                SearchMethod::Auto if ef.saturating_mul(SKIMMED_PER_CANDIDATE) < there => {
+                SearchMethod::Auto if ef.saturating_mul(SCANNED_PER_CANDIDATE) < allowed => {
                     SearchMethod::BeamSearch
                 }
-                SearchMethod::Auto => SearchMethod::Scan,
                 method => method,
             };
-            let plan = Plan { filter: options.filter, walk: method == SearchMethod::BeamSearch, ef, scored };
+            let plan = Plan { filter: options.filter, beam: method == SearchMethod::BeamSearch, ef, scored };
             self.find_approximately(&plan, scratch, out);
             out.truncate(k);
             if out.len() == k {
@@ -182,7 +177,7 @@ impl GraphFile {
         Ok(())
     }
 
-    /// Finds candidates by their quantized vectors, and scores the best of them exactly.
+    /// Finds candidates by their quantized vectors, scores the best of them exactly, and adds them to `out`.
     fn find_approximately(&self, plan: &Plan, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
             // For distances, the query must have the scale of the vectors. For products, it can have its own scale,
@@ -200,12 +195,8 @@ impl GraphFile {
                 let mut row = std::mem::take(&mut scratch.row);
                 row.clear();
                 row.extend(signed.iter().map(|number| *number as u8 ^ 128));
-                let (norms, bias) = (self.norms(), bias(&row));
-                self.candidates(
-                    CodeDistances { codes, norms, row: &row, bias, stride: self.stride },
-                    plan,
-                    scratch,
-                );
+                let (norms, bias, stride) = (self.norms(), bias(&row), self.stride);
+                self.candidates(CodeDistances { codes, norms, row: &row, bias, stride }, plan, scratch);
                 scratch.row = row;
             }
         }
@@ -219,7 +210,7 @@ impl GraphFile {
 
     fn candidates(&self, distances: impl NodeDistance, plan: &Plan, scratch: &mut Scratch) {
         let Scratch { visited, candidates, .. } = scratch;
-        if plan.walk {
+        if plan.beam {
             visited.begin(self.nodes());
             self.level.run(BeamSearch { graph: self, distances, ef: plan.ef, visited, candidates });
         } else {
@@ -229,18 +220,14 @@ impl GraphFile {
     }
 }
 
-/// Decisions for an approximate search: the method, and the number of candidates.
+/// Method and number of candidates of an approximate search.
 struct Plan<'a> {
     filter: Option<&'a NodeSet>,
-    /// True for a beam search, false for a scan.
-    walk: bool,
-    /// Number of candidates in the beam search.
+    beam: bool,
     ef: usize,
-    /// Number of best candidates to score exactly.
     scored: usize,
 }
 
-/// Task that scores hits exactly and sorts them.
 struct Score<'a> {
     graph: &'a GraphFile,
     query: &'a [f32],
@@ -267,7 +254,6 @@ impl Task for Score<'_> {
     }
 }
 
-/// Task for one search through all levels of the graph.
 struct BeamSearch<'a, N> {
     graph: &'a GraphFile,
     distances: N,
@@ -304,12 +290,12 @@ pub struct Recall {
     pub queries: usize,
 }
 
-/// Number of queries per exact scan. Their vectors fit into the first-level cache.
+/// Number of queries per exact scan; their vectors fit into the first-level cache.
 const QUERIES_PER_SCAN: usize = 16;
 
-/// Measures recall against an exact scan.
+/// Measures recall against an exact scan. The queries are vectors of the graph, spread evenly over all nodes. The query
+/// itself does not count as a hit.
 ///
-/// The queries are vectors of the graph, spread evenly over all nodes. The query itself does not count as a hit.
 /// `progress` is notified. If it cancels the measurement, the result is [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,

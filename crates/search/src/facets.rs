@@ -136,7 +136,7 @@ mod tests {
         (0..40).for_each(|n| put(&mut store, n));
         store.commit(None).unwrap();
         let root = dir.path();
-        Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+        Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
         // Changes after the last index update are counted too.
         (30..50).for_each(|n| put(&mut store, n));
         store.delete(&DialogueId::new("d1").unwrap()).unwrap();

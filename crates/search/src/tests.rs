@@ -54,7 +54,7 @@ fn encode(root: &Path) {
 
 fn build(root: &Path) {
     let snapshot = Snapshot::open(root).unwrap();
-    Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    Lexical::update(None, root, &snapshot, &|| false, &mut |_| {}).unwrap();
     dense::build(root, &snapshot, &BuildOptions::default(), "test", &|| false).unwrap();
 }
 
@@ -88,7 +88,7 @@ fn index(root: &Path, seeds: &[u32], fresh: bool) {
     encode(root);
     if fresh {
         let snapshot = Snapshot::open(root).unwrap();
-        Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap();
+        Lexical::update(None, root, &snapshot, &|| false, &mut |_| {}).unwrap();
     }
 }
 

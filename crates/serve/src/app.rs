@@ -22,7 +22,7 @@ use turnwise_index::{
     location::Location,
     vectors::Kind,
 };
-use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
+use turnwise_search::{Replies, ReplySource, RespondRequest, Response, SearchRequest, Searcher};
 use turnwise_store::Snapshot;
 
 /// Shared state of a server. Cheap to clone.
@@ -64,8 +64,8 @@ impl App {
             indexes: hosted.into(),
             hooks: hooks.clone(),
             keys: Arc::new(options.keys.clone()),
-            pool: Pool::new(options.limits.at_once, options.limits.waiting),
-            survey_pool: Pool::new(1, options.limits.waiting),
+            pool: Pool::new(options.limits.max_concurrent, options.limits.max_queue),
+            survey_pool: Pool::new(1, options.limits.max_queue),
             limits: Arc::new(options.limits.clone()),
             metrics,
             started: Instant::now(),
@@ -205,7 +205,7 @@ impl OpenIndex {
         }
         request.filter = client.restrict(request.filter)?;
         if self.searcher.needs_encoder(&request)?.is_some() {
-            self.has_encoder()?;
+            self.encoder()?;
         }
         let mut found = self.searcher.search(&request)?;
         if client.filter().is_some() {
@@ -216,19 +216,15 @@ impl OpenIndex {
         Ok(found)
     }
 
-    /// Returns the dialogues that the client may see. A filter can match a single turn of a dialogue that the client
-    /// may not see, and each dialogue is therefore checked as a whole.
+    /// Returns those of the given dialogue ids that the client may see. A search filter can match a single turn of a hidden
+    /// dialogue, so each dialogue is checked as a whole.
     fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, client: &Client) -> Result<HashSet<String>> {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
-        let named = |id: &DialogueId| Candidate {
-            dialogue: id.key(),
-            version: Version::default(),
-            turn: None,
-            score: 0.0,
-        };
-        let all: Vec<Candidate> = ids.iter().map(named).collect();
+        let version = Version::default();
+        let candidate = |id: &DialogueId| Candidate { dialogue: id.key(), version, turn: None, score: 0.0 };
+        let all: Vec<Candidate> = ids.iter().map(candidate).collect();
         view.prefetch(Kind::Dialogues, &all, Prefetch::Records)?;
         let mut visible = HashSet::new();
         for id in &ids {
@@ -239,48 +235,42 @@ impl OpenIndex {
         Ok(visible)
     }
 
-    /// Finds responses in the dialogues that the client may see.
+    /// Finds responses to a context. Responses from the index come only from dialogues that the client may see.
     pub(super) fn respond(&self, mut request: RespondRequest, client: &Client) -> Outcome<Replies> {
         request.check()?;
         if request.candidates.is_empty() {
             request.filter = client.restrict(request.filter)?;
         }
         if self.searcher.respond_needs_encoder(&request) {
-            self.has_encoder()?;
+            self.encoder()?;
         }
         let mut found = self.searcher.respond(&request)?;
         if client.filter().is_some() {
-            let said = found.replies.iter().filter_map(|reply| reply.said.as_ref());
-            let visible = self.visible(said.map(|said| said.dialogue.as_str()), client)?;
-            found
-                .replies
-                .retain(|reply| reply.said.as_ref().is_none_or(|said| visible.contains(&said.dialogue)));
+            let sources = found.replies.iter().filter_map(|reply| reply.said.as_ref());
+            let visible = self.visible(sources.map(|source| source.dialogue.as_str()), client)?;
+            let is_visible = |source: &ReplySource| visible.contains(&source.dialogue);
+            found.replies.retain(|reply| reply.said.as_ref().is_none_or(is_visible));
         }
         Ok(found)
     }
 
-    /// Returns the encoder, or an error with the reason why there is none.
-    pub(super) fn has_encoder(&self) -> Outcome<&Arc<dyn Encoder>> {
+    /// Returns the encoder of the vectors, or an error with the reason why there is none.
+    pub(super) fn encoder(&self) -> Outcome<&Arc<dyn Encoder>> {
         match (&self.encoder, &self.without_encoder) {
             (Some(encoder), _) => Ok(encoder),
             (None, Some(why)) => Err(no_encoder(why)),
             (None, None) => Err(self.no_vectors_error()),
         }
     }
-}
 
-impl OpenIndex {
-    /// Error for an index without vectors, with a hint how to create them.
-    pub(super) fn no_vectors_error(&self) -> Problem {
-        let problem = Problem::unavailable("this index has no vectors");
-        match self.searcher.engine().no_vectors_error().hint() {
-            Some(hint) => problem.hint(hint),
-            None => problem,
-        }
+    /// Error for an index without vectors. Its hint says how to create them.
+    fn no_vectors_error(&self) -> Problem {
+        let hint = self.searcher.engine().no_vectors_error().hint();
+        Problem { hint, ..Problem::unavailable("this index has no vectors") }
     }
 }
 
-/// Error for a dense search if the model is not available. `why` is the error from opening it.
+/// Error for a request that needs the model of an index. `why` is the error from opening the model.
 pub(super) fn no_encoder(why: &Error) -> Problem {
     let problem = Problem::unavailable(format!("the model of this index is not available: {why}"));
     let lexical = "use \"mode\": \"bm25\" for a search without the model";

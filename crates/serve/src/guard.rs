@@ -15,7 +15,7 @@ use super::{
     problem::{Outcome, Problem},
 };
 
-/// Permission that a route needs.
+/// Permission that a client needs for a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// No key, because the response contains no index data.
@@ -47,21 +47,18 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     let route = path.as_deref().and_then(super::routes::label).unwrap_or("other");
     let id = request.headers().get("x-request-id").cloned();
     let endless = super::routes::has_no_time_limit(route);
-    let mut response = match from_elsewhere(&app, request.headers()) {
+    let mut response = match refuse_foreign(&app, request.headers()) {
         Some(problem) => problem.into_response(),
         None if endless => next.run(request).await,
-        None => match tokio::time::timeout(app.limits.time, next.run(request)).await {
+        None => match tokio::time::timeout(app.limits.timeout, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => Problem::new(
-                StatusCode::GATEWAY_TIMEOUT,
-                "timeout",
-                format!(
-                    "the request took longer than the limit of {} seconds",
-                    app.limits.time.as_secs_f64()
-                ),
-            )
-            .hint("send a smaller request, or start the server with a longer --timeout")
-            .into_response(),
+            Err(_) => {
+                let seconds = app.limits.timeout.as_secs_f64();
+                let message = format!("the request took longer than the limit of {seconds} seconds");
+                Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", message)
+                    .hint("send a smaller request, or start the server with a longer --timeout")
+                    .into_response()
+            }
         },
     };
     for (name, value) in HEADERS {
@@ -75,21 +72,18 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Rejects cross-origin requests of browsers, because another site must not send requests on behalf of a visitor.
-/// Without keys, also rejects foreign host names, which prevents DNS rebinding.
-fn from_elsewhere(app: &App, headers: &HeaderMap) -> Option<Problem> {
+/// Returns an error for a cross-origin request, because another site must not send requests on behalf of a visitor.
+/// Without keys, also returns an error for a foreign host name, which prevents DNS rebinding.
+fn refuse_foreign(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST);
-    let forbidden = |message: &str| Some(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
     if app.loopback && !host.is_none_or(is_local) {
-        return forbidden("without keys, this server only accepts requests to localhost")
-            .map(|p| p.hint("configure keys with --keys FILE to allow other host names"));
+        let problem = Problem::forbidden("without keys, this server only accepts requests to localhost");
+        return Some(problem.hint("configure keys with --keys FILE to allow other host names"));
     }
-    match text(header::ORIGIN) {
-        None => None,
-        Some(origin) if origin.split_once("://").is_some_and(|(_, origin)| Some(origin) == host) => None,
-        Some(_) => forbidden("cross-origin requests are not allowed"),
-    }
+    let origin = text(header::ORIGIN)?;
+    let is_same = origin.split_once("://").is_some_and(|(_, origin)| Some(origin) == host);
+    (!is_same).then(|| Problem::forbidden("cross-origin requests are not allowed"))
 }
 
 /// Whether a Host header names this machine. The port is ignored.
@@ -102,7 +96,7 @@ fn is_local(host: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Authenticates a request and checks its permission.
+/// Authenticates the client of a request and checks that it has the permission `access`.
 pub(super) fn client(app: &App, headers: &HeaderMap, access: Access) -> Outcome<Client> {
     if access == Access::Public || app.keys.is_empty() {
         return Ok(Client::default());
@@ -123,11 +117,7 @@ pub(super) fn client(app: &App, headers: &HeaderMap, access: Access) -> Outcome<
         Access::Read | Access::Public => key.scopes.read,
     };
     if !allowed {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "forbidden",
-            "this API key does not have the required scope",
-        ));
+        return Err(Problem::forbidden("this API key does not have the required scope"));
     }
     Ok(Client(Some(key.clone())))
 }

@@ -37,39 +37,43 @@ pub trait ServerHooks: Send + Sync {
 
 /// Interval between attempts to open a missing model.
 const MODEL_INTERVAL: Duration = Duration::from_secs(5);
-/// Minimum time between two reloads, as a multiple of the duration of the last reload. Limits reloading to about a
+/// Minimum time between two reloads, as a multiple of the duration of the last one. Reloading then takes at most about a
 /// tenth of the time.
 const SHARE: u32 = 10;
 /// Retry-After of an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
 
+/// An index that the server serves under a name.
 pub(super) struct HostedIndex {
     pub(super) name: String,
     pub(super) location: Box<dyn Location>,
     /// Stored responses of requests with an idempotency key.
-    pub(super) answers: IdempotentResponses,
+    pub(super) responses: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
     /// Lock of write requests. Only one of them writes at a time.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
-    /// State of the thread that makes new records searchable.
     deriving: Mutex<Deriving>,
     current: RwLock<Arc<OpenIndex>>,
     /// Error response if a remote engine was unavailable at the last attempt to reload; otherwise `None`.
     unavailable: RwLock<Option<Problem>>,
-    /// State of reloading. Its lock prevents concurrent reloads.
+    /// Locked during a reload, so that only one runs at a time.
     reload: Mutex<Reload>,
 }
 
+/// State of the thread that makes new records searchable.
 #[derive(Default)]
 struct Deriving {
+    /// Whether records were written since the thread last started its work.
     wanted: bool,
     running: bool,
 }
 
+/// State of reloading an index.
 struct Reload {
-    /// Token of the state that is open; `None` if unknown.
+    /// Change token of the open state; `None` if unknown.
     change_token: Option<ChangeToken>,
+    /// Time of the last check for a change.
     checked: Instant,
     /// Time and duration of the last reload.
     opened: (Instant, Duration),
@@ -97,13 +101,13 @@ impl HostedIndex {
         let mut encoder = None;
         // A collection that is not loaded yet has no change token; opening the location loads it.
         let change_token = location.change_token().ok();
-        let opened = opened(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
+        let opened = open_index(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
         Ok(HostedIndex {
             name,
-            answers: location
+            responses: location
                 .folder()
-                .map_or_else(IdempotentResponses::in_memory, IdempotentResponses::beside),
+                .map_or_else(IdempotentResponses::in_memory, IdempotentResponses::in_folder),
             location,
             hooks,
             metrics,
@@ -138,8 +142,8 @@ impl HostedIndex {
         }
     }
 
-    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns true if it
-    /// reloaded. After an error, the old state stays in use.
+    /// Reloads the index if it has changed, but not too soon after the last reload or check. Returns true if it reloaded.
+    /// After an error, the old state stays in use.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
@@ -169,7 +173,8 @@ impl HostedIndex {
 
     fn reopen(&self, reload: &mut Reload, change_token: Option<ChangeToken>) -> Result<()> {
         let started = Instant::now();
-        let opened = opened(self.location.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
+        let opened =
+            open_index(self.location.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
         reload.opened = (Instant::now(), started.elapsed());
         let unavailable = match &opened {
             // Open files remain readable even if their folder is gone.
@@ -182,7 +187,8 @@ impl HostedIndex {
         Ok(())
     }
 
-    /// Makes new records searchable in a background thread. Records that arrive meanwhile are processed next.
+    /// Starts a thread that makes new records of a folder searchable. If it already runs, it continues with the new records
+    /// afterwards. Does nothing for a remote engine.
     pub(super) fn derive(self: &Arc<Self>) {
         let Some(folder) = self.location.folder().map(Path::to_owned) else { return };
         let next = |hosted: &HostedIndex| -> bool {
@@ -209,7 +215,7 @@ impl HostedIndex {
         }
     }
 
-    /// Replaces paths and addresses with the index name in an error. Clients must not see them.
+    /// Replaces the paths and addresses of the index with its name in an error. Clients must not see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()
@@ -222,18 +228,13 @@ impl HostedIndex {
     }
 }
 
-/// Error response for an engine that is temporarily unavailable.
+/// Error response for a remote engine that could not be opened. It asks the client to retry.
 fn engine_unavailable(e: &Error) -> Problem {
-    let problem = Problem::unavailable(e.to_string());
-    let problem = match e.hint() {
-        Some(hint) => problem.hint(hint),
-        None => problem,
-    };
-    Problem { retry_after: Some(RETRY_AFTER), ..problem }
+    Problem { hint: e.hint(), retry_after: Some(RETRY_AFTER), ..Problem::unavailable(e.to_string()) }
 }
 
 /// Opens an index with its encoder. If the encoder is not available, lexical search still works.
-fn opened(
+fn open_index(
     location: &dyn Location,
     hooks: &dyn ServerHooks,
     metrics: &Arc<Metrics>,

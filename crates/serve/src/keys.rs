@@ -15,7 +15,7 @@ pub struct Keys(Vec<Key>);
 /// API key, with a digest instead of its secret.
 #[derive(Clone)]
 pub struct Key {
-    /// Name, for logs and metrics.
+    /// Name of the key, for error messages and stored responses.
     pub name: String,
     digest: [u8; 32],
     /// Operations that the key allows.
@@ -69,8 +69,8 @@ enum Scope {
     Write,
 }
 
-/// Fields that a key's filter may use: fields of a whole dialogue. A filter on a turn's field would hide only the
-/// turn, and not the context around it.
+/// Fields that the filter of a key may use: those of a whole dialogue. A filter on a field of a turn would hide some turns,
+/// but show them as context of other turns.
 const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {
@@ -145,16 +145,14 @@ impl Keys {
     fn checked(self) -> Result<Self> {
         for (n, key) in self.0.iter().enumerate() {
             if let Some(other) = self.0[..n].iter().find(|k| k.name == key.name || k.digest == key.digest) {
-                return Err(Error::input(format!(
-                    "the keys `{}` and `{}` have the same name or secret",
-                    other.name, key.name
-                )));
+                let (a, b) = (&other.name, &key.name);
+                return Err(Error::input(format!("the keys `{a}` and `{b}` have the same name or secret")));
             }
         }
         Ok(self)
     }
 
-    /// Rejects a key for an index that is not served, which is probably a typing error.
+    /// Returns an error if a key names an index that is not served, because the name is probably misspelled.
     pub(super) fn check_indexes<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
         for key in &self.0 {
             let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
@@ -171,7 +169,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the key with this secret, in constant time.
+    /// Finds the key with this secret. The time does not depend on the secret.
     pub(super) fn of(&self, secret: &str) -> Option<&Key> {
         let digest = digest(secret);
         self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })
@@ -192,9 +190,9 @@ impl Key {
             _ => return wrong("needs either `secret` or `sha256`".to_owned()),
         };
         if let Some(field) = filter.as_ref().and_then(|filter| filter.first_field_not_in(&DIALOGUE_FIELDS)) {
+            let allowed = DIALOGUE_FIELDS.join(", ");
             return wrong(format!(
-                "has a filter on `{field}`, but only fields of a whole dialogue are allowed: {}",
-                DIALOGUE_FIELDS.join(", ")
+                "has a filter on `{field}`, but only fields of a whole dialogue are allowed: {allowed}"
             ));
         }
         let has = |scope| scopes.is_empty() && scope == Scope::Read || scopes.contains(&scope);
@@ -217,7 +215,7 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Compares two digests in constant time.
+/// Compares two digests in a time that does not depend on them.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0u8, |differs, (a, b)| differs | (a ^ b))) == 0
 }

@@ -69,7 +69,7 @@ pub fn bind(app: App, options: Options) -> Result<BoundServer> {
 
 impl BoundServer {
     /// Serves requests until `stops` returns true, then waits for running requests, at most
-    /// [`Limits::drain`](crate::Limits::drain).
+    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout).
     pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;
         let stop = async {
@@ -87,10 +87,13 @@ impl BoundServer {
         let listener = TcpListener::from_std(self.listener).at("listen on", self.address.to_string())?;
         let service = TowerToHyperService::new(routes::router(self.app.clone()));
         let graceful = GracefulShutdown::new();
-        let permits = Arc::new(Semaphore::new(self.options.limits.connections));
+        let permits = Arc::new(Semaphore::new(self.options.limits.max_connections));
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.options.limits.head);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(self.options.limits.head));
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.options.limits.header_timeout);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(self.options.limits.header_timeout));
         let following = tokio::spawn(follow(self.app.clone()));
         tokio::pin!(stop);
         loop {
@@ -100,11 +103,11 @@ impl BoundServer {
             };
             let Some((stream, permit)) = taken else { continue };
             let _ = stream.set_nodelay(true);
-            let stream = WriteTimeout::new(stream, self.options.limits.time);
+            let stream = WriteTimeout::new(stream, self.options.limits.timeout);
             let (builder, service, tls) = (builder.clone(), service.clone(), self.tls.clone());
             let watcher = graceful.watcher();
             let counted = Counted::new(self.app.metrics.clone());
-            let head = self.options.limits.head;
+            let head = self.options.limits.header_timeout;
             tokio::spawn(async move {
                 let _held = (permit, counted);
                 let served = async |io: Box<dyn Stream>| {
@@ -124,7 +127,7 @@ impl BoundServer {
         }
         drop(listener);
         following.abort();
-        let _ = tokio::time::timeout(self.options.limits.drain, graceful.shutdown()).await;
+        let _ = tokio::time::timeout(self.options.limits.drain_timeout, graceful.shutdown()).await;
         Ok(())
     }
 }

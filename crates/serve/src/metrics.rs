@@ -10,15 +10,16 @@ use std::{
     time::Duration,
 };
 
-/// Bucket bounds of durations, in seconds.
+/// Upper bounds of the histogram buckets of durations, in seconds.
 const SECONDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24];
-/// Bucket bounds of batch sizes.
+/// Upper bounds of the histogram buckets of batch sizes.
 const BATCH_SIZES: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Histogram with cumulative buckets.
+/// Histogram. Its buckets are written cumulatively, as Prometheus requires.
 #[derive(Debug, Clone)]
 struct Histogram {
+    /// Upper bounds of the buckets; a last bucket has no bound.
     ends: &'static [f64],
     counts: Vec<u64>,
     sum: f64,
@@ -30,8 +31,8 @@ impl Histogram {
     }
 
     fn add(&mut self, value: f64) {
-        let class = self.ends.iter().position(|end| value <= *end).unwrap_or(self.ends.len());
-        self.counts[class] += 1;
+        let bucket = self.ends.iter().position(|end| value <= *end).unwrap_or(self.ends.len());
+        self.counts[bucket] += 1;
         self.sum += value;
     }
 
@@ -56,10 +57,11 @@ pub(super) struct Metrics {
     connections: AtomicU64,
 }
 
-/// Gauge: its values are read when the metrics are requested.
+/// Metric whose values are read when the metrics are requested.
 pub(super) struct Gauge<'a> {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
+    /// Labels and value of each series.
     pub(super) values: Vec<(Vec<(&'static str, &'a str)>, f64)>,
 }
 
@@ -93,16 +95,13 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Formats all metrics, with additional gauges.
+    /// Formats all metrics and the given gauges in the Prometheus text format.
     pub(super) fn text(&self, gauges: &[Gauge<'_>]) -> String {
         let mut out = String::new();
         head(&mut out, "turnwise_requests_total", "counter", "Answered requests.");
         for ((route, status), count) in lock(&self.requests).iter() {
-            let _ = writeln!(
-                out,
-                "turnwise_requests_total{{route=\"{}\",status=\"{status}\"}} {count}",
-                escaped(route)
-            );
+            let route = escaped(route);
+            let _ = writeln!(out, "turnwise_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
         }
         let name = "turnwise_request_duration_seconds";
         head(&mut out, name, "histogram", "Time from the headers of a request to its response.");
@@ -136,7 +135,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Ignores poisoning: metrics continue after a panic elsewhere.
+/// Locks a mutex, even if a thread that held it panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

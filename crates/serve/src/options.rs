@@ -24,7 +24,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
-    /// Allow a public address without API keys.
+    /// Whether the server may listen on a public address without API keys.
     pub allow_without_keys: bool,
     /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
@@ -32,7 +32,7 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// Files of a TLS certificate and its private key.
+/// Paths of a TLS certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     /// Certificate chain, in PEM format.
@@ -45,32 +45,32 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of requests that are processed at the same time.
-    pub at_once: usize,
+    pub max_concurrent: usize,
     /// Maximum number of requests in the queue. Further requests get status 429.
-    pub waiting: usize,
+    pub max_queue: usize,
     /// Maximum number of open connections.
-    pub connections: usize,
-    /// Largest request body, in bytes. It does not apply to ingest requests.
-    pub body: usize,
-    /// Time limit from the request's headers to its response, except for ingest requests. A client that
-    /// stops reading a response for this time is disconnected.
-    pub time: Duration,
-    /// Time limit for receiving the request's headers.
-    pub head: Duration,
-    /// Time limit for running requests when the server stops.
-    pub drain: Duration,
+    pub max_connections: usize,
+    /// Maximum size of a request body in bytes. Ingest requests have no limit.
+    pub max_body: usize,
+    /// Time limit from the headers of a request to its response, except for ingest requests. A client that does not
+    /// read its response for this time is disconnected.
+    pub timeout: Duration,
+    /// Time limit for receiving the headers of a request.
+    pub header_timeout: Duration,
+    /// Time limit for the running requests when the server stops.
+    pub drain_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            at_once: 16,
-            waiting: 256,
-            connections: 4096,
-            body: 8 << 20,
-            time: Duration::from_secs(30),
-            head: Duration::from_secs(15),
-            drain: Duration::from_secs(30),
+            max_concurrent: 16,
+            max_queue: 256,
+            max_connections: 4096,
+            max_body: 8 << 20,
+            timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(15),
+            drain_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -94,19 +94,15 @@ impl Options {
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {
             return Ok(());
         }
-        Err(Error::Input {
-            message: format!(
-                "{} is reachable from other machines, but no API keys are configured",
-                self.listen.ip()
-            ),
-            hint: Some(
-                "configure keys with --keys FILE or TURNWISE_API_KEYS, or allow access without keys with --without-keys"
-                    .to_owned(),
-            ),
-        })
+        let address = self.listen.ip();
+        let message = format!("{address} is reachable from other machines, but no API keys are configured");
+        Err(Error::input(message).with_hint(
+            "configure keys with --keys FILE or TURNWISE_API_KEYS, or allow access without keys with --without-keys",
+        ))
     }
 }
 
+/// Reads the certificate and the private key. Returns an error if a file is missing or invalid.
 pub(super) fn tls_acceptor(tls: &Tls) -> Result<TlsAcceptor> {
     let wrong = |path: &Path, what: &str| {
         Error::data(format!("{}: {what}", path.display())).with_hint(

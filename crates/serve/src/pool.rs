@@ -1,4 +1,4 @@
-//! Bounded pool for slow work: limits the running and the waiting requests.
+//! Pool for slow work. It limits the number of running and of waiting requests.
 
 use std::sync::{
     Arc,
@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 use super::problem::{Outcome, Problem};
 
-/// Runs work on blocking threads. Work of a disconnected client is dropped, unless it has already started.
+/// Runs work on blocking threads. If a client disconnects, its waiting work is dropped; running work continues.
 #[derive(Clone)]
 pub(super) struct Pool {
     permits: Arc<Semaphore>,
-    at_once: usize,
+    max_running: usize,
     waiting: Arc<AtomicUsize>,
-    most_waiting: usize,
+    max_waiting: usize,
 }
 
 /// Counts a waiting request until it is dropped.
@@ -28,8 +28,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Pool {
-    pub(super) fn new(at_once: usize, most_waiting: usize) -> Self {
-        Pool { permits: Arc::new(Semaphore::new(at_once)), at_once, waiting: Arc::default(), most_waiting }
+    pub(super) fn new(max_running: usize, max_waiting: usize) -> Self {
+        Pool {
+            permits: Arc::new(Semaphore::new(max_running)),
+            max_running,
+            waiting: Arc::default(),
+            max_waiting,
+        }
     }
 
     /// Number of waiting requests.
@@ -39,10 +44,11 @@ impl Pool {
 
     /// Number of running requests.
     pub(super) fn running(&self) -> usize {
-        self.at_once - self.permits.available_permits().min(self.at_once)
+        self.max_running - self.permits.available_permits().min(self.max_running)
     }
 
-    /// Runs work when a permit is free. Fails at once if the queue is full.
+    /// Runs `work` on a blocking thread as soon as fewer than the maximum number of requests run. Returns an error at once if
+    /// the queue is full.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Outcome<T> + Send + 'static,
@@ -52,12 +58,11 @@ impl Pool {
             Err(_) => {
                 let before = self.waiting.fetch_add(1, Ordering::Relaxed);
                 let _waiting = Waiting(&self.waiting);
-                if before >= self.most_waiting {
-                    return Err(Problem::busy(format!(
-                        "the request queue is full ({} requests)",
-                        self.most_waiting
-                    ))
-                    .hint("retry later, or start the server with a higher --max-concurrent or --max-queue"));
+                if before >= self.max_waiting {
+                    let message = format!("the request queue is full ({} requests)", self.max_waiting);
+                    return Err(Problem::busy(message).hint(
+                        "retry later, or start the server with a higher --max-concurrent or --max-queue",
+                    ));
                 }
                 let permit = self.permits.clone().acquire_owned().await;
                 permit.map_err(|_| Problem::unavailable("the server is stopping"))?

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// Error response: the status, and the fields of the JSON body.
+/// Error response: its status, and the fields of its JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
@@ -35,6 +35,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// Error for a request that the client may not make, with status 403.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Problem::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, "not_found", message)
     }
@@ -55,14 +60,12 @@ impl Problem {
             .hint("this is a bug in turnwise: please report it")
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Problem { hint: Some(hint.into()), ..self }
     }
 
-    pub(super) fn param(mut self, param: impl Into<String>) -> Self {
-        self.param = Some(param.into());
-        self
+    pub(super) fn param(self, param: impl Into<String>) -> Self {
+        Problem { param: Some(param.into()), ..self }
     }
 
     /// Replaces a path or address with the name of the index in the message and the hint.

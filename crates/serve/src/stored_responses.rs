@@ -27,33 +27,37 @@ use turnwise_index::embedded::Folder;
 const HEADER: &str = "idempotency-key";
 /// Maximum number of responses stored per index.
 const MAX_STORED: usize = 1_000;
-/// Largest length of a key, in bytes.
-const LONGEST: usize = 255;
+/// Maximum length of an idempotency key in bytes.
+const MAX_KEY_LENGTH: usize = 255;
 /// File name in the folder of an index.
 pub(super) const FILE: &str = Folder::RESPONSES;
 
 /// Stored response of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredResponse {
-    /// Digest of the client and the request's key.
+    /// Digest of the client's name and the idempotency key.
     pub(super) request: String,
     /// Digest of the request body.
     pub(super) body: String,
+    /// Body of the response.
     pub(super) answer: Value,
 }
 
-/// Digest of the client and the request's key; `None` without a key. Different clients may use the same keys.
-pub(super) fn name(headers: &HeaderMap, client: &str) -> Outcome<Option<String>> {
+/// Digest of the client's name and the idempotency key of a request; `None` without a key. Different clients may use the
+/// same keys.
+pub(super) fn request_digest(headers: &HeaderMap, client: &str) -> Outcome<Option<String>> {
     let Some(given) = headers.get(HEADER) else { return Ok(None) };
     match given.to_str() {
-        Ok(text) if (1..=LONGEST).contains(&text.trim().len()) => {
+        Ok(text) if (1..=MAX_KEY_LENGTH).contains(&text.trim().len()) => {
             let mut hasher = blake3::Hasher::new();
             hasher.update(client.as_bytes()).update(&[0]).update(text.trim().as_bytes());
             Ok(Some(hasher.finalize().to_hex().to_string()))
         }
-        _ => Err(Problem::request(format!("an Idempotency-Key must have 1 to {LONGEST} ASCII characters"))
-            .param("Idempotency-Key")
-            .hint("use a random UUID for each request, and the same UUID when repeating it")),
+        _ => Err(Problem::request(format!(
+            "an Idempotency-Key must have 1 to {MAX_KEY_LENGTH} ASCII characters"
+        ))
+        .param("Idempotency-Key")
+        .hint("use a random UUID for each request, and the same UUID when repeating it")),
     }
 }
 
@@ -67,7 +71,7 @@ enum Storage {
 
 impl IdempotentResponses {
     /// Responses stored in the folder of an index.
-    pub(super) fn beside(root: &Path) -> Self {
+    pub(super) fn in_folder(root: &Path) -> Self {
         IdempotentResponses(Storage::File(root.join(FILE)))
     }
 
@@ -77,8 +81,8 @@ impl IdempotentResponses {
     }
 
     /// Finds the stored response of a request.
-    pub(super) fn of(&self, request: &str) -> Option<StoredResponse> {
-        let find = |all: &[StoredResponse]| all.iter().find(|answered| answered.request == request).cloned();
+    pub(super) fn get(&self, request: &str) -> Option<StoredResponse> {
+        let find = |all: &[StoredResponse]| all.iter().find(|stored| stored.request == request).cloned();
         match &self.0 {
             Storage::File(path) => find(&read(path)),
             Storage::Memory(all) => find(&all.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -86,25 +90,25 @@ impl IdempotentResponses {
     }
 
     /// Stores a response. Deletes the oldest response if there are more than [`MAX_STORED`].
-    pub(super) fn keep(&self, answered: StoredResponse) -> Result<()> {
+    pub(super) fn store(&self, response: StoredResponse) -> Result<()> {
         match &self.0 {
             Storage::File(path) => {
                 let mut all = read(path);
-                add(&mut all, answered);
+                add(&mut all, response);
                 let bytes = serde_json::to_vec(&all).map_err(|e| Error::Internal(e.to_string()))?;
                 files::replace(path, &bytes)
             }
             Storage::Memory(all) => {
-                add(&mut all.lock().unwrap_or_else(PoisonError::into_inner), answered);
+                add(&mut all.lock().unwrap_or_else(PoisonError::into_inner), response);
                 Ok(())
             }
         }
     }
 }
 
-fn add(all: &mut Vec<StoredResponse>, answered: StoredResponse) {
-    all.retain(|other| other.request != answered.request);
-    all.push(answered);
+fn add(all: &mut Vec<StoredResponse>, response: StoredResponse) {
+    all.retain(|other| other.request != response.request);
+    all.push(response);
     let old = all.len().saturating_sub(MAX_STORED);
     all.drain(..old);
 }
@@ -127,14 +131,14 @@ type Slot = Arc<Mutex<Option<Bytes>>>;
 pub(super) struct ResponseCache(Mutex<Vec<(String, Slot)>>);
 
 impl ResponseCache {
-    /// Returns the cached response, or computes it with `make`.
+    /// Returns the cached response of the request `key`, or computes it with `make`. Errors are not cached.
     pub(super) fn answer(&self, key: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
         let slot = {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = kept.iter().position(|(question, _)| question == key).map(|at| kept.remove(at));
-            let (question, slot) = found.unwrap_or_else(|| (key.to_owned(), Arc::default()));
-            kept.insert(0, (question, slot.clone()));
-            kept.truncate(MAX_CACHED);
+            let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = slots.iter().position(|(other, _)| other == key).map(|at| slots.remove(at));
+            let (key, slot) = found.unwrap_or_else(|| (key.to_owned(), Arc::default()));
+            slots.insert(0, (key, slot.clone()));
+            slots.truncate(MAX_CACHED);
             slot
         };
         let mut answer = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,26 +167,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let answer =
             |n: usize| StoredResponse { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
-        for answers in [IdempotentResponses::beside(dir.path()), IdempotentResponses::in_memory()] {
-            (0..MAX_STORED + 2).for_each(|n| answers.keep(answer(n)).unwrap());
-            assert_eq!(answers.of("1"), None);
-            assert_eq!(answers.of("2"), Some(answer(2)));
+        for answers in [IdempotentResponses::in_folder(dir.path()), IdempotentResponses::in_memory()] {
+            (0..MAX_STORED + 2).for_each(|n| answers.store(answer(n)).unwrap());
+            assert_eq!(answers.get("1"), None);
+            assert_eq!(answers.get("2"), Some(answer(2)));
         }
         fs::write(dir.path().join(FILE), "[{").unwrap();
-        let answers = IdempotentResponses::beside(dir.path());
-        assert_eq!(answers.of("2"), None);
-        answers.keep(answer(7)).unwrap();
-        assert_eq!(IdempotentResponses::beside(dir.path()).of("7"), Some(answer(7)));
+        let answers = IdempotentResponses::in_folder(dir.path());
+        assert_eq!(answers.get("2"), None);
+        answers.store(answer(7)).unwrap();
+        assert_eq!(IdempotentResponses::in_folder(dir.path()).get("7"), Some(answer(7)));
     }
 
     #[test]
     fn keys_of_different_clients_are_independent() {
         let headers = |text: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), text.parse().unwrap())]);
-        let named = |text: &str, client: &str| name(&headers(text), client).unwrap().unwrap();
+        let named = |text: &str, client: &str| request_digest(&headers(text), client).unwrap().unwrap();
         assert_ne!(named("a", "one"), named("a", "two"));
         assert_eq!(named("a", "one"), named(" a ", "one"));
-        assert_eq!(name(&HeaderMap::new(), "one").unwrap(), None);
-        assert!(name(&headers(""), "one").is_err() && name(&headers(&"x".repeat(256)), "one").is_err());
+        assert_eq!(request_digest(&HeaderMap::new(), "one").unwrap(), None);
+        assert!(
+            request_digest(&headers(""), "one").is_err()
+                && request_digest(&headers(&"x".repeat(256)), "one").is_err()
+        );
     }
 
     #[test]

@@ -95,7 +95,8 @@ pub fn into_index(
     })
 }
 
-/// Surveys a folder. Returns an error if any shard is missing or damaged.
+/// Finds the shards in a folder, and verifies their checksums if the folder is local. Returns an error if any shard is
+/// missing or damaged.
 pub(crate) fn complete_shards(folder: &dyn Folder, progress: &dyn Progress) -> Result<Survey> {
     let mut survey = survey(folder)?;
     // Shards in an object store are verified when they are downloaded.
@@ -134,7 +135,7 @@ fn matches(file: &TemporaryFile, manifest: &ShardManifest) -> Result<bool> {
     Ok(file.sum()? == (manifest.data.bytes, manifest.data.blake3.clone()))
 }
 
-/// Number of rows in the shards, and the number of those that the index did not contain.
+/// Number of loaded rows, and the number of them that the index did not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loaded {
     rows: u64,
@@ -164,7 +165,7 @@ pub(crate) fn load_all(
     Ok(all)
 }
 
-/// Loads one shard, row by row. Verifies the checksum first, so no row of a damaged file is used.
+/// Loads one shard, row by row. A downloaded file is verified first, so no row of a damaged file is used.
 fn load(folder: &dyn Folder, manifest: &ShardManifest, writer: &mut VectorWriter) -> Result<Loaded> {
     let file = folder.fetch(&manifest.data.file)?;
     // Local files were verified before the first shard was loaded.
@@ -205,18 +206,15 @@ fn check_encoder(manifest: &ShardManifest, root: &Path, folder: &str) -> Result<
     let dialogues_too = reader.rows(Kind::Dialogues) > 0 && manifest.dialogues.is_some();
     let Some(what) = reader.recipe().conflict(&manifest.recipe, dialogues_too) else { return Ok(()) };
     let index = root.display();
-    Err(Error::Input {
-        message: format!("{index} has {what}, which made the shards in {folder}"),
-        hint: Some(format!(
+    Err(Error::input(format!("{index} has {what}, which made the shards in {folder}")).with_hint(format!(
             "to replace the existing vectors: `turnwise encode --assemble {folder} -i {index} --replace`; or create \
              the shards again with --model {}",
             reader.recipe().model
-        )),
-    })
+        )))
 }
 
-/// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the vectors as up to
-/// date; otherwise the next `encode` checks all dialogues.
+/// Counts the utterances and dialogues of the index that are in no shard. If none of a kind is missing, marks the vectors
+/// of the kind as up to date; otherwise the next `encode` looks for the missing ones.
 fn count_missing(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,

@@ -56,7 +56,7 @@ pub struct MilvusAssembly<'a> {
     pub command_line: &'a str,
 }
 
-/// A writer that takes its vectors from shards, and the dialogues to ingest with it.
+/// Writer that takes its vectors from shards, and the inputs to ingest with it.
 pub struct PreparedIngest {
     /// Writer into Milvus.
     pub writer: MilvusWriter,
@@ -94,7 +94,7 @@ impl MilvusAssembly<'_> {
         let writer = if self.replace {
             MilvusWriter::new_generation(target, analyzer, recipe, source, Unfinished::Discard)?
         } else {
-            MilvusWriter::open_or_create_given(target, analyzer, recipe, source)?
+            MilvusWriter::open_or_create_with_source(target, analyzer, recipe, source)?
         };
         let (plan, read) = self.files.plan(progress)?;
         Ok(PreparedIngest { writer, plan, options: IngestOptions { read, ..options } })
@@ -103,7 +103,7 @@ impl MilvusAssembly<'_> {
 
 /// Checks that the inputs are files, because they are read twice.
 fn check_inputs(paths: &[PathBuf]) -> Result<()> {
-    let refused = |message: String, hint: &str| Err(Error::Input { message, hint: Some(hint.to_owned()) });
+    let refused = |message: String, hint: &str| Err(Error::input(message).with_hint(hint));
     if paths.is_empty() {
         return refused(
             "shards contain only vectors; the dialogues must be read from the input files".to_owned(),
@@ -132,13 +132,9 @@ fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     let Some(lacks) = Kind::ALL.into_iter().find(|kind| manifest.rows(*kind).is_none()) else {
         return Ok(());
     };
-    Err(Error::Input {
-        message: format!("the shards in {folder} have no vectors of {}", lacks.name()),
-        hint: Some(
-            "Milvus stores vectors of utterances and dialogues: create the shards again with --of both"
-                .to_owned(),
-        ),
-    })
+    Err(Error::input(format!("the shards in {folder} have no vectors of {}", lacks.name())).with_hint(
+        "Milvus stores vectors of utterances and dialogues: create the shards again with --of both",
+    ))
 }
 
 /// Returns an error if the shards' vectors cannot be mixed with the vectors in the collection.
@@ -156,12 +152,8 @@ fn check_encoder(
             Some(what) => format!("{what}, which made the shards in {folder}"),
         },
     };
-    Err(Error::Input {
-        message: format!("{target} has {what}"),
-        hint: Some(
-            "--replace replaces the existing dialogues and vectors; or use a different name".to_owned(),
-        ),
-    })
+    Err(Error::input(format!("{target} has {what}"))
+        .with_hint("--replace replaces the existing dialogues and vectors; or use a different name"))
 }
 
 /// Copies the rows of all shards to a temporary vector set.
@@ -231,14 +223,12 @@ fn check_vectors(
         n => format!(", and neither have {} more", n - 1),
     };
     let shards = Shards::of(check.of, check.lacking.iter().copied());
-    Err(Error::Data {
-        message: format!("{first} has no vector in the shards in {folder}{others}; nothing was written"),
-        hint: Some(format!(
+    Err(Error::data(format!("{first} has no vector in the shards in {folder}{others}; nothing was written"))
+        .with_hint(format!(
             "`{}` creates {} again, if its input is the same as here",
             survey.command_for(&shards, folder),
             counted(shards.len() as u64, "shard")
-        )),
-    })
+        )))
 }
 
 /// Sink that stores nothing and records which vectors are missing.

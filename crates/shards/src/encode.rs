@@ -1,6 +1,6 @@
 //! Encodes one shard of a corpus into its own file.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{mem, time::Instant};
 
 use turnwise_core::{
     error::{Error, Result},
@@ -24,9 +24,9 @@ use crate::{
 
 /// Encodes a corpus in shards.
 pub struct ShardEncoder<'a> {
-    /// Where to write the shards.
+    /// Folder to write the shards to.
     pub folder: &'a dyn Folder,
-    /// Dialogues to encode.
+    /// Inputs with the dialogues to encode.
     pub inputs: Inputs,
     /// Encoder that makes the vectors.
     pub encoder: &'a dyn Encoder,
@@ -34,7 +34,7 @@ pub struct ShardEncoder<'a> {
     pub recipe: Recipe,
     /// Encoding options of the recipe.
     pub options: Options,
-    /// Utterances, dialogues or both.
+    /// Kinds of vectors to make: of utterances, of dialogues or both.
     pub kinds: Vec<Kind>,
     /// Format of the data files.
     pub format: VectorFileFormat,
@@ -74,7 +74,8 @@ impl ShardEncoder<'_> {
         self.progress.begin(Step::Encoding, self.inputs.total(), 0);
         let made = self.make(shard);
         self.progress.end();
-        let manifest = self.publish(made?, before.as_ref())?;
+        let (manifest, mut file) = made?;
+        self.publish(&manifest, &mut file, before.as_ref())?;
         Ok(EncodedShard { manifest, seconds: Some(begun.elapsed().as_secs_f64()) })
     }
 
@@ -84,7 +85,7 @@ impl ShardEncoder<'_> {
             return Ok(false);
         }
         let mut contents = Contents::default();
-        let mut items = self.items(manifest.shard)?;
+        let mut items = self.inputs.items(manifest.shard, self.progress)?;
         while let Some(Item { dialogue, .. }) = items.next()? {
             for kind in self.kinds.iter().copied() {
                 for key in manifest::keys(kind, &dialogue) {
@@ -100,21 +101,32 @@ impl ShardEncoder<'_> {
         Ok(crate::assemble::is_whole(self.folder, manifest).unwrap_or(false))
     }
 
-    fn items(&self, shard: Shard) -> Result<Items<'_>> {
-        self.inputs.items(shard, self.progress)
-    }
-
     /// Encodes the shard into a temporary file.
-    fn make(&self, shard: Shard) -> Result<UnpublishedShard> {
+    fn make(&self, shard: Shard) -> Result<(ShardManifest, TemporaryFile)> {
         let file = self.folder.temporary(&shard.stem())?;
-        let data = vector_files::create(&file.path, self.format, self.recipe.dim, &self.about(shard))?;
-        let limits = Limits { inputs: self.batch, bytes: self.encoder.chunk_bytes() };
-        let mut encoding = ShardStream::new(self.items(shard)?, data, &self.kinds, limits, self.progress);
-        let ended = ahead::encode(self.encoder, &self.options, &|| self.progress.stop(), &mut encoding)?;
-        if !ended {
+        let dim = self.recipe.dim;
+        let shard_number = [("shard", shard.to_string())];
+        let about = vector_files::metadata(self.encoder, &self.recipe.model, dim, shard_number);
+        let mut stream = ShardStream {
+            items: self.inputs.items(shard, self.progress)?,
+            file: vector_files::create(&file.path, self.format, dim, &about)?,
+            kinds: &self.kinds,
+            limits: Limits { inputs: self.batch, bytes: self.encoder.chunk_bytes() },
+            contents: Contents::default(),
+            utterances: Waiting::new(),
+            dialogues: Waiting::new(),
+            read: 0,
+            seen: 0,
+            rows: 0,
+            spent: EncodeStats::default(),
+            progress: self.progress,
+        };
+        if !ahead::encode(self.encoder, &self.options, &|| self.progress.stop(), &mut stream)? {
             return Err(Error::Interrupted { hint: Some(not_written(shard)) });
         }
-        let contents = encoding.finish()?;
+        let ShardStream { items, file: data, contents, .. } = stream;
+        items.end()?;
+        data.finish()?;
         let rows = |kind: Kind| self.kinds.contains(&kind).then(|| contents.count(kind));
         let (bytes, hash) = file.sum()?;
         let manifest = ShardManifest {
@@ -133,42 +145,25 @@ impl ShardEncoder<'_> {
             },
             command: self.command.clone(),
         };
-        Ok(UnpublishedShard { manifest, file })
+        Ok((manifest, file))
     }
 
     /// Publishes the shard: first the data file, then its manifest. A replaced data file is removed last.
-    fn publish(&self, made: UnpublishedShard, before: Option<&ShardManifest>) -> Result<ShardManifest> {
-        let UnpublishedShard { manifest, mut file } = made;
+    fn publish(
+        &self,
+        manifest: &ShardManifest,
+        file: &mut TemporaryFile,
+        before: Option<&ShardManifest>,
+    ) -> Result<()> {
         let stem = manifest.shard.stem();
-        self.folder.publish(&mut file, &manifest.data.file)?;
-        let bytes = manifest.to_bytes()?;
-        write_file(self.folder, &stem, &manifest.shard.manifest_name(), &bytes)?;
+        self.folder.publish(file, &manifest.data.file)?;
+        write_file(self.folder, &stem, &manifest.shard.manifest_name(), &manifest.to_bytes()?)?;
         if let Some(old) = before.filter(|old| old.data.file != manifest.data.file) {
             self.folder.remove(&old.data.file)?;
         }
         self.folder.remove_leftovers(&stem);
-        Ok(manifest)
+        Ok(())
     }
-
-    /// Metadata stored in the data file for other programs.
-    fn about(&self, shard: Shard) -> BTreeMap<String, String> {
-        [
-            ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
-            ("model", self.recipe.model.clone()),
-            ("fingerprint", self.recipe.fingerprint.to_string()),
-            ("runs", self.encoder.describe()),
-            ("dim", self.recipe.dim.to_string()),
-            ("shard", shard.to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
-    }
-}
-
-/// An encoded shard that is not published yet.
-struct UnpublishedShard {
-    manifest: ShardManifest,
-    file: TemporaryFile,
 }
 
 /// Inputs of one kind that wait to be encoded.
@@ -189,19 +184,19 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes a full chunk; without limits, takes everything.
+    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);
         if self.keys.is_empty() || !enough {
             return None;
         }
-        let Waiting { keys, inputs, .. } = std::mem::replace(self, Waiting::new());
-        Some((keys, inputs))
+        self.bytes = 0;
+        Some((mem::take(&mut self.keys), mem::take(&mut self.inputs)))
     }
 }
 
-/// Number of inputs and bytes that make a chunk full.
+/// Number of inputs or bytes that makes a chunk full.
 #[derive(Clone, Copy)]
 struct Limits {
     inputs: usize,
@@ -232,37 +227,7 @@ struct Tag {
     seen: u64,
 }
 
-impl<'a> ShardStream<'a> {
-    fn new(
-        items: Items<'a>,
-        file: Box<dyn VectorFileWriter>,
-        kinds: &'a [Kind],
-        limits: Limits,
-        progress: &'a dyn Progress,
-    ) -> Self {
-        ShardStream {
-            items,
-            file,
-            kinds,
-            limits,
-            contents: Contents::default(),
-            utterances: Waiting::new(),
-            dialogues: Waiting::new(),
-            read: 0,
-            seen: 0,
-            rows: 0,
-            spent: EncodeStats::default(),
-            progress,
-        }
-    }
-
-    /// Finishes the file and returns the keys in it.
-    fn finish(self) -> Result<Contents> {
-        self.items.end()?;
-        self.file.finish()?;
-        Ok(self.contents)
-    }
-
+impl ShardStream<'_> {
     fn gather(&mut self, dialogue: Dialogue) {
         if self.kinds.contains(&Kind::Utterances) {
             for turn in &dialogue.turns {

@@ -50,7 +50,8 @@ pub trait Folder {
     /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Removes abandoned temporary files of the shard with this stem. Killed processes leave such files.
+    /// Removes abandoned temporary files of the shard with this stem, which killed processes leave. Does nothing by
+    /// default.
     fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
@@ -72,16 +73,14 @@ pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
         #[cfg(feature = "remote")]
         Some(_) => Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
         #[cfg(not(feature = "remote"))]
-        Some((scheme, _)) => Err(turnwise_core::error::Error::Unavailable {
-            message: format!(
-                "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
-            ),
-            hint: Some("build it with `--features remote`, or use a folder".to_owned()),
-        }),
+        Some((scheme, _)) => Err(turnwise_core::error::Error::unavailable(format!(
+            "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
+        ))
+        .with_hint("build it with `--features remote`, or use a folder")),
     }
 }
 
-/// A local file. It is removed when dropped, unless it is a file of the folder itself.
+/// Local file. A temporary file of this process is removed when dropped; a file of the folder is not.
 pub struct TemporaryFile {
     pub(crate) path: PathBuf,
     ours: bool,
@@ -93,7 +92,17 @@ impl TemporaryFile {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
         // Processes in different containers can have the same process id, so the time is part of the name.
         let path = folder.join(format!(".{stem}-{}-{nanoseconds:x}.part", std::process::id()));
-        Ok(TemporaryFile { path, ours: true })
+        Ok(TemporaryFile::removed_on_drop(path))
+    }
+
+    /// Path of a file that is removed when dropped. The file need not exist yet.
+    pub(crate) fn removed_on_drop(path: PathBuf) -> Self {
+        TemporaryFile { path, ours: true }
+    }
+
+    /// Prevents the removal of the file.
+    pub(crate) fn keep(&mut self) {
+        self.ours = false;
     }
 
     /// An existing file, which is not removed.

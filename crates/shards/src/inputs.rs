@@ -19,19 +19,16 @@ use turnwise_index::vectors::VectorReader;
 use turnwise_store::{Manifest, Snapshot};
 
 use crate::{
-    progress::{Progress, stop_if_asked},
+    progress::{Progress, count_reject, stop_if_asked},
     shard::Shard,
 };
-
-/// Largest number of rejects shown as warnings; the others are only counted.
-const SHOWN: u64 = 5;
 
 /// Corpus files and how to read them.
 pub struct CorpusFiles {
     /// Files and folders.
     pub paths: Vec<PathBuf>,
     /// Format of all files; `None` to detect it.
-    pub format: Option<&'static dyn Format>,
+    pub format: Option<&'static Format>,
     /// Options for reading them.
     pub options: ReadOptions,
     /// Largest number of rejected records before encoding fails.
@@ -39,7 +36,7 @@ pub struct CorpusFiles {
 }
 
 impl CorpusFiles {
-    /// Finds the files, and returns options that count the bytes read from now on.
+    /// Finds the files. Also returns the reading options, with a new counter of the bytes read.
     pub(crate) fn plan(&self, progress: &dyn Progress) -> Result<(Plan, ReadOptions)> {
         let plan = walk::plan(&self.paths, self.format)?;
         for path in &plan.unrecognized {
@@ -74,10 +71,8 @@ impl Inputs {
         }
         for path in std::mem::take(&mut files.paths) {
             if path == Path::new("-") {
-                return Err(Error::Input {
-                    message: "a shard cannot be read from standard input".to_owned(),
-                    hint: Some("name a file: creating the shard again needs the same input".to_owned()),
-                });
+                return Err(Error::input("a shard cannot be read from standard input")
+                    .with_hint("name a file: creating the shard again needs the same input"));
             }
             if Manifest::exists(&path) {
                 indexes.push(Snapshot::open(&path)?);
@@ -186,29 +181,17 @@ impl Items<'_> {
                 reject
             }
         };
-        self.rejected += 1;
-        if self.rejected <= SHOWN {
-            self.progress.warn(format!("rejected: {reject}"));
-        }
-        let (rejected, allowed) = (self.rejected, self.max_errors);
-        if rejected <= allowed {
-            return Ok(());
-        }
-        let e = Error::TooManyRejects { rejected, allowed, last: reject };
-        Err(Error::Data {
-            message: format!("{e}; shard {} was not written", self.shard),
-            hint: Some("allow more with the setting ingest.max_errors".to_owned()),
-        })
+        let consequence = format!("shard {} was not written", self.shard);
+        count_reject(reject, &mut self.rejected, self.max_errors, &consequence, self.progress)
+            .map_err(|e| e.with_hint("allow more with the setting ingest.max_errors"))
     }
 
     /// Returns an error if a file was damaged. An incomplete shard must not look complete.
     pub(crate) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),
-            Some(why) => Err(Error::Data {
-                message: format!("an input could not be read to its end: {why}"),
-                hint: Some(format!("shard {} was not written; repair the file first", self.shard)),
-            }),
+            Some(why) => Err(Error::data(format!("an input could not be read to its end: {why}"))
+                .with_hint(format!("shard {} was not written; repair the file first", self.shard))),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! - [`encode`] encodes a corpus in shards: many processes each encode one shard, on any machine.
 //! - [`assemble`] adds the vectors of all shards to an index, or with their dialogues to Milvus.
 //! - `migrate` (feature `milvus`) copies an index to Milvus, or back.
+//! - `reencode_milvus` (feature `milvus`) encodes the dialogues in Milvus again, with a different encoder.
 //!
 //! ```text
 //! DIR or s3://bucket/folder
@@ -13,7 +14,7 @@
 //!   .shard-00003-of-00100-….part…      leftover of a killed process; never read
 //! ```
 //!
-//! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A row is
+//! The shard of a dialogue depends only on its id, so the shards can be encoded in any order, on any machine. A row is
 //! identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in two shards is the
 //! same row, and assembling drops the second copy. A data file never changes under its name. If a shard is created again,
 //! or by two processes at once, readers see either the old or the new one.

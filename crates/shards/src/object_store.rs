@@ -67,7 +67,7 @@ fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
         }
         _ => "check the name, the network, and the store's variables in the environment (docs/scale.md)",
     };
-    Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
+    Error::unavailable(format!("cannot {action} {name}: {e}")).with_hint(hint.to_owned())
 }
 
 /// Reads the next part of a local file, for a multipart upload.

@@ -1,7 +1,9 @@
 //! Progress, messages and cancellation of the long operations of this crate.
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::error::{Error, Reject, Result};
 use turnwise_index::vectors::Kind;
+
+use crate::embed::MAX_WARNINGS;
 
 /// Step of an operation of this crate, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,4 +76,24 @@ pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) ->
         true => Err(Error::Interrupted { hint: Some(hint.into()) }),
         false => Ok(()),
     }
+}
+
+/// Counts a rejected record. Warns about the first ones, and returns an error if more than `allowed` were rejected. Its
+/// message ends with `consequence`.
+pub(crate) fn count_reject(
+    reject: Reject,
+    rejected: &mut u64,
+    allowed: u64,
+    consequence: &str,
+    progress: &dyn Progress,
+) -> Result<()> {
+    *rejected += 1;
+    if *rejected <= MAX_WARNINGS {
+        progress.warn(format!("rejected: {reject}"));
+    }
+    if *rejected <= allowed {
+        return Ok(());
+    }
+    let e = Error::TooManyRejects { rejected: *rejected, allowed, last: reject };
+    Err(Error::data(format!("{e}; {consequence}")))
 }

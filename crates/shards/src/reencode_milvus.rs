@@ -103,12 +103,10 @@ fn encode_new(
 ) -> Result<(u64, HashSet<IdKey>)> {
     let mut walk = Walk::over(target)?.without_vectors();
     if walk.manifest().generation != before.generation {
-        return Err(Error::Unavailable {
-            message: format!(
-                "{target} now points to a different generation: a different process is encoding it, too"
-            ),
-            hint: Some("check with `turnwise search` and try again if necessary".to_owned()),
-        });
+        return Err(Error::unavailable(format!(
+            "{target} now points to a different generation: a different process is encoding it, too"
+        ))
+        .with_hint("check with `turnwise search` and try again if necessary"));
     }
     progress.begin(Step::Encoding, Some(walk.dialogues()), 0);
     let (mut new, mut seen) = (0, HashSet::new());

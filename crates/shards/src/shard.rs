@@ -22,7 +22,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Whether the shard contains a dialogue. This depends only on the id.
+    /// Whether the dialogue with this id belongs to the shard.
     pub fn holds(self, id: &DialogueId) -> bool {
         Shard::of_dialogue(id, self.of) == self
     }
@@ -90,9 +90,9 @@ impl FromStr for Shards {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = |why: String| Error::Input {
-            message: format!("`{text}` {why}"),
-            hint: Some("for example, 3/100 is the fourth of 100 shards; 3,7-9/100 is several".to_owned()),
+        let wrong = |why: String| {
+            Error::input(format!("`{text}` {why}"))
+                .with_hint("for example, 3/100 is the fourth of 100 shards; 3,7-9/100 is several")
         };
         let (parts, of) = text.split_once('/').ok_or_else(|| wrong("is not a valid shard".to_owned()))?;
         let of: u32 = of.trim().parse().map_err(|_| wrong("is not a valid shard".to_owned()))?;
@@ -131,19 +131,19 @@ impl fmt::Display for Shards {
     }
 }
 
-/// Returns the arguments of a command line without the options for shard and folder, which differ between runs. Each
-/// manifest stores them, so that missing shards can be created without knowing the original command.
+/// Returns the arguments of a command line without the program name, `--shard` and `--out`. Each manifest stores these
+/// arguments, so that missing shards can be created without knowing the original command.
 pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut reusable = Vec::new();
     let mut words = words.skip(1);
     while let Some(word) = words.next() {
         match word.split_once('=').map_or(word.as_str(), |(name, _)| name) {
             "--shard" | "--out" if word.contains('=') => {}
             "--shard" | "--out" => drop(words.next()),
-            _ => kept.push(word),
+            _ => reusable.push(word),
         }
     }
-    kept
+    reusable
 }
 
 /// Returns the command that creates these shards in this folder.

@@ -29,7 +29,7 @@ pub(crate) struct Survey {
     /// Files that must be removed, with the reasons.
     foreign: Vec<(String, String)>,
     /// Arguments of the command that created most of the shards.
-    again: Vec<String>,
+    command: Vec<String>,
 }
 
 /// Reads all manifests in a folder and checks that their data files exist. Does not read the data files.
@@ -38,13 +38,13 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
     let is_manifest = |name: &&str| name.ends_with(".json") && Shard::named(name).is_some();
     let names: Vec<&str> = bytes.keys().copied().filter(is_manifest).collect();
-    let Some(of) = division(&names) else { return Err(no_shards(folder)) };
+    let Some(of) = shard_count(&names) else { return Err(no_shards(folder)) };
     let mut set = Survey { of, ..Survey::default() };
     let mut found: BTreeMap<u32, ShardManifest> = BTreeMap::new();
     for name in names {
-        // Removed after it was listed, so it is missing.
+        // A manifest that was removed after it was listed counts as missing.
         let Some(text) = folder.read(name)? else { continue };
-        set.take(name, ShardManifest::read(&text, name), &mut found);
+        set.add(name, ShardManifest::read(&text, name), &mut found);
     }
     set.keep_compatible(&mut found);
     found.into_values().for_each(|manifest| set.keep(manifest, &bytes));
@@ -64,29 +64,21 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
 }
 
 /// Returns the number of shards of the corpus, as given by most manifests.
-fn division(names: &[&str]) -> Option<u32> {
+fn shard_count(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
     counts.into_iter().max_by_key(|(of, count)| (*count, *of)).map(|(of, _)| of)
 }
 
 fn no_shards(folder: &dyn Folder) -> Error {
-    Error::Input {
-        message: format!("there are no shards in {}", folder.name()),
-        hint: Some(format!(
-            "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
-            folder.name()
-        )),
-    }
+    Error::input(format!("there are no shards in {}", folder.name())).with_hint(format!(
+        "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
+        folder.name()
+    ))
 }
 
 impl Survey {
-    fn take(
-        &mut self,
-        name: &str,
-        manifest: Result<ShardManifest>,
-        found: &mut BTreeMap<u32, ShardManifest>,
-    ) {
+    fn add(&mut self, name: &str, manifest: Result<ShardManifest>, found: &mut BTreeMap<u32, ShardManifest>) {
         let Some(shard) = Shard::named(name) else { return };
         let own_name = shard.manifest_name() == name;
         match manifest {
@@ -114,7 +106,7 @@ impl Survey {
         }
         groups.sort_by_key(|(_, numbers)| std::cmp::Reverse(numbers.len()));
         let Some((most, _)) = groups.first() else { return };
-        self.again.clone_from(&most.command);
+        self.command.clone_from(&most.command);
         let mut others = Vec::new();
         for (other, numbers) in &groups[1..] {
             let why = most.conflict(other).unwrap_or_default();
@@ -167,10 +159,8 @@ impl Survey {
         if more > 0 {
             wrong.push(format!("and {more} more"));
         }
-        Err(Error::Data {
-            message: format!("the shards in {location} are not complete: {}", wrong.join("; ")),
-            hint: Some(self.fix(location)),
-        })
+        Err(Error::data(format!("the shards in {location} are not complete: {}", wrong.join("; ")))
+            .with_hint(self.fix(location)))
     }
 
     /// Returns the manifest of the first complete shard.
@@ -186,7 +176,7 @@ impl Survey {
 
     /// Returns the command that creates these shards again.
     pub(crate) fn command_for(&self, shards: &Shards, location: &str) -> String {
-        command(&self.again, shards, location)
+        command(&self.command, shards, location)
     }
 
     fn fix(&self, location: &str) -> String {

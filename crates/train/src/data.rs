@@ -14,22 +14,13 @@ use turnwise_encoder::{Sequence, folder::Tokenizer};
 pub struct TurnTokens {
     /// Speaker number. Speakers are numbered in the order of their first turns.
     pub speaker: u32,
-    /// Role of the speaker: 0 for the user, 1 for the agent. If the role is unknown, the speaker number.
+    /// Role of the speaker: 0 for the user, 1 for the agent. For any other role, the speaker number.
     pub role: u32,
     /// Token ids.
     pub ids: Vec<u32>,
 }
 
-/// Preprocessing of the dialogues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preprocessing {
-    /// Merges consecutive turns of the same speaker into one turn.
-    pub merged: bool,
-    /// Minimum number of turns; shorter dialogues are skipped.
-    pub turns: usize,
-}
-
-/// Number of dialogues per tokenization block.
+/// Number of dialogues that are tokenized together, in parallel.
 const BLOCK: usize = 1_024;
 
 /// Tokenized dialogues for training.
@@ -39,9 +30,9 @@ pub struct TrainingSet {
     dialogues: DiskVec<Vec<TurnTokens>>,
     /// Number of turns of each dialogue.
     turns: Vec<u32>,
-    /// Index of each dialogue in the input. The input includes skipped dialogues.
+    /// Index of each dialogue in the input, which includes the skipped dialogues.
     given: Vec<u32>,
-    /// End of each corpus (exclusive), as an index into the input dialogues.
+    /// For each corpus, the index in the input after its last dialogue.
     ends: Vec<usize>,
     /// Tokens at the start of every sequence: `[CLS]`, and the default prompt of the encoder if it has one.
     pub before: Vec<u32>,
@@ -49,9 +40,9 @@ pub struct TrainingSet {
     pub after: Vec<u32>,
     /// The mask token (`[MASK]`), if the tokenizer has one.
     pub mask: Option<u32>,
-    /// Number of dialogues that were skipped because they are too short.
+    /// Number of dialogues that were skipped because they have too few turns.
     pub left_out: usize,
-    /// Number of skipped turns without tokens.
+    /// Number of turns that were skipped because they have no tokens.
     pub blank: usize,
     /// Number of tokens in all turns.
     pub tokens: u64,
@@ -60,27 +51,29 @@ pub struct TrainingSet {
 }
 
 impl TrainingSet {
-    /// Tokenizes dialogues and skips those that are too short.
+    /// Tokenizes dialogues, and skips those with fewer than `min_turns` turns. With `merge_turns`, consecutive turns of
+    /// one speaker are merged first.
     ///
     /// The tokens are stored in a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(
         dialogues: &DiskVec<Dialogue>,
         tokenizer: &Tokenizer,
-        preparing: Preprocessing,
+        merge_turns: bool,
+        min_turns: usize,
         folder: Option<&Path>,
     ) -> Result<Self> {
         let mut set = TrainingSet {
             dialogues: DiskVec::new(folder)?,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
-            mask: tokenizer.mask(),
+            mask: tokenizer.specials().mask,
             ..TrainingSet::default()
         };
-        let unknown = tokenizer.unknown();
+        let unknown = tokenizer.specials().unknown;
         for first in (0..dialogues.len()).step_by(BLOCK) {
             let block = first..dialogues.len().min(first + BLOCK);
             let read = block.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
-            let tokenized = read.par_iter().map(|dialogue| tokenize(dialogue, tokenizer, preparing.merged));
+            let tokenized = read.par_iter().map(|dialogue| tokenize(dialogue, tokenizer, merge_turns));
             let tokenized = tokenized.collect::<Result<Vec<(Vec<TurnTokens>, usize)>>>()?;
             for (given, (turns, blank)) in block.zip(tokenized) {
                 set.blank += blank;
@@ -88,7 +81,7 @@ impl TrainingSet {
                     set.tokens += 1;
                     set.unknown += u64::from(Some(*id) == unknown);
                 }
-                match turns.len() >= preparing.turns.max(1) {
+                match turns.len() >= min_turns.max(1) {
                     true => set.push(given as u32, turns)?,
                     false => set.left_out += 1,
                 }
@@ -97,18 +90,17 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Divides the dialogues into corpora. `ends` has the end of each corpus (exclusive), as an index into the input
-    /// dialogues.
+    /// Divides the dialogues into corpora. `ends` has, for each corpus, the index in the input after its last dialogue.
     pub fn with_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
 
-    /// Number of corpora that the dialogues come from.
+    /// Number of corpora, at least 1.
     pub fn corpora(&self) -> usize {
         self.ends.len().max(1)
     }
 
-    /// Returns the index of the corpus that contains a dialogue.
+    /// Returns the index of the corpus that a dialogue belongs to.
     pub fn corpus(&self, number: u32) -> usize {
         self.ends.partition_point(|end| *end <= self.given(number))
     }
@@ -167,16 +159,36 @@ impl TrainingSet {
         self.turns.iter().map(|turns| *turns as usize).sum()
     }
 
-    /// Returns the index of a dialogue in the input. The input includes skipped dialogues.
+    /// Returns the index of a dialogue in the input, which includes the skipped dialogues.
     pub fn given(&self, number: u32) -> usize {
         self.given[number as usize] as usize
     }
 
-    /// Adds a prompt to the start of every sequence. An encoder that uses a prompt must be trained with the same
-    /// prompt.
+    /// Adds a prompt to the start of every sequence. An encoder with a default prompt is trained with that prompt.
     pub fn with_prompt(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
+    }
+
+    /// Returns the input sequence of the turn at a location, truncated to `max_tokens` tokens.
+    pub fn utterance_at(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+        Ok(self.utterance(&self.token_ids(location)?, max_tokens))
+    }
+
+    /// Returns the input sequence of a turn and all later turns of its dialogue, truncated to `max_tokens` tokens.
+    pub fn sequence_from(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+        let turns = self.dialogue(location.dialogue)?;
+        let tokens =
+            turns[location.turn as usize..].iter().flat_map(|turn| turn.ids.iter().chain(&self.after));
+        Ok(Sequence::new(self.before.iter().chain(tokens).take(max_tokens).copied().collect()))
+    }
+
+    /// Returns the last tokens of consecutive turns with their separators, at most `count` tokens.
+    pub fn last_tokens(&self, turns: &[TurnTokens], count: usize) -> Vec<u32> {
+        let mut ids: Vec<u32> =
+            turns.iter().flat_map(|turn| turn.ids.iter().chain(&self.after)).copied().collect();
+        ids.drain(..ids.len().saturating_sub(count));
+        ids
     }
 
     /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens.

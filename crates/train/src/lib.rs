@@ -24,23 +24,50 @@
 //! # }
 //! ```
 
+mod context_cca;
 pub mod data;
-pub mod device;
-pub mod gradients;
+mod device;
+mod gradients;
 pub mod model;
-pub mod neighbors;
+mod neighbors;
 pub mod objectives;
-pub mod ops;
+mod ops;
 pub mod optimizer;
 pub mod order;
 pub mod recipe;
 pub mod run;
 mod scatter;
 pub mod schedule;
-pub mod spool;
-pub mod surroundings;
-pub mod teacher;
+mod spool;
+mod teacher;
 pub mod trainer;
-pub mod unique;
+mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
+
+/// Defines an enum whose variants have a name on the command line and in recipe files: their own in kebab case.
+macro_rules! named_enum {
+    (
+        $(#[$attribute:meta])*
+        pub enum $type:ident: $kind:literal { $($(#[$of_variant:meta])* $variant:ident = $name:literal),* $(,)? }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $type {
+            $($(#[$of_variant])* $variant),*
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = turnwise_core::error::Error;
+
+            fn from_str(text: &str) -> turnwise_core::error::Result<Self> {
+                match text {
+                    $($name => Ok($type::$variant),)*
+                    _ => Err(turnwise_core::error::Error::unknown_name($kind, text, [$($name),*])),
+                }
+            }
+        }
+    };
+}
+pub(crate) use named_enum;

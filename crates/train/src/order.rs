@@ -1,6 +1,6 @@
 //! Order of the examples: each epoch visits every example once, shuffled by the seed and the epoch.
 //!
-//! The order depends on nothing else. A resumed run therefore only needs its step number.
+//! The order depends only on the examples, the seed and the batch size. A resumed run needs only its step number.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,18 @@ use turnwise_core::random::{Random, hash64};
 pub struct Order {
     examples: Vec<Location>,
     seed: u64,
+    /// The epoch that `shuffled` belongs to.
     epoch: u64,
+    /// Indices of the examples in the order of the epoch.
     shuffled: Vec<u32>,
     by_corpus: Option<CorpusBatches>,
 }
 
-/// Batches that contain examples of only one corpus.
+/// Builds batches that contain examples of only one corpus.
 struct CorpusBatches {
     /// Batch size.
     batch: usize,
-    /// The corpus of each example.
+    /// Index of the corpus of each example.
     corpora: Vec<u32>,
 }
 
@@ -43,16 +45,6 @@ impl Order {
         order
     }
 
-    /// Number of examples per epoch.
-    pub fn len(&self) -> usize {
-        self.shuffled.len()
-    }
-
-    /// Returns true if there are no examples.
-    pub fn is_empty(&self) -> bool {
-        self.shuffled.is_empty()
-    }
-
     /// Returns the example at position `index` of the run, counted over all epochs, and its own random number
     /// generator.
     pub fn at(&mut self, index: u64) -> (Location, Random) {
@@ -68,7 +60,7 @@ impl Order {
     fn shuffle(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shuffled = (0..self.examples.len() as u32).collect();
-        // The streams of the examples are their numbers, so this one is free.
+        // The examples use their indices as streams, so no example uses this stream.
         let mut random = Random::new(hash64(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
         if let Some(by_corpus) = &self.by_corpus {
@@ -81,7 +73,7 @@ impl Order {
 }
 
 impl CorpusBatches {
-    /// Returns the examples of all complete batches, with the batches in random order.
+    /// Returns the indices of the examples of all complete batches, with the batches in random order.
     fn batches(&self, shuffled: &[u32], random: &mut Random) -> Vec<u32> {
         let mut examples: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for number in shuffled {
@@ -123,7 +115,7 @@ mod tests {
         let corpus = |location: Location| u32::from(location.dialogue >= 30);
         let mut order = Order::new(examples.clone(), 3).by_corpus(8, corpus);
         // 3 batches of the first corpus and 9 of the second; 6 examples and 1 example remain.
-        assert_eq!(order.len(), 96);
+        assert_eq!(order.shuffled.len(), 96);
         let mut left_over = Vec::new();
         for epoch in 0..3 {
             let locations: Vec<Location> = (0..96).map(|n| order.at(epoch * 96 + n).0).collect();
@@ -141,6 +133,6 @@ mod tests {
         }
         assert!(left_over[0] != left_over[1]);
         // No corpus has 80 examples, so the batches mix the corpora and no example is dropped.
-        assert_eq!(Order::new(examples, 3).by_corpus(80, corpus).len(), 103);
+        assert_eq!(Order::new(examples, 3).by_corpus(80, corpus).shuffled.len(), 103);
     }
 }

@@ -1,34 +1,19 @@
 //! Learning rate schedules.
 
-use std::{f64::consts::PI, str::FromStr};
+use std::f64::consts::PI;
 
-use serde::{Deserialize, Serialize};
+use crate::named_enum;
 
-use turnwise_core::error::{Error, Result};
-
-/// Shape of the schedule after the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shape {
-    /// Constant learning rate.
-    Constant,
-    /// Linear decay to 0.
-    #[default]
-    Linear,
-    /// Cosine decay to 0.
-    Cosine,
-}
-
-impl FromStr for Shape {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "constant" => Ok(Shape::Constant),
-            "linear" => Ok(Shape::Linear),
-            "cosine" => Ok(Shape::Cosine),
-            _ => Err(Error::unknown_name("schedule", text, ["constant", "linear", "cosine"])),
-        }
+named_enum! {
+    /// Shape of the schedule after the warm-up.
+    pub enum Shape: "schedule" {
+        /// Constant learning rate.
+        Constant = "constant",
+        /// Linear decay to 0.
+        #[default]
+        Linear = "linear",
+        /// Cosine decay to 0.
+        Cosine = "cosine",
     }
 }
 

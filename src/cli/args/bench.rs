@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use super::{
-    BuildCommand, EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks,
-    parse_value,
+    BuildCommand, EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one,
+    encoder::describe_for_benchmarks, parse_value,
 };
 use turnwise_eval::{
     recipe::Paper,
@@ -114,6 +114,7 @@ pub(crate) enum TaskCommand {
     /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
     /// Reports MAP and MRR for retrieval, Spearman correlation for relatedness, and purity, NMI, ARI and accuracy
     /// for categorization (clustering).
+    #[command(mut_args(show_profile))]
     Dialogues {
         #[command(flatten)]
         args: TaskArgs<DialogueRetrieval>,
@@ -128,6 +129,11 @@ pub(crate) enum TaskCommand {
     ///
     /// Searches the whole corpus for each query. Reports nDCG@10, MAP, R@100 and MRR.
     Adhoc(TaskArgs<AdHoc>),
+}
+
+/// Shows the option `--profile`, which is hidden by default.
+fn show_profile(arg: Arg) -> Arg {
+    if arg.get_id() == "profile" { arg.hide(false) } else { arg }
 }
 
 impl TaskCommand {
@@ -186,10 +192,9 @@ pub(crate) struct BenchArgs {
     /// Ranker to evaluate (see the list at the end); repeatable
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
-    /// Only `bench dialogues`: follow the text of the paper, or its released code
-    ///
-    /// This option has no effect on the other tasks.
-    #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
+    /// Follow the text of the paper, or its released code
+    // Only `bench dialogues` uses and shows it. The other tasks accept and ignore it.
+    #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper", hide = true)]
     pub(crate) profile: Profile,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -235,11 +240,8 @@ pub(crate) struct AnnArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
-    /// Files and folders of dialogues, in any format that `ingest` reads
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) read: ReadArgs,
+    pub(crate) input: InputArgs,
     /// Number of utterances to use as queries
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one)]
     pub(crate) queries: usize,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value};
+use super::{
+    EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value,
+};
 use turnwise_eval::{
     build::{CandidateSelection, Published},
     rank::Terms,
@@ -22,8 +24,8 @@ pub(crate) enum BuildCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// How to choose the candidates of each sentence
-        #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
-        recipe: CandidateSelection,
+        #[arg(long, alias = "recipe", value_enum, value_name = "SELECTION", default_value = "text")]
+        candidate_selection: CandidateSelection,
         /// How BM25 splits a sentence into terms (see TERMS in `bench sr --help`)
         #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,
@@ -62,12 +64,10 @@ pub(crate) enum BuildCommand {
     /// Build a test set for `bench dialogues`
     ///
     /// Keeps the dialogues with exactly one domain. With --paper SET/train, keeps all dialogues.
-    Dial {
-        /// Files and folders of dialogues, in any format that `ingest` reads
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
+    #[command(alias = "dial")]
+    Dialogues {
         #[command(flatten)]
-        read: ReadArgs,
+        input: InputArgs,
         /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
@@ -83,11 +83,8 @@ pub(crate) enum BuildCommand {
     /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from the previous
     /// one. The turn is the right response; the wrong responses are random turns of other dialogues.
     Response {
-        /// Files and folders of dialogues, in any format that `ingest` reads
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
         #[command(flatten)]
-        read: ReadArgs,
+        input: InputArgs,
         /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,

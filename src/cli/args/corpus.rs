@@ -58,7 +58,7 @@ pub(crate) struct RejectArgs {
     pub(crate) file: Option<PathBuf>,
     /// Stop after more than N rejected records [default: 100]
     ///
-    /// `ingest` keeps the dialogues before that point in the index, but does not update the keyword index and the
+    /// `ingest` keeps the dialogues before that point in the index, but does not update the lexical index and the
     /// vectors. With `ingest --engine --replace`, the old collection stays. `embed` writes no file.
     ///
     /// The setting `ingest.max_errors` changes the default.
@@ -66,8 +66,9 @@ pub(crate) struct RejectArgs {
     pub(crate) max_errors: Option<u64>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct IngestArgs {
+/// Files of dialogues, and how to read them.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InputArgs {
     /// Files and folders to read; `-` is standard input
     ///
     /// Folders are read recursively. Files that end in .gz or .zst are decompressed.
@@ -75,6 +76,12 @@ pub(crate) struct IngestArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IngestArgs {
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
     /// Name of the corpus that the dialogues come from, for filters [default: from the input format or the file name]
     ///
     /// For example, `--filter corpus=NAME` finds only these dialogues.
@@ -104,7 +111,7 @@ pub(crate) struct IngestArgs {
     /// Do not compute vectors; `turnwise encode` computes them later
     #[arg(long)]
     pub(crate) no_encode: bool,
-    /// Update neither the keyword index nor the vectors
+    /// Update neither the lexical index nor the vectors
     ///
     /// To do both later, run `turnwise encode` and then `turnwise index build`.
     #[arg(long)]
@@ -127,8 +134,8 @@ pub(crate) struct CleanArgs {
     /// Turns are counted after --merge-turns.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) min_turns: usize,
-    /// Normalize texts to a Unicode normalization form
-    #[arg(long, value_enum, value_name = "FORM")]
+    /// Convert texts to a Unicode normalization form
+    #[arg(long = "normalize-text", alias = "normalize", value_enum, value_name = "FORM")]
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
@@ -167,11 +174,8 @@ pub(crate) enum CorpusCommand {
     Export(WriteArgs),
     /// Convert files from one format to another, without an index
     Convert {
-        /// Files and folders to read; `-` is standard input
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
         #[command(flatten)]
-        read: ReadArgs,
+        input: InputArgs,
         #[command(flatten)]
         write: WriteArgs,
         #[command(flatten)]

@@ -56,8 +56,8 @@ pub(crate) struct ClustersArgs {
     ///
     /// The coordinates are part of the JSON output (--format json). If there are more dialogues, a random sample is
     /// used.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) map: usize,
+    #[arg(long, alias = "map", value_name = "N", default_value_t = 0)]
+    pub(crate) map_points: usize,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>2'
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,

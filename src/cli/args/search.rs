@@ -36,8 +36,8 @@ pub(crate) struct SearchArgs {
     pub(crate) turns: Vec<String>,
     /// Weight of a context turn (--turn, --context), relative to the turn after it
     ///
-    /// With 0.5, each turn counts half as much as the turn after it. The weights apply to dense search
-    /// only; BM25 uses only the words of the query.
+    /// With 0.5, each turn counts half as much as the turn after it. The weights apply to dense search only; lexical search
+    /// uses only the words of the query.
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
     /// What to search for
@@ -116,19 +116,19 @@ fn describe_for_similar(arg: Arg) -> Arg {
     }
 }
 
-/// Options common to all kinds of search.
+/// Options of `turnwise search` and `turnwise similar`.
 #[derive(Debug, Args)]
 pub(crate) struct QueryArgs {
     /// Search mode [default: hybrid when the index has vectors, else bm25]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
     /// Maximum number of hits, at most 100,000
-    #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one)]
     pub(crate) k: usize,
     /// Number of hits to skip
     ///
     /// For pages of results: with -k 10, `--offset 10` shows the second page.
-    #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) offset: usize,
     /// Only hits that match a filter, such as 'role=user and domain=billing and time>=2026-01-01'
     ///
@@ -148,7 +148,7 @@ pub(crate) struct QueryArgs {
     /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with weighted
     /// fusion: the weighted sum, at most 1.3 with the default weights. hybrid with rrf: at most about 0.02 with the
     /// defaults. --explain shows how a score was computed.
-    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SCORE")]
     pub(crate) min_score: Option<f32>,
     /// Minimum percentile of a hit, from 0 to 100
     ///
@@ -166,47 +166,49 @@ pub(crate) struct QueryArgs {
     /// Prints the cosine, the BM25 score of each term, the ranks in both lists, and the time of each step.
     #[arg(long)]
     pub(crate) explain: bool,
+    #[command(flatten)]
+    pub(crate) ranking: RankingArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Fusion and ranking")]
+pub(crate) struct RankingArgs {
     /// How hybrid search combines the dense and BM25 scores [default: weighted]
     ///
-    /// `search tune --save` changes the defaults of this option, --rrf-k, --dense-weight and --bm25-weight. If one of
-    /// these four options is given, all saved values are ignored: the other three have their built-in defaults.
-    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
+    /// `search tune --save` saves better defaults of --fusion, --rrf-k, --dense-weight and --bm25-weight in the index. If one
+    /// of these four options is given, the saved defaults are not used for the others either.
+    #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) fusion: Option<FusionMethod>,
     /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
     ///
     /// The score is the sum of weight / (k + rank) over the dense and the BM25 list. A larger k reduces the
     /// advantage of the top ranks.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "N")]
     pub(crate) rrf_k: Option<f32>,
     /// Weight of the dense results in hybrid search [default: 1]
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "WEIGHT")]
     pub(crate) dense_weight: Option<f32>,
     /// Weight of the BM25 results in hybrid search [default: 0.3]
     ///
     /// Use a higher value, such as 1, for queries with names and numbers.
-    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "WEIGHT")]
     pub(crate) bm25_weight: Option<f32>,
-    /// Hybrid search: number of best hits to take from the dense and from the BM25 list before combining them
+    /// With --mode hybrid: number of hits to take from each of the two lists, dense and BM25
     ///
-    /// More are taken if they are needed, for example for a large -k.
-    #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
+    /// More hits are taken if they are needed, for example for a large -k.
+    #[arg(long, default_value_t = 100, value_name = "N")]
     pub(crate) candidates: usize,
     /// Rerank the top hits by a different score
     ///
-    /// exact only changes the order of the top hits; --exact, in contrast, changes how the hits are found. maxsim and
-    /// matching encode the texts of the hits again. They need a text query, and work only for utterances.
-    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
+    /// maxsim and matching encode the texts of the hits again. They need a text query and work only for utterances.
+    ///
+    /// exact only sorts the top hits again. To compare the query with all vectors, use the flag --exact.
+    #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
     ///
     /// The hits after them keep their order.
-    #[arg(
-        long,
-        default_value_t = 50,
-        value_name = "N",
-        requires = "rerank",
-        help_heading = "Fusion and ranking"
-    )]
+    #[arg(long, default_value_t = 50, value_name = "N", requires = "rerank")]
     pub(crate) rerank_top: usize,
 }
 
@@ -244,7 +246,7 @@ Query syntax (--syntax):
   turn:[1 TO 3]          search in turns 1 to 3 only
 Parts that cannot be parsed are ignored, with a warning.";
 
-impl QueryArgs {
+impl RankingArgs {
     /// Fusion settings, if any of them was given. The others have the built-in defaults, not those saved by tuning.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
@@ -259,7 +261,9 @@ impl QueryArgs {
             bm25: self.bm25_weight.unwrap_or(default.bm25),
         })
     }
+}
 
+impl QueryArgs {
     /// Search request with these options and no query.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
@@ -272,9 +276,9 @@ impl QueryArgs {
             window: self.window,
             min_score: self.min_score,
             min_percentile: self.min_percentile,
-            candidates: self.candidates,
-            fusion: self.fusion(),
-            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top }),
+            candidates: self.ranking.candidates,
+            fusion: self.ranking.fusion(),
+            rerank: self.ranking.rerank.map(|by| Rerank { by, top: self.ranking.rerank_top }),
             explain: self.explain,
             ..SearchRequest::default()
         }
@@ -297,9 +301,9 @@ pub(crate) struct AnalyzeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Update the keyword index and the vector graphs with new and changed dialogues
+    /// Update the lexical index and the vector graphs with new and changed dialogues
     ///
-    /// Keeps what is up to date; rebuilds a keyword index or graph that is missing or damaged. Graphs need vectors: run
+    /// Keeps what is up to date; rebuilds a lexical index or graph that is missing or damaged. Graphs need vectors: run
     /// `turnwise encode` first.
     Build(IndexBuildArgs),
     /// Erase deleted and replaced dialogues from disk
@@ -307,7 +311,7 @@ pub(crate) enum IndexCommand {
     /// This frees disk space; `index build` and `index rebuild` do not. Copies the other dialogues to new files, which
     /// needs space for a second copy. Searches continue meanwhile.
     Compact,
-    /// Rebuild the keyword index and the vector graphs from scratch
+    /// Rebuild the lexical index and the vector graphs from scratch
     ///
     /// Unlike `index build`, discards the existing ones. Dialogues and vectors do not change, so nothing is encoded.
     Rebuild(IndexBuildArgs),

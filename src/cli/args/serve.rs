@@ -63,11 +63,11 @@ pub(crate) struct ServeArgs {
     /// When the queue is full, new requests are refused with status 429.
     #[arg(long, alias = "waiting", value_name = "N", default_value_t = 256)]
     pub(crate) max_queue: usize,
-    /// Maximum size of a request body in MiB
+    /// Maximum size of a request body in MiB (1,048,576 bytes)
     ///
     /// Requests to /v1/ingest have no limit.
-    #[arg(long, alias = "body-mb", value_name = "N", default_value_t = 8)]
-    pub(crate) max_body_mb: usize,
+    #[arg(long, aliases = ["max-body-mb", "body-mb"], value_name = "N", default_value_t = 8)]
+    pub(crate) max_body_mib: usize,
     /// Timeout of a request in seconds
     ///
     /// A request that takes longer is answered with status 504. Requests to /v1/ingest have no timeout as long as the

@@ -83,16 +83,16 @@ fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
 pub(crate) struct TrainRunArgs {
     /// Training objective, or recipe (a .toml file or an included recipe)
     ///
-    /// `turnwise train --help` describes the objectives at its end, for example auto, surroundings and joint.
+    /// `turnwise train --help` describes the objectives at its end, for example auto, context-cca and joint.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
-    what: Option<String>,
+    objective_or_recipe: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Folders are read recursively. Several paths are several corpora. With some objectives, the examples of a step are
-    /// all from one corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
+    /// Folders are read recursively. Each path is one corpus. With some objectives, all examples of a step come from the same
+    /// corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -118,8 +118,7 @@ pub(crate) struct TrainRunArgs {
     pub(crate) seeds: Option<Seeds>,
     /// Predefined combination of settings
     ///
-    /// `small` makes it practical to train a large model on two cores. Options given explicitly
-    /// take precedence.
+    /// `small` makes it practical to train a large model on two cores. Options given explicitly take precedence.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
     /// Device to run on: auto, cpu, cuda, cuda:N (GPU number N, from 0) or metal
@@ -140,7 +139,7 @@ pub(crate) struct TrainRunArgs {
     #[command(flatten)]
     pub(crate) run: OptimizationArgs,
     #[command(flatten)]
-    pub(crate) looking: EvaluationArgs,
+    pub(crate) evaluation: EvaluationArgs,
     #[command(flatten)]
     pub(crate) goal: ObjectiveArgs,
     #[command(flatten)]
@@ -160,11 +159,11 @@ impl TrainRunArgs {
         Ok(split.map_or((self.device, &[]), |(first, others)| (*first, others)))
     }
 
-    // clap requires both, unless there is a subcommand, which has its own arguments.
+    // clap requires the next two arguments, except with a subcommand, which has its own.
 
-    /// Objective or recipe.
-    pub(crate) fn what(&self) -> &str {
-        self.what.as_deref().unwrap_or_default()
+    /// Name of an objective, or name or file of a recipe.
+    pub(crate) fn objective_or_recipe(&self) -> &str {
+        self.objective_or_recipe.as_deref().unwrap_or_default()
     }
 
     /// Output folder of the run.
@@ -190,7 +189,7 @@ pub(crate) struct OptimizationArgs {
     #[arg(long = "micro-batches", alias = "parts", value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub(crate) learning_rate: Option<f64>,
     /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
     #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
@@ -201,15 +200,15 @@ pub(crate) struct OptimizationArgs {
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
     /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     pub(crate) weight_decay: Option<f64>,
     /// Clip the gradient norm to this value; 0 disables clipping [default: 1]
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM")]
     pub(crate) clip: Option<f64>,
     /// Dropout probability of hidden states and attention [default: 0.1]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub(crate) dropout: Option<f64>,
-    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, words: 0]
+    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, mlm: 0]
     ///
     /// Frozen layers are not trained. If at least one layer is frozen, the embeddings are frozen, too.
     #[arg(long, value_name = "N")]
@@ -237,15 +236,15 @@ pub(crate) struct EvaluationArgs {
     /// Number of held-out dialogues, at most a tenth of all [default: 400; with --dev: 0]
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
-    /// places, words and relevance hold out none by default.
+    /// role-position, mlm and relevance hold out none by default.
     #[arg(long, alias = "aside", value_name = "N")]
     pub(crate) held_out: Option<usize>,
-    /// Which step to save as the model: label-free, dev or last [default: label-free; places: last]
+    /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
-    /// label-free: the last step whose score is close to the best one (within 0.005, or within one standard error for
-    /// held-out dialogues). The score compares the nearest neighbors of the two halves of each held-out dialogue: it is
-    /// their overlap. Without held-out dialogues, it is the share of the nearest neighbors by BM25 that are also nearest
-    /// by vectors.
+    /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split into
+    /// two halves; the score is the overlap of the nearest neighbors of both halves, and close means within one standard
+    /// error. Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest
+    /// neighbors by vectors, and close means within 0.005.
     ///
     /// dev: the first step with the best mean of the main measures of the --dev tasks.
     ///
@@ -254,7 +253,7 @@ pub(crate) struct EvaluationArgs {
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
     ///
-    /// The improvement is that of the score of --select. With `--select last`, there is no early stopping.
+    /// The score that --select uses must improve. With `--select last`, there is no early stopping.
     #[arg(long, value_name = "N")]
     pub(crate) patience: Option<usize>,
 }
@@ -262,13 +261,15 @@ pub(crate) struct EvaluationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub(crate) struct ObjectiveArgs {
-    /// Auxiliary objectives and the weights of their losses, such as keep=1,responses=0.5
+    /// Auxiliary objectives and the weights of their losses, such as self-distillation=1,responses=0.5
     ///
     /// The weighted losses are added to the loss of the main objective. `turnwise train --help` lists the
-    /// objectives at its end. One more, `keep`, keeps the vectors of utterances close to those of the start model.
+    /// objectives at its end. One more, `self-distillation`, keeps the vectors of utterances close to those of the
+    /// start model.
     ///
-    /// By default, auto has keep=40, joint has neighbours=1,dial2vec=0.1,keep=1, and the others have none. This
-    /// option replaces the whole default list; to have no auxiliary objective, use keep=0.
+    /// By default, auto has self-distillation=40, joint has neighbors=1,dial2vec=0.1,self-distillation=1, and the
+    /// others have none. This option replaces the whole default list; to have no auxiliary objective, use
+    /// self-distillation=0.
     #[arg(long, alias = "beside", value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -279,15 +280,15 @@ pub(crate) struct ObjectiveArgs {
     /// Temperature τ of the softmax [default: set by the objective]
     ///
     /// Similarities are divided by this value.
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     pub(crate) temperature: Option<f64>,
     /// Only dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
     /// Only dialoguecse, joint: number of hard negatives among the negatives [default: dialoguecse: 0, joint: 2]
     ///
-    /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that may be right as
-    /// well are excluded.
+    /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that could also be a right
+    /// response are excluded.
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]
@@ -298,7 +299,7 @@ pub(crate) struct ObjectiveArgs {
     ///
     /// siamese-s: turns before a response (default 1).
     ///
-    /// surroundings: turns on each side of an utterance (default 1).
+    /// context-cca: turns on each side of an utterance (default 1).
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// Only dialoguecse, joint: how to combine the context turns, i1 or i2 [default: i2]
@@ -307,18 +308,18 @@ pub(crate) struct ObjectiveArgs {
     /// plain mean.
     #[arg(long, value_name = "NAME", value_parser = parse_value::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
-    /// After training, also append the linear layer of `surroundings` to the model
+    /// After training, also append the linear layer of `context-cca` to the model
     ///
     /// The layer is computed in closed form, from the turns before and after each utterance.
-    #[arg(long)]
-    pub(crate) layer: bool,
-    /// Only surroundings, --layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
+    #[arg(long, alias = "layer")]
+    pub(crate) context_layer: bool,
+    /// Only context-cca, --context-layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
     ///
     /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
     /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
     /// corpus.
-    #[arg(long, value_name = "0..1", allow_negative_numbers = true)]
-    pub(crate) strength: Option<f64>,
+    #[arg(long, alias = "strength", value_name = "0..1")]
+    pub(crate) context_weight: Option<f64>,
     /// Only dial2vec: maximum distance, in turns, between utterances that are matched [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<usize>,
@@ -385,7 +386,8 @@ pub(crate) enum Preset {
 
 /// Parses an objective and its weight.
 fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> {
-    let (name, weight) = text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as keep=1")?;
+    let (name, weight) =
+        text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as self-distillation=1")?;
     let weight = weight.parse().map_err(|_| format!("{weight} is not a number"))?;
     Ok((name.parse::<ObjectiveName>().map_err(|e| e.to_string())?, weight))
 }
@@ -416,13 +418,13 @@ fn train_help() -> String {
 }
 
 const TRAIN_EXAMPLES: &str = "
-`auto` is another name of `neighbours`. Start with auto for dialogue search, surroundings for turns, joint for both. \
+`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both. \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats
   turnwise train auto --corpus chats --dev dialogues:labeled.jsonl --seeds 3 -o runs/three
-  turnwise train surroundings --corpus chats -o runs/turns
+  turnwise train context-cca --corpus chats -o runs/turns
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, encoder::describe_for_encode, parse_value};
+use turnwise_index::vectors::Kind;
 use turnwise_shards::{shard::Shards, vector_files::VectorFileFormat};
 
 #[derive(Debug, Args)]
@@ -66,6 +67,15 @@ pub(crate) enum UnitArg {
     Utterances,
     /// Each dialogue as a whole
     Dialogues,
+}
+
+impl From<UnitArg> for Kind {
+    fn from(unit: UnitArg) -> Self {
+        match unit {
+            UnitArg::Utterances => Kind::Utterances,
+            UnitArg::Dialogues => Kind::Dialogues,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

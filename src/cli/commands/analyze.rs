@@ -1,15 +1,8 @@
 //! `turnwise analyze`: shows the tokens that the analyzer makes of a text.
 
-use std::io::{self, Read, Write};
+use std::io::Read;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::AnalyzeArgs,
-    printer::{BOLD, DIM, counted},
-};
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::{args::AnalyzeArgs, prelude::*};
 use turnwise_index::lexical::Lexical;
 use turnwise_text::Analyzer;
 
@@ -55,9 +48,9 @@ pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
 fn standard_input() -> Result<String> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).at("read", "standard input")?;
-    String::from_utf8(bytes).map_err(|e| Error::Data {
-        message: format!("standard input: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()),
-        hint: Some("convert it, for example with `iconv -t UTF-8`".to_owned()),
+    String::from_utf8(bytes).map_err(|e| {
+        Error::data(format!("standard input: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+            .with_hint("convert it, for example with `iconv -t UTF-8`")
     })
 }
 

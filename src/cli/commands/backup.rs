@@ -1,13 +1,6 @@
 //! `turnwise backup` and `turnwise restore`.
 
-use std::path::Path;
-
-use crate::cli::{
-    Context,
-    commands::index,
-    printer::{bytes, counted},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{commands::index, prelude::*};
 use turnwise_index::vectors;
 use turnwise_search::Tuning;
 use turnwise_store::{Snapshot, backup as copies};
@@ -15,20 +8,14 @@ use turnwise_store::{Snapshot, backup as copies};
 pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let backup = copies::backup(&root, target)?;
-    tuning(&root, target, context)?;
+    copy_tuning(&root, target, context)?;
     if with_vectors {
         report_vectors(vectors::backup(&root, target), "damaged; `turnwise repair` removes them", context)?;
     }
     let size = backup.files.iter().map(|f| f.bytes).sum();
     context.printer.result(&backup, |out| {
-        writeln!(
-            out,
-            "{} with {} are in {} ({})",
-            counted(backup.totals.dialogues, "dialogue"),
-            counted(backup.totals.turns, "turn"),
-            target.display(),
-            bytes(size)
-        )
+        let totals = totals(backup.totals.dialogues, backup.totals.turns);
+        writeln!(out, "{totals} are in {} ({})", target.display(), bytes(size))
     })
 }
 
@@ -38,23 +25,17 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     if context.settings.ingest_index {
         index::update(&root, &Snapshot::open(&root)?, context)?;
     }
-    tuning(source, &root, context)?;
+    copy_tuning(source, &root, context)?;
     report_vectors(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
     context.printer.result(&backup, |out| {
-        writeln!(
-            out,
-            "{} holds {} with {}, as of {}",
-            root.display(),
-            counted(backup.totals.dialogues, "dialogue"),
-            counted(backup.totals.turns, "turn"),
-            backup.made
-        )
+        let totals = totals(backup.totals.dialogues, backup.totals.turns);
+        writeln!(out, "{} holds {totals}, as of {}", root.display(), backup.made)
     })
 }
 
-/// Copies the saved default search settings. A failure is only a warning: `search tune` can compute them
-/// again.
-fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
+/// Copies the fusion settings saved by `search tune`. Damaged settings are only a warning, because `search tune` can
+/// compute them again.
+fn copy_tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     match Tuning::read(from) {
         Ok(tuning) => tuning.map_or(Ok(()), |tuning| tuning.save(to)),
         Err(e @ Error::Corrupt { .. }) => {
@@ -65,8 +46,8 @@ fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Reports the copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute
-/// them again.
+/// Prints the number of copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute them
+/// again.
 fn report_vectors(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
     match copied {
         Ok(None) => {}

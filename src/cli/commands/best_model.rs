@@ -1,9 +1,7 @@
 //! Picks an encoder: the default model if it is available, else TF-IDF with SVD fitted on the dialogues.
 
-use std::path::{Path, PathBuf};
-
-use crate::cli::{Context, commands::model, encoders};
-use turnwise_core::error::{Class, Result};
+use crate::cli::{commands::model, encoders, prelude::*};
+use turnwise_core::error::Class;
 use turnwise_encoder::{
     Encoder,
     statics::{self, TfidfSettings},

@@ -1,28 +1,16 @@
 //! `turnwise clusters`: groups the dialogues of an index by topic.
 
-use std::{
-    io::{self, Write},
-    time::Instant,
-};
+use std::time::Instant;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::ClustersArgs,
-    commands::vectors,
-    printer::{BOLD, DIM, NAME, counted},
-    signals,
-};
-use turnwise_core::error::Result;
+use crate::cli::{args::ClustersArgs, commands::vectors, prelude::*};
 use turnwise_index::{
     lexical::Lexical,
     vectors::{Kind, VectorReader},
 };
-use turnwise_search::clusters::{Central, Cluster, ClusterOptions, Clusters, Term, clusters};
+use turnwise_search::clusters::{Central, Cluster, ClusterOptions, Clusters, clusters};
 use turnwise_store::Snapshot;
 
-/// Result of the command. `schema` names the JSON shape.
+/// Result of `turnwise clusters`. Also its JSON output, whose shape `schema` names.
 #[derive(Serialize)]
 struct Map {
     schema: &'static str,
@@ -44,7 +32,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
         seed: context.settings.seed,
         terms: args.top_terms,
         central: args.top_dialogues,
-        drawn: args.map,
+        drawn: args.map_points,
         analyzer: analyzer.unwrap_or_default(),
         filter: args.filter.as_ref(),
     };
@@ -72,52 +60,36 @@ impl Map {
             return writeln!(out, "no dialogues to cluster");
         }
         let purity = map.purity.as_ref().map_or_else(String::new, |p| {
-            let domains = counted(p.domains, "domain");
-            format!(
-                ", purity {:.1}% over {} of one domain ({domains})",
-                p.purity * 100.0,
-                counted(p.dialogues, "dialogue")
-            )
+            let (domains, dialogues) = (counted(p.domains, "domain"), counted(p.dialogues, "dialogue"));
+            format!(", purity {:.1}% over {dialogues} of one domain ({domains})", p.purity * 100.0)
         });
-        let chosen = if map.tried.is_empty() {
-            ""
-        } else {
-            "; the number of clusters was chosen automatically, -k N sets it"
+        let chosen = match map.tried.as_slice() {
+            [] => "",
+            _ => "; the number of clusters was chosen automatically, -k N sets it",
         };
-        writeln!(
-            out,
-            "{} of {dialogues}{purity} {DIM}(mean cosine with the center {:.2}{chosen}, in {:.1} s){DIM:#}",
-            counted(map.clusters.len() as u64, "cluster"),
-            map.cohesion,
-            self.milliseconds / 1e3
-        )
+        let clusters = counted(map.clusters.len() as u64, "cluster");
+        let mean = format!("mean cosine with the center {:.2}", map.cohesion);
+        let seconds = self.milliseconds / 1e3;
+        writeln!(out, "{clusters} of {dialogues}{purity} {DIM}({mean}{chosen}, in {seconds:.1} s){DIM:#}")
     }
 }
 
 fn write_cluster(n: usize, cluster: &Cluster, out: &mut dyn Write) -> io::Result<()> {
     let domains = cluster.domains.iter().map(|d| format!("{} {:.0}%", d.name, d.share * 100.0));
     let domains = domains.collect::<Vec<_>>().join(", ");
-    writeln!(
-        out,
-        "{DIM}{n:>2}.{DIM:#} {BOLD}{}{BOLD:#}  {DIM}{:.1}% · {:.2} to the center{}{domains}{DIM:#}",
-        counted(cluster.size, "dialogue"),
-        cluster.share * 100.0,
-        cluster.cohesion,
-        if domains.is_empty() { "" } else { " · " }
-    )?;
-    let terms: Vec<&str> = cluster.terms.iter().map(|Term { term, .. }| term.as_str()).collect();
+    let (size, dot) = (counted(cluster.size, "dialogue"), if domains.is_empty() { "" } else { " · " });
+    let shape = format!("{:.1}% · {:.2} to the center", cluster.share * 100.0, cluster.cohesion);
+    writeln!(out, "{DIM}{n:>2}.{DIM:#} {BOLD}{size}{BOLD:#}  {DIM}{shape}{dot}{domains}{DIM:#}")?;
+    let terms: Vec<&str> = cluster.terms.iter().map(|term| term.term.as_str()).collect();
     if !terms.is_empty() {
         writeln!(out, "    {}", terms.join(", "))?;
     }
     for Central { id, similarity, title, turns, text } in &cluster.central {
-        let about = [title.clone().unwrap_or_default(), counted(*turns as u64, "turn")];
-        let about: Vec<&str> = about.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
-        writeln!(
-            out,
-            "      {NAME}{id}{NAME:#}  {DIM}{similarity:.2}  {}{DIM:#}  {}",
-            about.join(" · "),
-            vectors::shortened(text)
-        )?;
+        let turns = counted(*turns as u64, "turn");
+        let title = title.as_deref().filter(|title| !title.is_empty());
+        let about = title.map_or_else(|| turns.clone(), |title| format!("{title} · {turns}"));
+        let text = vectors::shortened(text, 100);
+        writeln!(out, "      {NAME}{id}{NAME:#}  {DIM}{similarity:.2}  {about}{DIM:#}  {text}")?;
     }
     writeln!(out)
 }

@@ -1,15 +1,11 @@
 //! `turnwise config`: shows the settings and creates a settings file.
 
-use std::{collections::BTreeMap, fs::OpenOptions, io::Write, path::Path};
-
-use serde::Serialize;
+use std::{collections::BTreeMap, fs::OpenOptions};
 
 use crate::cli::{
-    Context,
-    printer::{BOLD, DIM},
+    prelude::*,
     settings::{DEFINITIONS, LOCAL_FILE, Origin, template},
 };
-use turnwise_core::error::{Error, IoContext, Result};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -48,10 +44,8 @@ pub(super) fn init(context: &Context<'_>) -> Result<()> {
     let path = Path::new(LOCAL_FILE);
     let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::Input {
-                message: format!("{LOCAL_FILE} exists already"),
-                hint: Some("`turnwise config show --origin` shows its settings".to_owned()),
-            });
+            return Err(Error::input(format!("{LOCAL_FILE} exists already"))
+                .with_hint("`turnwise config show --origin` shows its settings"));
         }
         other => other.at("create", path)?,
     };

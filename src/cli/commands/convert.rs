@@ -1,16 +1,12 @@
 //! `turnwise corpus convert`, and the function that reads files without an index.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::collections::HashSet;
 
 use crate::cli::{
-    Context,
-    args::{ReadArgs, WriteArgs},
+    args::{InputArgs, ReadArgs, WriteArgs},
     commands,
-    printer::{counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,
@@ -20,8 +16,7 @@ use turnwise_corpus::{
 };
 
 pub(super) fn run(
-    paths: &[PathBuf],
-    read: &ReadArgs,
+    input: &InputArgs,
     cleaning: &Cleaning,
     write: &WriteArgs,
     context: &Context<'_>,
@@ -31,7 +26,7 @@ pub(super) fn run(
     let mut cleaned = Cleaned::default();
     let (mut written, mut left_out) = (0u64, 0u64);
     let mut texts = HashSet::new();
-    let problems = each_dialogue(paths, read, "converting", context, &mut |mut dialogue| {
+    let problems = each_dialogue(&input.paths, &input.read, "converting", context, &mut |mut dialogue| {
         let kept = cleaning.apply(&mut dialogue, &mut cleaned)
             && (!cleaning.dedupe || texts.insert(dialogue.text_key()))
             && write.filter.as_ref().is_none_or(|f| f.matches(&dialogue));
@@ -52,6 +47,24 @@ pub(super) fn run(
     }
     context.printer.say(parts.join(", "));
     problems.into_result()
+}
+
+/// Passes each dialogue of the files and folders to `f`, or without any, each dialogue of the index given by `-i`.
+pub(super) fn each_dialogue_or_stored(
+    paths: &[PathBuf],
+    read: &ReadArgs,
+    what: &'static str,
+    context: &Context<'_>,
+    f: &mut dyn FnMut(Dialogue) -> Result<()>,
+) -> Result<Problems> {
+    if !paths.is_empty() {
+        return each_dialogue(paths, read, what, context, f);
+    }
+    for dialogue in context.snapshot()?.dialogues() {
+        signals::check()?;
+        f(dialogue?)?;
+    }
+    Ok(Problems::default())
 }
 
 /// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
@@ -76,8 +89,8 @@ pub(super) fn each_dialogue(
             }
             Ok(())
         }
-        ReadEvent::Read { .. } if signals::stopped() => Err(Error::Interrupted { hint: None }),
         ReadEvent::Read { bytes, total, records } => {
+            signals::check()?;
             let bar =
                 progress.get_or_insert_with(|| ProgressBar::new(context.printer, what, "dialogues", total));
             if records > 0 && records.is_multiple_of(64) {

@@ -1,17 +1,11 @@
 //! `turnwise delete`: removes dialogues.
 
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::DeleteArgs,
     commands::index::{self, compact::Compacted},
-    printer::counted,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::DialogueId,
-};
+use turnwise_core::ids::DialogueId;
 use turnwise_index::location::{Deletion, Selection};
 use turnwise_store::Snapshot;
 
@@ -92,11 +86,8 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
 /// Returns an error if ids were named that do not exist.
 fn check_listed(place: &str, missing: &[DialogueId]) -> Result<()> {
     let Some(first) = missing.first() else { return Ok(()) };
-    Err(Error::Input {
-        message: match missing.len() {
-            1 => format!("{place} holds no dialogue `{first}`"),
-            n => format!("{place} holds none of the {n} dialogues named, such as `{first}`"),
-        },
-        hint: None,
-    })
+    Err(Error::input(match missing.len() {
+        1 => format!("{place} holds no dialogue `{first}`"),
+        n => format!("{place} holds none of the {n} dialogues named, such as `{first}`"),
+    }))
 }

@@ -1,70 +1,56 @@
 //! `turnwise demo`: ingests the sample dialogues and searches them.
 
-use std::{
-    io::Cursor,
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
-};
-
-use serde::Serialize;
+use std::{sync::Arc, time::Instant};
 
 use crate::{
     cli::{
-        Context,
         commands::{
             best_model::Model,
             encode::{self, Encoded},
-            index, search,
+            index,
+            ingest::ingest_silently,
+            search,
             summary::{Files, Summary},
         },
-        printer::{BOLD, DIM},
-        signals,
+        prelude::*,
     },
     samples,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     formats,
     input::Input,
     walk::{Plan, Source},
 };
 use turnwise_search::{Response, SearchRequest, Searcher};
-use turnwise_store::{
-    Snapshot, Store,
-    ingest::{IngestControl, IngestOptions, ingest},
-};
+use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
-/// Sample query for a hybrid search. The samples express it in different words.
+/// Query of the first search. The samples say the same in other words.
 const QUERY: &str = "the card machine kept my card";
-/// Context of the second query, which is ambiguous without it.
+/// Context of the second query, [`FOLLOW_UP`], which is ambiguous without these turns.
 const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
 const FOLLOW_UP: &str = "so when do I get it back?";
-/// Dialogue used for the similarity search.
+/// Id of the dialogue in the third search, which finds similar dialogues.
 const SIMILAR_TO: &str = "deliveries-001";
 
 #[derive(Serialize)]
 struct Demo {
     ingest: Summary,
-    /// Name of the encoder and why it was chosen.
+    /// Sentence that names the encoder and the reason for its choice.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
 }
 
-/// Search requests with the headings under which the results are printed.
+/// Headings and requests of the example searches.
 fn questions() -> [(String, SearchRequest); 3] {
     let base = SearchRequest { k: 3, ..SearchRequest::default() };
-    let said = CONTEXT.map(str::to_owned).to_vec();
+    let query = |query: &str, context| SearchRequest { query: query.to_owned(), context, ..base.clone() };
+    let like = SearchRequest { like: Some(SIMILAR_TO.to_owned()), ..base.clone() };
+    let with_context = query(FOLLOW_UP, CONTEXT.map(str::to_owned).to_vec());
     [
-        (format!("? {QUERY}"), SearchRequest { query: QUERY.to_owned(), ..base.clone() }),
-        (
-            format!("? {} … {FOLLOW_UP}", CONTEXT.join(" … ")),
-            SearchRequest { query: FOLLOW_UP.to_owned(), context: said, ..base.clone() },
-        ),
-        (
-            format!("? dialogues like {SIMILAR_TO}"),
-            SearchRequest { like: Some(SIMILAR_TO.to_owned()), ..base },
-        ),
+        (format!("? {QUERY}"), query(QUERY, Vec::new())),
+        (format!("? {} … {FOLLOW_UP}", CONTEXT.join(" … ")), with_context),
+        (format!("? dialogues like {SIMILAR_TO}"), like),
     ]
 }
 
@@ -81,21 +67,24 @@ pub(crate) fn check_name(index: &str) -> Result<()> {
     ))
 }
 
-pub(super) fn run(context: &Context<'_>) -> Result<()> {
-    let root = context.settings.indexes_dir.join(NAME);
+/// Plan that reads the sample dialogues.
+pub(super) fn samples_plan() -> Result<Plan> {
     let mut plan = Plan::default();
     for (name, text) in samples::SUPPORT {
-        let input = Input::from_stream((*name).to_owned(), None, Box::new(Cursor::new(text.as_bytes())))?;
+        let input = Input::from_stream((*name).to_owned(), None, Box::new(text.as_bytes()))?;
         plan.sources.push(Source::opened(input, formats::by_name("jsonl")?));
     }
+    Ok(plan)
+}
+
+pub(super) fn run(context: &Context<'_>) -> Result<()> {
+    let root = context.settings.indexes_dir.join(NAME);
+    let plan = samples_plan()?;
     let files = Files::of(&plan);
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
     let started = Instant::now();
-    let stop: &AtomicBool = signals::stop();
-    let control =
-        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
-    let outcome = ingest(&mut store, plan, &IngestOptions::default(), control);
+    let outcome = ingest_silently(&mut store, plan, &IngestOptions::default());
     let totals = store.view().totals();
     store.close()?;
     let ingested = outcome?;
@@ -109,10 +98,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let questions = questions();
     let searches =
         questions.iter().map(|(_, request)| searcher.search(request)).collect::<Result<Vec<_>>>()?;
-    let name = root.display().to_string();
-    let encoder = model.note;
-    let shown =
-        Demo { ingest: Summary::new(name, files, &ingested, totals, seconds), encoder, encoded, searches };
+    let ingest = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
+    let shown = Demo { ingest, encoder: model.note, encoded, searches };
     context.printer.result(&shown, |out| {
         shown.ingest.write(out)?;
         writeln!(out, "\n{}", shown.encoder)?;

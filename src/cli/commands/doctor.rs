@@ -1,17 +1,9 @@
 //! `turnwise doctor`: checks that this machine and this folder can run turnwise.
 
-use std::{fs, io::Write, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context, encoders, indexes,
-    printer::{BOLD, DIM, bytes},
-};
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use crate::cli::{encoders, indexes, prelude::*};
+use turnwise_core::files;
 use turnwise_encoder::{
     Device, DeviceChoice,
     cpu::{CpuEngine, SimdChoice, SimdLevel},

@@ -1,20 +1,8 @@
 //! `turnwise duplicates`: finds exact and near duplicates.
 
-use std::{
-    io::{self, Write},
-    time::Instant,
-};
+use std::time::Instant;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::{DuplicatesArgs, UnitArg},
-    commands::vectors,
-    printer::{BOLD, DIM, NAME, counted, grouped},
-    signals,
-};
-use turnwise_core::error::Result;
+use crate::cli::{args::DuplicatesArgs, commands::vectors, prelude::*};
 use turnwise_index::{
     dense::DenseReader,
     vectors::{Kind, VectorReader},
@@ -22,12 +10,12 @@ use turnwise_index::{
 use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
-/// If more dialogues than this are newer than the graph, a warning about slow comparison is printed.
+/// Number of dialogues newer than the graph above which a warning about the slow comparison is printed.
 const LONG_TAIL: usize = 10_000;
 
-/// Result of the command. `schema` names the JSON shape.
+/// Result of `turnwise duplicates`. Also its JSON output, whose shape `schema` names.
 #[derive(Serialize)]
-struct Found {
+struct DuplicatesReport {
     schema: &'static str,
     of: &'static str,
     threshold: f32,
@@ -39,17 +27,13 @@ struct Found {
 pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
-    let kind = match args.of {
-        UnitArg::Utterances => Kind::Utterances,
-        UnitArg::Dialogues => Kind::Dialogues,
-    };
+    let kind = Kind::from(args.of);
     let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| VectorReader::missing_error(&root))?;
     vectors::report_missing(reader.without(kind), kind, &root, context.printer);
     if reader.tail() > LONG_TAIL && !args.exact {
+        let (new, root) = (counted(reader.tail() as u64, "dialogue"), root.display());
         context.printer.warn(format!(
-            "the vectors of {} are compared pair by pair; `turnwise index build -i {}` makes that faster",
-            counted(reader.tail() as u64, "dialogue"),
-            root.display()
+            "the vectors of {new} are compared pair by pair; `turnwise index build -i {root}` makes that faster"
         ));
     }
     let wanted = DuplicateOptions {
@@ -62,7 +46,7 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
     };
     let started = Instant::now();
     let duplicates = duplicates(&snapshot, &reader, &wanted, &signals::stopped)?;
-    let found = Found {
+    let found = DuplicatesReport {
         schema: "turnwise/duplicates/1",
         of: kind.name(),
         threshold: args.threshold,
@@ -72,7 +56,7 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&found, |out| found.write(out))
 }
 
-impl Found {
+impl DuplicatesReport {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let d = &self.duplicates;
         let one = self.of.trim_end_matches('s');
@@ -87,14 +71,10 @@ impl Found {
             shown if shown < d.groups_found => format!(", {} of them shown", grouped(shown)),
             _ => String::new(),
         };
-        writeln!(
-            out,
-            "{} with {} of {among}{shown} {DIM}(cosine of {threshold} or more{}, in {:.1} s){DIM:#}",
-            counted(d.groups_found, "group"),
-            grouped(d.in_groups),
-            if d.exact { ", all pairs compared" } else { ", using the graph" },
-            self.milliseconds / 1e3
-        )
+        let (groups, items) = (counted(d.groups_found, "group"), grouped(d.in_groups));
+        let method = if d.exact { "all pairs compared" } else { "using the graph" };
+        let method = format!("cosine of {threshold} or more, {method}, in {:.1} s", self.milliseconds / 1e3);
+        writeln!(out, "{groups} with {items} of {among}{shown} {DIM}({method}){DIM:#}")
     }
 }
 
@@ -106,16 +86,10 @@ fn write_group(n: usize, group: &Group, one: &str, out: &mut dyn Write) -> io::R
     if group.different > 1 {
         about.push(format!("{} different", grouped(group.different)));
     }
-    writeln!(
-        out,
-        "{DIM}{n:>2}.{DIM:#} {BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}",
-        counted(group.size, one),
-        about.join(" · ")
-    )?;
-    for member in &group.members {
-        write_member(member, out)?;
-    }
-    let more = group.different - (group.members.len() as u64).min(group.different);
+    let (size, about) = (counted(group.size, one), about.join(" · "));
+    writeln!(out, "{DIM}{n:>2}.{DIM:#} {BOLD}{size}{BOLD:#}  {DIM}{about}{DIM:#}")?;
+    group.members.iter().try_for_each(|member| write_member(member, out))?;
+    let more = group.different.saturating_sub(group.members.len() as u64);
     if more > 0 {
         writeln!(out, "            {DIM}and {} more{DIM:#}", grouped(more))?;
     }
@@ -123,23 +97,17 @@ fn write_group(n: usize, group: &Group, one: &str, out: &mut dyn Write) -> io::R
 }
 
 fn write_member(member: &Member, out: &mut dyn Write) -> io::Result<()> {
-    let turns = member.turns.map(|turns| counted(turns as u64, "turn"));
-    let about: Vec<&str> =
-        [member.title.as_deref(), turns.as_deref()].into_iter().flatten().filter(|s| !s.is_empty()).collect();
-    // An utterance is shown whole. For a dialogue, the number of turns is shown next to its first text.
-    let about = match member.turns {
-        Some(_) => format!("{DIM}{}{DIM:#}  ", about.join(" · ")),
-        None => String::new(),
+    let title = member.title.as_deref().filter(|title| !title.is_empty());
+    let title = title.map(|title| format!("{title} · ")).unwrap_or_default();
+    // Only dialogues have a number of turns.
+    let about = member.turns.map(|turns| format!("{DIM}{title}{}{DIM:#}  ", counted(turns as u64, "turn")));
+    let about = about.unwrap_or_default();
+    let (count, text) = (grouped(member.count), vectors::shortened(&member.text, 100));
+    writeln!(out, "    {count:>6}× {DIM}{:.2}{DIM:#}  {about}{text}", member.similarity)?;
+    let ids: Vec<String> = member.ids.iter().map(|id| format!("{NAME}{id}{NAME:#}")).collect();
+    let more = match member.count.saturating_sub(ids.len() as u64) {
+        0 => String::new(),
+        more => format!(" {DIM}and {} more{DIM:#}", grouped(more)),
     };
-    let more = member.count - (member.ids.len() as u64).min(member.count);
-    let ids = member.ids.iter().map(|id| format!("{NAME}{id}{NAME:#}")).collect::<Vec<_>>().join(" ");
-    let more = if more > 0 { format!(" {DIM}and {} more{DIM:#}", grouped(more)) } else { String::new() };
-    writeln!(
-        out,
-        "    {:>6}× {DIM}{:.2}{DIM:#}  {about}{}",
-        grouped(member.count),
-        member.similarity,
-        vectors::shortened(&member.text)
-    )?;
-    writeln!(out, "                   {ids}{more}")
+    writeln!(out, "                   {}{more}", ids.join(" "))
 }

@@ -4,16 +4,13 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use crate::cli::{
-    Context,
-    args::{EmbedArgs, UnitArg},
+    args::EmbedArgs,
     commands::{self, embed::summary::Summary},
     encoders::{self, Open},
+    prelude::*,
     watching::TaskProgress,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
     embed::{EmbedInputs, EmbedSettings},
@@ -27,20 +24,16 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
     summary.report(args.output == Path::new("-"), context)?;
     match summary.damaged_files {
         0 => Ok(()),
-        _ => Err(Error::Data {
-            message: "an input could not be read to its end; the output has everything before that point"
-                .to_owned(),
-            hint: Some("see the warning above for the reason".to_owned()),
-        }),
+        _ => Err(Error::data(
+            "an input could not be read to its end; the output has everything before that point",
+        )
+        .with_hint("see the warning above for the reason")),
     }
 }
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
     let format = args.to.map_or_else(|| VectorFileFormat::of(&args.output), Ok)?;
-    let (kind, unit) = match args.of {
-        UnitArg::Utterances => (Kind::Utterances, "texts"),
-        UnitArg::Dialogues => (Kind::Dialogues, "dialogues"),
-    };
+    let kind = Kind::from(args.of);
     let progress = TaskProgress::new(context.printer);
     // Check the inputs before loading the model, because loading is slow.
     let read = commands::read_options(&args.read, context);
@@ -77,7 +70,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         ids: ids.map(|ids| ids.display().to_string()),
         format: format.name(),
         read_as: done.read_as,
-        unit,
+        unit: if kind == Kind::Utterances { "texts" } else { "dialogues" },
         vectors: done.vectors,
         dim: done.dim,
         max_tokens: encoder.max_tokens(),

@@ -1,27 +1,17 @@
 //! `turnwise encode`: computes the vectors of an index.
 
+#[cfg(feature = "milvus")]
 mod remote;
 mod shards;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::{EncodeArgs, UnitsArg},
     commands::embed,
     encoders::{self, Given, Open},
-    printer::{BOLD, DIM, counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{
     Encoder, Precision,
     ahead::Options,
@@ -46,9 +36,9 @@ pub(super) struct Encoded {
     max_tokens: Option<usize>,
     #[serde(flatten)]
     pub(super) filled: EncodeProgress,
-    /// Utterance vectors in the index after the run.
+    /// Number of utterance vectors in the index after the run.
     utterance_vectors: u64,
-    /// Dialogue vectors in the index after the run.
+    /// Number of dialogue vectors in the index after the run.
     dialogue_vectors: u64,
     seconds: f64,
 }
@@ -62,24 +52,21 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         return shards::encode(shards, folder, args, open, context);
     }
     if let [first, ..] = args.inputs.as_slice() {
-        return Err(Error::Input {
-            message: format!(
-                "{} would only be read with --shard, or with --assemble and --engine",
-                first.display()
-            ),
-            hint: Some(
-                "name an index with -i; to encode files, use --shard I/N or `turnwise embed`".to_owned(),
-            ),
-        });
+        let message = "would only be read with --shard, or with --assemble and --engine";
+        return Err(Error::input(format!("{} {message}", first.display()))
+            .with_hint("name an index with -i; to encode files, use --shard I/N or `turnwise embed`"));
     }
     if context.settings.engine.is_some() {
+        #[cfg(feature = "milvus")]
         return remote::run(args, context);
+        #[cfg(not(feature = "milvus"))]
+        match context.milvus_target()? {}
     }
     if let Some(option) = args.read.given() {
-        return Err(Error::Input {
-            message: format!("{option} is an option for reading files, but encode reads an index"),
-            hint: Some("to encode files, use --shard I/N or `turnwise embed`".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{option} is an option for reading files, but encode reads an index"
+        ))
+        .with_hint("to encode files, use --shard I/N or `turnwise embed`"));
     }
     let encoded = encode(args, open, context)?;
     embed::report_usage(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
@@ -96,11 +83,11 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     let choice = Choice::of(args, before.as_ref().map(Before::of));
     drop(before);
     let encoder = open(&choice.model, &args.encoder.settings(choice.precision, choice.tokens.clone()))?;
-    with(encoder.as_ref(), &choice, args.replace, &root, context)
+    encode_with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
-/// Encodes new dialogues after an ingest, with the index's own recipe or else with the default model if it
-/// is installed. Problems are warnings: they do not make the ingest fail.
+/// Encodes new dialogues after an ingest, with the recipe of the existing vectors. If the index has no vectors yet, uses
+/// the default model if it is installed. Problems with the vectors or the model are only warnings.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
     let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());
@@ -125,7 +112,7 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
     let settings =
         Settings { precision: choice.precision, tokens: choice.tokens.clone(), ..Settings::default() };
     match encoders::open(context, &choice.model, &settings) {
-        Ok(encoder) => with(encoder.as_ref(), &choice, false, root, context).map(Some),
+        Ok(encoder) => encode_with(encoder.as_ref(), &choice, false, root, context).map(Some),
         Err(e) => {
             printer.warn(format!("the new dialogues have no vectors yet: {e}"));
             printer.hint(e.hint().unwrap_or(later));
@@ -134,30 +121,26 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
     }
 }
 
-/// Encodes every dialogue of the index with this encoder and replaces existing vectors.
+/// Encodes every utterance and dialogue of the index that has no vector of this encoder. If the existing vectors are of
+/// a different encoder or damaged, replaces all of them.
 pub(super) fn everything(
     encoder: &dyn Encoder,
     model: &str,
     root: &Path,
     context: &Context<'_>,
 ) -> Result<Encoded> {
-    let other = match VectorReader::open(root) {
+    let replace = match VectorReader::open(root) {
         Ok(reader) => reader.is_some_and(|r| r.recipe().fingerprint != encoder.fingerprint()),
         Err(Error::Corrupt { .. }) => true,
         Err(e) => return Err(e),
     };
-    let choice = Choice {
-        model: model.to_owned(),
-        precision: None,
-        tokens: Tokens::default(),
-        options: Options::default(),
-        utterances: true,
-        dialogues: true,
-    };
-    with(encoder, &choice, other, root, context)
+    let requested =
+        Requested { model: Some(model.to_owned()), units: Some(UnitsArg::Both), ..Requested::default() };
+    let choice = Choice::resolve(requested, None);
+    encode_with(encoder, &choice, replace, root, context)
 }
 
-/// Encoding options from the command line; unset ones are chosen later.
+/// Encoding options from the command line; `None` is resolved by [`Choice::resolve`].
 #[derive(Default)]
 struct Requested {
     model: Option<String>,
@@ -168,7 +151,7 @@ struct Requested {
     replace: bool,
 }
 
-/// Existing vectors: their recipe, and whether utterances and dialogues have vectors.
+/// Existing vectors: their recipe, and whether utterances (first) and dialogues (second) have vectors.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     recipe: &'a Recipe,
@@ -182,7 +165,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// Encoding options: from the command line, else from the recipe of the existing vectors, else the defaults.
+/// Resolved encoding options: from the command line, else from the recipe of the existing vectors, else the defaults.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -243,7 +226,7 @@ impl Choice {
     }
 }
 
-fn with(
+fn encode_with(
     encoder: &dyn Encoder,
     choice: &Choice,
     replace: bool,
@@ -263,28 +246,22 @@ fn with(
     let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(total));
     let filled =
         fill(&snapshot, &mut writer, encoder, &wanted, &choice.options, &signals::stopped, &mut |filled| {
-            let seconds = progress.seconds().max(1e-3);
-            let rate = |n: u64| grouped((n as f64 / seconds) as u64);
+            let rate = |n: u64| rate(n, progress.seconds());
             let texts = filled.utterances + filled.dialogues;
-            progress.set_suffix(format!("{} texts/s, {} tokens/s", rate(texts), rate(filled.spent.tokens)));
+            let rates = format!("{} texts/s, {} tokens/s", rate(texts), rate(filled.spent.tokens));
+            progress.set_suffix(rates);
             progress.set(filled.seen, filled.seen);
             context.printer.detail(format!("done: {texts} texts"));
         });
     let seconds = progress.seconds();
     drop(progress);
-    let filled = match filled {
-        Ok(filled) if filled.complete => filled,
-        Ok(filled) => {
-            writer.close()?;
-            let vectors = filled.utterances + filled.dialogues;
-            let hint = match vectors {
-                1 => "1 vector is saved; run the same command again to continue".to_owned(),
-                n => format!("{} vectors are saved; run the same command again to continue", grouped(n)),
-            };
-            return Err(Error::Interrupted { hint: Some(hint) });
-        }
-        Err(e) => return Err(e),
-    };
+    let filled = filled?;
+    if !filled.complete {
+        writer.close()?;
+        let saved = counted_with(filled.utterances + filled.dialogues, "vector", ["is", "are"]);
+        let hint = format!("{saved} saved; run the same command again to continue");
+        return Err(Error::Interrupted { hint: Some(hint) });
+    }
     let rows = Kind::ALL.map(|kind| writer.rows(kind));
     writer.finish()?;
     Ok(Encoded {
@@ -310,19 +287,15 @@ impl Encoded {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let f = &self.filled;
+        let Encoded { filled: f, index, dim, encoder, seconds, .. } = self;
+        let texts = f.utterances + f.dialogues;
         if f.seen == 0 {
-            writeln!(out, "{} is up to date", self.index)?;
+            writeln!(out, "{index} is up to date")?;
         } else {
-            let rate = |n: u64| grouped((n as f64 / self.seconds.max(1e-3)) as u64);
-            writeln!(
-                out,
-                "{BOLD}{}{BOLD:#} checked in {:.1} s {DIM}({} texts/s, {} tokens/s){DIM:#}",
-                counted(f.seen, "dialogue"),
-                self.seconds,
-                rate(f.utterances + f.dialogues),
-                rate(f.spent.tokens)
-            )?;
+            let rates =
+                format!("{} texts/s, {} tokens/s", rate(texts, *seconds), rate(f.spent.tokens, *seconds));
+            let seen = counted(f.seen, "dialogue");
+            writeln!(out, "{BOLD}{seen}{BOLD:#} checked in {seconds:.1} s {DIM}({rates}){DIM:#}")?;
             let mut row = |n: u64, what: &str| match n {
                 0 => Ok(()),
                 _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
@@ -332,17 +305,12 @@ impl Encoded {
             row(f.known, "already known: the same text was encoded before")?;
             row(f.spent.tokens, "tokens")?;
         }
-        write!(
-            out,
-            "{BOLD}{}{BOLD:#} now has {} and {} with {} dimensions, by {}",
-            self.index,
-            counted(self.utterance_vectors, "utterance vector"),
-            counted(self.dialogue_vectors, "dialogue vector"),
-            self.dim,
-            self.encoder,
-        )?;
+        let utterances = counted(self.utterance_vectors, "utterance vector");
+        let dialogues = counted(self.dialogue_vectors, "dialogue vector");
+        let vectors = format!("{utterances} and {dialogues} with {dim} dimensions, by {encoder}");
+        write!(out, "{BOLD}{index}{BOLD:#} now has {vectors}")?;
         // Without new vectors, the precision of this run says nothing about the existing ones.
-        match f.utterances + f.dialogues {
+        match texts {
             0 => writeln!(out),
             _ => writeln!(out, " {DIM}({}){DIM:#}", self.runs),
         }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use crate::cli::{Context, args::EvalArgs, printer::counted};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::EvalArgs, prelude::*};
 use turnwise_eval::trec::{Evaluation, Options, evaluate, parse_measures, read_qrels, read_run};
 
 /// Largest number of query ids named in a warning.
@@ -32,20 +29,23 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
         evaluate(&qrels, &run, &measures, Options { level: args.level, complete: args.complete });
     if evaluation.queries.is_empty() {
         let first = |ids: Option<&String>| ids.cloned().unwrap_or_default();
-        return Err(Error::Data {
-            message: format!("no query of {} is judged in {}", args.run.display(), args.qrels.display()),
-            hint: Some(format!(
-                "the first query of the run is `{}`, the first judged query is `{}`",
-                first(run.queries.keys().next()),
-                first(qrels.queries.keys().next())
-            )),
-        });
+        return Err(Error::data(format!(
+            "no query of {} is judged in {}",
+            args.run.display(),
+            args.qrels.display()
+        ))
+        .with_hint(format!(
+            "the first query of the run is `{}`, the first judged query is `{}`",
+            first(run.queries.keys().next()),
+            first(qrels.queries.keys().next())
+        )));
     }
     let warn = |queries: &[String], what: &str| {
         if !queries.is_empty() {
             let more = if queries.len() > NAMED { ", …" } else { "" };
             let named = queries[..queries.len().min(NAMED)].join(", ");
-            context.printer.warn(format!("{} {what}: {named}{more}", queries_of(queries.len())));
+            let queries = counted_with(queries.len() as u64, "query", ["is", "are"]);
+            context.printer.warn(format!("{queries} {what}: {named}{more}"));
         }
     };
     warn(&evaluation.unjudged, "in the run but not judged, and ignored");
@@ -58,13 +58,6 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&printed(&evaluation, args.per_query), |out| {
         evaluation.lines(args.per_query).try_for_each(|line| writeln!(out, "{line}"))
     })
-}
-
-fn queries_of(count: usize) -> String {
-    match count {
-        1 => "1 query is".to_owned(),
-        _ => format!("{} are", counted(count as u64, "query").replace("querys", "queries")),
-    }
 }
 
 fn printed(evaluation: &Evaluation, each: bool) -> Printed {

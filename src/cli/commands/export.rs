@@ -1,7 +1,6 @@
 //! `turnwise corpus export`: writes the dialogues of an index to a file.
 
-use crate::cli::{Context, args::WriteArgs, printer::counted, progress::ProgressBar, signals};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::WriteArgs, prelude::*};
 use turnwise_corpus::output::Output;
 use turnwise_corpus::writers::Writer;
 
@@ -13,9 +12,7 @@ pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
         ProgressBar::new(context.printer, "exporting", "dialogues", Some(snapshot.totals().dialogues));
     let (mut seen, mut written) = (0, 0);
     for dialogue in snapshot.dialogues() {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         let dialogue = dialogue?;
         seen += 1;
         if write.filter.as_ref().is_none_or(|f| f.matches(&dialogue)) {

@@ -3,22 +3,7 @@
 pub(super) mod compact;
 pub(super) mod info;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::IndexBuildArgs,
-    printer::{DIM, counted, grouped},
-    progress::ProgressBar,
-    signals,
-    watching::StepProgress,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::IndexBuildArgs, prelude::*, watching::StepProgress};
 use turnwise_index::{
     dense::{self, BuildOptions, Builder, Progress},
     lexical::Lexical,
@@ -191,7 +176,7 @@ fn update_by(
 ) -> Result<u64> {
     let mut progress = progress(snapshot, context);
     let mut show = |done| progress.set(done, done);
-    Lexical::update_by(analyzer, root, snapshot, &signals::stopped, &mut show)
+    Lexical::update(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
 fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> ProgressBar<'a> {

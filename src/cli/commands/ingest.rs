@@ -2,16 +2,9 @@
 
 mod opening;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-    sync::atomic::Ordering,
-};
-
-use serde::Serialize;
+use std::sync::atomic::Ordering;
 
 use crate::cli::{
-    Context,
     args::IngestArgs,
     commands::{
         self,
@@ -20,11 +13,8 @@ use crate::cli::{
         summary::{Files, Summary},
         vectors,
     },
-    printer::{counted, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::walk::Plan;
 use turnwise_index::{
     dense,
@@ -38,7 +28,7 @@ use turnwise_store::{
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     opening::check_flags(&args, context)?;
     let location = context.location()?;
-    let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    let (plan, read) = commands::plan(&args.input, context)?;
     commands::must_not_overwrite_inputs(
         args.rejects.file.as_slice(),
         plan.sources.iter().map(|s| s.name.as_str()),
@@ -74,11 +64,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
 }
 
-/// Ingests into a writer, closes it and prints the result. For an index folder, `derive` then updates the data derived
-/// from the dialogues: the lexical index, the vectors and the graphs.
+/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to update
+/// the lexical index, the vectors and the graphs.
 ///
-/// If `derive` returns `Err`, nothing is printed and the error is returned. If it returns `Ok(Err(e))`, the result is
-/// printed before `e` is returned.
+/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e` is
+/// returned.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,
@@ -102,12 +92,8 @@ pub(super) fn fill(
     // Close the writer even after an error, so that the acknowledged records are flushed for the next start.
     let closed = writer.close(outcome.is_ok());
     if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
-        printer.say(format!(
-            "stopped; everything before that point is saved: {} now holds {} with {}",
-            location.place(),
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn")
-        ));
+        let (place, totals) = (location.place(), self::totals(totals.dialogues, totals.turns));
+        printer.say(format!("stopped; everything before that point is saved: {place} now holds {totals}"));
     }
     let ingested = outcome?;
     closed?;
@@ -127,8 +113,7 @@ pub(super) fn fill(
     verdict(&ingested)
 }
 
-/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the seconds it
-/// took.
+/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the duration in seconds.
 pub(super) fn read_into(
     sink: &mut dyn DialogueSink,
     plan: Plan,
@@ -161,6 +146,16 @@ pub(super) fn read_into(
     (outcome, progress.seconds())
 }
 
+/// Ingests the sources of a plan into a sink without showing progress, until the user requests a stop.
+pub(super) fn ingest_silently(
+    sink: &mut dyn DialogueSink,
+    plan: Plan,
+    options: &IngestOptions,
+) -> Result<Ingested> {
+    let (progress, acknowledged, resumed) = (&mut |_: &_| {}, &mut |_: &_| {}, &mut |_| {});
+    ingest(sink, plan, options, IngestControl { stop: signals::stop(), progress, acknowledged, resumed })
+}
+
 /// Returns an error if every record was rejected or a file could not be read to its end.
 fn verdict(ingested: &Ingested) -> Result<()> {
     let tally = &ingested.tally;
@@ -169,17 +164,11 @@ fn verdict(ingested: &Ingested) -> Result<()> {
             Err(Error::data("every record was rejected; nothing was ingested"))
         }
         0 => Ok(()),
-        n => Err(Error::Data {
-            message: format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file")),
-            hint: Some(
-                "see the warning above; fix the cause and run the same command again: records that are already ingested are skipped"
-                    .into(),
-            ),
-        }),
+        n => Err(Error::data(format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file"))).with_hint("see the warning above; fix the cause and run the same command again: records that are already ingested are skipped")),
     }
 }
 
-/// Data derived from the new records: vectors and graphs.
+/// Vectors and graphs made from the new dialogues; `None` if they were not updated.
 #[derive(Default, Serialize)]
 pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +177,7 @@ pub(super) struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// Result of `turnwise ingest`: the ingest, and the vectors and graphs derived from it.
+/// Result of `turnwise ingest`. Also its JSON output.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]
@@ -210,7 +199,8 @@ impl Done<'_> {
     }
 }
 
-/// Updates the lexical index and the vectors after an ingest, as far as the settings allow.
+/// Updates the lexical index, the vectors and the graphs of an index, as far as the settings `ingest.index` and
+/// `ingest.encode` allow.
 #[cfg(feature = "serve")]
 pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;

@@ -1,14 +1,6 @@
 //! Commands about turnwise itself: completions, manual pages, schema, formats.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context, definition,
-    printer::{BOLD, Printer},
-};
-use turnwise_core::error::{IoContext, Result};
+use crate::cli::{definition, prelude::*, printer::Printer};
 use turnwise_corpus::{formats, json_schema};
 
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<()> {
@@ -61,7 +53,7 @@ struct Readable {
 
 pub(super) fn formats(context: &Context<'_>) -> Result<()> {
     let formats: Vec<Readable> =
-        formats::all().iter().map(|f| Readable { name: f.name(), about: f.about() }).collect();
+        formats::all().iter().map(|f| Readable { name: f.name, about: f.about }).collect();
     let width = formats.iter().map(|f| f.name.len()).max().unwrap_or(0);
     context.printer.results(&formats, |out| {
         formats.iter().try_for_each(|f| writeln!(out, "{BOLD}{:width$}{BOLD:#}  {}", f.name, f.about))

@@ -19,6 +19,7 @@ mod export;
 mod index;
 mod ingest;
 mod meta;
+#[cfg(feature = "milvus")]
 mod migrate;
 mod model;
 mod reference;
@@ -33,14 +34,13 @@ mod train;
 mod vectors;
 mod verify;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use crate::cli::{
-    Context,
-    args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
-    printer::{Printer, counted, grouped},
+    args::{Command, ConfigCommand, CorpusCommand, IndexCommand, InputArgs, ReadArgs},
+    prelude::*,
+    printer::Printer,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{
     clean::Cleaning,
     formats::{self, Format, ReadOptions},
@@ -77,7 +77,10 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),
+        #[cfg(feature = "milvus")]
         Command::Migrate(args) => migrate::run(&args, context),
+        #[cfg(not(feature = "milvus"))]
+        Command::Migrate(_) => match context.milvus_target()? {},
         Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
@@ -94,8 +97,8 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
         CorpusCommand::Export(write) => export::run(&write, context),
-        CorpusCommand::Convert { paths, read, clean, write } => {
-            convert::run(&paths, &read, &cleaning(&clean), &write, context)
+        CorpusCommand::Convert { input, clean, write } => {
+            convert::run(&input, &cleaning(&clean), &write, context)
         }
         CorpusCommand::Split { paths, read, parts, output } => {
             split::run(&paths, &read, &parts, &output, context)
@@ -115,10 +118,10 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     }
 }
 
-/// Resolves the input paths and the read options.
-fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
-    let reader = reader(args, context)?;
-    let plan = reader.plan(paths)?;
+/// Finds the files to ingest. Returns them with the read options.
+fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
+    let reader = reader(&args.read, context)?;
+    let plan = reader.plan(&args.paths)?;
     for path in &plan.unrecognized {
         context.printer.detail(format!("not recognized: {}", path.display()));
     }
@@ -126,7 +129,7 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
 }
 
 /// Format given by the user. Column maps are only for tables, so --map implies the CSV format.
-fn format(args: &ReadArgs) -> Result<Option<&'static dyn Format>> {
+fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()
 }
@@ -146,10 +149,8 @@ fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item =
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
     match both.next() {
         None => Ok(()),
-        Some(name) => Err(Error::Input {
-            message: format!("{name} is an input file and would be overwritten"),
-            hint: Some("choose a different name for the output".to_owned()),
-        }),
+        Some(name) => Err(Error::input(format!("{name} is an input file and would be overwritten"))
+            .with_hint("choose a different name for the output")),
     }
 }
 
@@ -164,14 +165,13 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     let places: Vec<PathBuf> = written.iter().map(place).collect();
     match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
         None => Ok(()),
-        Some(n) => Err(Error::Input {
-            message: format!("two outputs would be written to {}", written[n].display()),
-            hint: Some("choose a different name for one of them".to_owned()),
-        }),
+        Some(n) => Err(Error::input(format!("two outputs would be written to {}", written[n].display()))
+            .with_hint("choose a different name for one of them")),
     }
 }
 
-/// Names the file that lists the rejects, or the option that writes one.
+/// Names the file that lists the rejected records. Without it, and if not all of them were shown, names the option that
+/// writes it.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {

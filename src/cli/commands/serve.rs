@@ -1,17 +1,8 @@
 //! `turnwise serve`: the HTTP server and the MCP server.
 
-use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::cli::{
-    Context, Owned,
-    args::ServeArgs,
-    commands::search,
-    env_vars::KEYS,
-    indexes,
-    printer::{NAME, counted},
-    signals,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{Owned, args::ServeArgs, commands::search, env_vars::KEYS, indexes, prelude::*};
 use turnwise_encoder::Encoder;
 use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
 use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};
@@ -27,17 +18,11 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     for (name, opened) in app.opened() {
         let totals = opened.searcher.engine().totals();
         let how = match (&opened.encoder, &opened.without_encoder) {
-            (Some(encoder), _) => {
-                format!("lexical and dense search ({}, {})", encoder.name(), encoder.describe())
-            }
+            (Some(e), _) => format!("lexical and dense search ({}, {})", e.name(), e.describe()),
             (None, Some(_)) => "lexical search only".to_owned(),
             (None, None) => "lexical search".to_owned(),
         };
-        printer.say(format!(
-            "{name}: {} with {}, {how}",
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn")
-        ));
+        printer.say(format!("{name}: {}, {how}", self::totals(totals.dialogues, totals.turns)));
         if let Some(why) = &opened.without_encoder {
             printer.warn(format!("dense search is not available for {name}: {why}"));
             why.hint().into_iter().for_each(|hint| printer.hint(hint));
@@ -84,17 +69,17 @@ fn options(args: &ServeArgs) -> Result<Options> {
         allow_without_keys: args.without_keys,
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         limits: Limits {
-            at_once: args.max_concurrent,
-            waiting: args.max_queue,
-            body: args.max_body_mb << 20,
-            time: Duration::from_secs(args.timeout.max(1)),
+            max_concurrent: args.max_concurrent,
+            max_queue: args.max_queue,
+            max_body: args.max_body_mib << 20,
+            timeout: Duration::from_secs(args.timeout.max(1)),
             ..Limits::default()
         },
     })
 }
 
-/// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
-/// and `--all`.
+/// Returns the names and locations of all indexes to serve: that of `--engine` or `-i` first, then those of `--also` or
+/// `--all`.
 fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dyn Location>)>> {
     let mut all: Vec<Box<dyn Location>> = Vec::new();
     let mut roots = Vec::new();
@@ -119,7 +104,7 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dy
     Ok(all.into_iter().map(|location| (location.name(), location)).collect())
 }
 
-/// Opens models and benchmark reports in the same way as the command line.
+/// Callbacks of the server: they open models, update indexes and make the benchmark report as the commands do.
 struct Hooks {
     owned: Owned,
     results: PathBuf,

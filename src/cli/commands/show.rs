@@ -1,31 +1,21 @@
 //! `turnwise corpus show`: prints dialogues.
 
-use std::io::{self, Write};
-
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM, NAME},
-};
-use turnwise_core::{error::Result, ids::TurnNo};
-use turnwise_corpus::{Dialogue, Role};
+use crate::cli::{commands::search::speaker, prelude::*};
+use turnwise_core::ids::TurnNo;
+use turnwise_corpus::{Dialogue, Turn};
 
 pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
-    let mut found = Vec::new();
-    match context.settings.engine {
+    let found: Vec<(Dialogue, Option<TurnNo>)> = match context.settings.engine {
         Some(_) => {
             let searcher = context.searcher()?;
             let view = searcher.engine().view();
-            for id in ids {
-                found.push(view.find(id)?);
-            }
+            ids.iter().map(|id| view.find(id)).collect::<Result<_>>()?
         }
         None => {
             let snapshot = context.snapshot()?;
-            for id in ids {
-                found.push(snapshot.find(id)?);
-            }
+            ids.iter().map(|id| snapshot.find(id)).collect::<Result<_>>()?
         }
-    }
+    };
     let dialogues: Vec<&Dialogue> = found.iter().map(|(dialogue, _)| dialogue).collect();
     context.printer.results(&dialogues, |out| {
         found.iter().enumerate().try_for_each(|(n, (dialogue, turn))| {
@@ -59,18 +49,11 @@ fn write(out: &mut dyn Write, d: &Dialogue, marked: Option<TurnNo>) -> io::Resul
     }
     for turn in &d.turns {
         let mark = if marked == Some(turn.number) { ">" } else { " " };
-        let role = turn.role.as_ref().map_or("", Role::as_str);
-        let who = match (turn.speaker.as_str(), role) {
-            ("", role) => role.to_owned(),
-            (name, "") => name.to_owned(),
-            (name, role) => format!("{name} ({role})"),
-        };
+        let Turn { number, text, .. } = turn;
+        let speaker = speaker(turn);
         let intent = turn.intent.as_ref().map_or(String::new(), |i| format!("  {DIM}[{i}]{DIM:#}"));
-        writeln!(
-            out,
-            "{BOLD}{mark}{BOLD:#} {DIM}{:>3}{DIM:#} {BOLD}{who}{BOLD:#}: {}{intent}",
-            turn.number, turn.text
-        )?;
+        write!(out, "{BOLD}{mark}{BOLD:#} {DIM}{number:>3}{DIM:#} {BOLD}{speaker}{BOLD:#}: ")?;
+        writeln!(out, "{text}{intent}")?;
     }
     Ok(())
 }

@@ -1,16 +1,11 @@
 //! `turnwise corpus split`: splits dialogues into parts such as train and test.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
 
-use crate::cli::{Context, args::ReadArgs, commands::convert, printer::grouped};
-use turnwise_core::error::Result;
+use crate::cli::{args::ReadArgs, commands::convert, prelude::*};
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{
     Dialogue,
-    reader::Problems,
     split::Parts,
     writers::{ExportFormat, Writer},
 };
@@ -40,12 +35,7 @@ pub(super) fn run(
         part.count += 1;
         part.out.with(|out| Writer::new(ExportFormat::Jsonl).write(out, &dialogue))
     };
-    let problems = if paths.is_empty() {
-        context.snapshot()?.dialogues().try_for_each(|d| give(d?))?;
-        Problems::default()
-    } else {
-        convert::each_dialogue(paths, read, "splitting", context, &mut give)?
-    };
+    let problems = convert::each_dialogue_or_stored(paths, read, "splitting", context, &mut give)?;
     let mut counts = BTreeMap::new();
     let mut lines = Vec::new();
     for part in outputs {

@@ -1,28 +1,16 @@
 //! `turnwise stats` and `turnwise corpus stats`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::cli::{
-    Context,
     args::ReadArgs,
     commands::{
         convert,
         vectors::{self, Vectors},
     },
-    printer::{BOLD, DIM, bytes, grouped},
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_corpus::{
     Dialogue,
     stats::{Histogram, Statistics},
@@ -31,7 +19,7 @@ use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
 use turnwise_store::Snapshot;
 
-/// Statistics of an index.
+/// Result of `turnwise stats`. Also its JSON output.
 #[derive(Serialize)]
 struct OfIndex {
     index: String,
@@ -46,6 +34,7 @@ struct OfIndex {
     corpus: Statistics,
 }
 
+/// Size in bytes of the parts of an index, and of the whole index.
 #[derive(Serialize)]
 struct Bytes {
     log: u64,
@@ -81,22 +70,12 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         corpus,
     };
     context.printer.result(&stats, |out| {
-        writeln!(
-            out,
-            "{BOLD}{}{BOLD:#}  generation {}, created {}",
-            stats.index, stats.generation, stats.created
-        )?;
-        let b = &stats.bytes;
-        writeln!(
-            out,
-            "  {:>12}  on disk {DIM}(log {}, records {}, tables {}, lexical {}, vectors {}){DIM:#}",
-            bytes(b.total),
-            bytes(b.log),
-            bytes(b.records),
-            bytes(b.tables),
-            bytes(b.lexical),
-            bytes(b.vectors)
-        )?;
+        let OfIndex { index, generation, created, bytes: b, .. } = &stats;
+        writeln!(out, "{BOLD}{index}{BOLD:#}  generation {generation}, created {created}")?;
+        let parts = [("log", b.log), ("records", b.records), ("tables", b.tables), ("lexical", b.lexical)];
+        let parts = parts.into_iter().chain([("vectors", b.vectors)]);
+        let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).collect();
+        writeln!(out, "  {:>12}  on disk {DIM}({}){DIM:#}", bytes(b.total), parts.join(", "))?;
         writeln!(out, "  {:>12}  rejected during ingests", grouped(stats.rejected))?;
         if let Some(vectors) = &stats.vectors {
             vectors.write(out)?;
@@ -111,10 +90,7 @@ fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context
     let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
     statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);
-        match signals::stopped() {
-            true => Err(Error::Interrupted { hint: None }),
-            false => Ok(()),
-        }
+        signals::check()
     })
 }
 
@@ -154,11 +130,8 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
 
 fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()> {
     let s = spread.summary();
-    writeln!(
-        out,
-        "  {:>12.1}  {what} {DIM}(min {}, median {}, max {}){DIM:#}",
-        s.mean, s.min, s.median, s.max
-    )
+    let range = format!("min {}, median {}, max {}", s.min, s.median, s.max);
+    writeln!(out, "  {:>12.1}  {what} {DIM}({range}){DIM:#}", s.mean)
 }
 
 /// Prints the most frequent names and counts the others.
@@ -172,9 +145,8 @@ fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io:
     let shown: Vec<String> = sorted
         .iter()
         .take(SHOWN)
-        .map(|(name, n)| {
-            format!("{} {DIM}{}{DIM:#}", if name.is_empty() { "(none)" } else { name }, grouped(**n))
-        })
+        .map(|(name, n)| (if name.is_empty() { "(none)" } else { name }, grouped(**n)))
+        .map(|(name, n)| format!("{name} {DIM}{n}{DIM:#}"))
         .collect();
     let more = match sorted.len().saturating_sub(SHOWN) {
         0 => String::new(),

@@ -1,21 +1,10 @@
 //! Shared code for commands that report on or repair the vectors of an index.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    printer::{DIM, Printer, counted, grouped},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{prelude::*, printer::Printer};
 use turnwise_index::vectors::{Coverage, Kind, Reached, VectorCounts, VectorReader, repair};
 use turnwise_store::Snapshot;
 
-/// Vector statistics for `stats`.
+/// Vectors of an index, as `turnwise stats` and `turnwise index info` report them.
 #[derive(Serialize)]
 pub(super) struct Vectors {
     encoder: String,
@@ -64,7 +53,8 @@ impl Vectors {
     }
 }
 
-/// Opens the vectors for `stats`. Damage is a warning, so that the other statistics are still shown.
+/// Opens the vectors of an index; `None` if there are none. Damage is only a warning, because the caller reports other
+/// statistics, too.
 pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<VectorReader>> {
     match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {
@@ -75,7 +65,7 @@ pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<Vector
     }
 }
 
-/// After an ingest: hints at the number of dialogues without vectors, if the index has vectors.
+/// Prints how many dialogues are not encoded yet, if the index has vectors.
 pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<()> {
     let Ok(Some(reader)) = VectorReader::open(root) else { return Ok(()) };
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
@@ -84,51 +74,44 @@ pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
     let Some(from) = from else { return Ok(()) };
     let n = snapshot.count_live_since(from)?;
     if n > 0 {
-        context.printer.say(format!(
-            "{} not encoded yet; `turnwise encode -i {}` encodes them",
-            counted(n, "dialogue") + if n == 1 { " is" } else { " are" },
-            root.display()
-        ));
+        let (new, root) = (counted_with(n, "dialogue", ["is", "are"]), root.display());
+        context.printer.say(format!("{new} not encoded yet; `turnwise encode -i {root}` encodes them"));
     }
     Ok(())
 }
 
-/// Removes damaged vectors and reports it.
+/// Removes damaged vectors and prints what was removed.
 pub(super) fn repair_vectors(root: &Path, context: &Context<'_>) -> Result<()> {
     let Some(repaired) = repair(root, context.command_line)? else { return Ok(()) };
     let again = format!("`turnwise encode -i {}` computes them again", root.display());
+    let printer = context.printer;
     if repaired.all_removed {
-        context
-            .printer
+        printer
             .warn(format!("the vectors were removed, because the record of their encoder is lost; {again}"));
     } else if repaired.dropped > 0 {
-        context.printer.warn(format!(
-            "{} damaged and removed, {} kept; {again}",
-            counted(repaired.dropped, "vector") + if repaired.dropped == 1 { " was" } else { " were" },
-            grouped(repaired.kept)
-        ));
+        let (dropped, kept) =
+            (counted_with(repaired.dropped, "vector", ["was", "were"]), grouped(repaired.kept));
+        printer.warn(format!("{dropped} damaged and removed, {kept} kept; {again}"));
     } else if repaired.tables > 0 {
-        context.printer.say("a damaged vector table was removed; the next `turnwise encode` rebuilds it");
+        printer.say("a damaged vector table was removed; the next `turnwise encode` rebuilds it");
     }
     Ok(())
 }
 
-/// Warns about items that were skipped because they have no vector.
+/// Warns that `without` items were skipped because they have no vector.
 pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Printer) {
     if without > 0 {
-        let what = counted(without, kind.name().trim_end_matches('s'));
+        let (items, root) = (counted(without, kind.name().trim_end_matches('s')), root.display());
         printer.warn(format!(
-            "{what} without a vector skipped; `turnwise encode -i {}` creates the vectors",
-            root.display()
+            "{items} without a vector skipped; `turnwise encode -i {root}` creates the vectors"
         ));
     }
 }
 
-/// Shortens a text to one line of a list.
-pub(super) fn shortened(text: &str) -> String {
-    const CHARS: usize = 100;
+/// Shortens a text to one line of at most `chars` characters.
+pub(super) fn shortened(text: &str, chars: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(CHARS) {
+    match words.char_indices().nth(chars) {
         Some((at, _)) => format!("{}…", &words[..at]),
         None => words,
     }

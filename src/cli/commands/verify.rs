@@ -1,20 +1,11 @@
 //! `turnwise verify` and `turnwise repair`.
 
-use std::path::Path;
-
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     commands::{index, vectors as kept},
-    printer::{bytes, counted, grouped},
-    progress::ProgressBar,
+    prelude::*,
     watching::StepProgress,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_index::{
     dense::{self, GraphRecall},
     lexical::Lexical,
@@ -26,10 +17,11 @@ use turnwise_store::{
     verify::{Damage, RecordsChecked, Report},
 };
 
-/// Tolerated loss of recall. Processors round scores differently, which can change the recall slightly.
+/// Maximum decrease of a graph's recall since its build, as a fraction of 1. The rounding of scores depends on the
+/// processor and can change the recall slightly.
 const RECALL_TOLERANCE: f64 = 0.005;
 
-/// Result of the command: the findings in the log, the tables and the vectors.
+/// Result of `turnwise verify`. Also its JSON output.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
@@ -54,10 +46,9 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     drop(progress);
     report.damage.extend(search_damage(&root)?);
     let of_graphs = graph_damage(&root)?;
-    let graphs = if of_graphs.is_none() {
-        dense::recall(&root, recall, &StepProgress::new(context.printer))?
-    } else {
-        Vec::new()
+    let graphs = match of_graphs {
+        None => dense::recall(&root, recall, &StepProgress::new(context.printer))?,
+        Some(_) => Vec::new(),
     };
     report.damage.extend(of_graphs);
     report.damage.extend(tuning_damage(&root)?);
@@ -68,13 +59,9 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let verified = Verified { report, vectors: checked, graphs };
     let report = &verified.report;
     context.printer.result(&verified, |out| {
-        writeln!(
-            out,
-            "  log      {} in {}, {}",
-            counted(report.frames, "frame"),
-            counted(report.segments as u64, "segment"),
-            bytes(report.bytes)
-        )?;
+        let (frames, segments) =
+            (counted(report.frames, "frame"), counted(report.segments as u64, "segment"));
+        writeln!(out, "  log      {frames} in {segments}, {}", bytes(report.bytes))?;
         writeln!(out, "  tables   {}", report.tables)?;
         match &report.records {
             RecordsChecked::Compared(n) => writeln!(out, "  records  {} compared with the log", grouped(*n))?,
@@ -100,25 +87,14 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
             let name = if n == 0 { "graphs " } else { "" };
             let found = |part: f64| format!("{:.1}%", 100.0 * part);
             let now = graph.now.map(|now| format!(", now {}", found(now))).unwrap_or_default();
-            let nodes = counted(graph.nodes, "node");
-            writeln!(
-                out,
-                "  {name:7}  {}: {nodes}, recall@10 {} when built{now}",
-                graph.of,
-                found(graph.when_built)
-            )?;
+            let (of, nodes, built) = (graph.of, counted(graph.nodes, "node"), found(graph.when_built));
+            writeln!(out, "  {name:7}  {of}: {nodes}, recall@10 {built} when built{now}")?;
         }
         for damage in &report.damage {
             writeln!(out, "  damage   {}: {}", damage.path.display(), damage.what)?;
         }
         if report.damage.is_empty() {
-            let turns = counted(report.turns, "turn");
-            writeln!(
-                out,
-                "{} is sound: {} with {turns}",
-                root.display(),
-                counted(report.dialogues, "dialogue")
-            )?;
+            writeln!(out, "{} is sound: {}", root.display(), totals(report.dialogues, report.turns))?;
         }
         Ok(())
     })?;
@@ -136,7 +112,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns the damage of the lexical index.
+/// Returns all damage of the lexical index.
 fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     let folder = root.join("lexical");
     if !folder.is_dir() {
@@ -155,23 +131,22 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     }
 }
 
-/// Returns the damage of the saved search settings.
+/// Returns the damage of the fusion settings saved by `search tune`; `None` if there is none.
 fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
-    match Tuning::read(root) {
-        Ok(_) => Ok(None),
-        Err(Error::Corrupt { path, what, .. }) => {
-            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` removes it") }))
-        }
-        Err(e) => Err(e),
-    }
+    damage_of(Tuning::read(root).map(drop), "removes it")
 }
 
-/// Returns the damage of the vector graphs.
+/// Returns the damage of the vector graphs; `None` if there is none.
 fn graph_damage(root: &Path) -> Result<Option<Damage>> {
-    match dense::verify(root) {
+    damage_of(dense::verify(root), "rebuilds the graphs")
+}
+
+/// Turns an error about damage into a finding. `repair` says what `turnwise repair` does about it.
+fn damage_of(checked: Result<()>, repair: &str) -> Result<Option<Damage>> {
+    match checked {
         Ok(()) => Ok(None),
         Err(Error::Corrupt { path, what, .. }) => {
-            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` rebuilds the graphs") }))
+            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` {repair}") }))
         }
         Err(e) => Err(e),
     }
@@ -196,25 +171,13 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
             writeln!(out, "  recovered {} from the second copy", counted(repaired.recovered, "record"))?;
         }
         if repaired.missing > 0 {
-            writeln!(
-                out,
-                "  missing   {}: deletions, replaced records, or lost records",
-                counted(repaired.missing, "log entry").replace("entrys", "entries")
-            )?;
+            let missing = counted(repaired.missing, "log entry");
+            writeln!(out, "  missing   {missing}: deletions, replaced records, or lost records")?;
         }
         if let Some(kept) = &repaired.kept {
-            writeln!(
-                out,
-                "  kept      the damaged log is in {}; remove it when you no longer need it",
-                kept.display()
-            )?;
+            let kept = kept.display();
+            writeln!(out, "  kept      the damaged log is in {kept}; remove it when you no longer need it")?;
         }
-        writeln!(
-            out,
-            "{} is rebuilt: {} with {}",
-            root.display(),
-            counted(repaired.dialogues, "dialogue"),
-            counted(repaired.turns, "turn")
-        )
+        writeln!(out, "{} is rebuilt: {}", root.display(), totals(repaired.dialogues, repaired.turns))
     })
 }

@@ -1,8 +1,7 @@
 //! Redaction of personal data: e-mail addresses, phone numbers and payment card numbers.
 //!
-//! Card numbers are recognized by length and check digit. Phone numbers are recognized by their form: an
-//! international prefix, a usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts
-//! stay readable.
+//! Card numbers are recognized by length and check digit. Phone numbers are recognized by an international prefix, a
+//! usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts are not redacted.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -17,13 +16,13 @@ pub const PHONE: &str = "[PHONE]";
 /// Placeholder for a card number.
 pub const CARD: &str = "[CARD]";
 
-/// Compiles a pattern. The patterns are constants, and the tests compile all of them.
+/// Compiles a regular expression. Panics if it is invalid; the patterns are constants that the tests compile.
 #[allow(clippy::expect_used)]
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")
 }
 
-// Word boundaries are ASCII only, because Chinese text has no space between numbers and letters.
+// The word boundaries are ASCII only, because Chinese text has no space between numbers and characters.
 static EMAILS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)[\p{Latin}0-9._%+-]+(?:@|\s?\[at\]\s?|\s\(at\)\s)[\p{Latin}0-9-]+(?:\.[\p{Latin}0-9-]+)*\.\p{Latin}{2,}",
@@ -42,10 +41,10 @@ static PHONES: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Redacts a text and counts the replacements.
+/// Replaces personal data in a text by placeholders, and adds the number of replacements to `cleaned`.
 pub fn text<'t>(text: &'t str, cleaned: &mut Cleaned) -> Cow<'t, str> {
     let mut out = Cow::Borrowed(text);
-    // Fast path for most turns: without these characters, no pattern can match.
+    // Fast path for most turns: every match contains one of these characters.
     if !text.bytes().any(|b| b.is_ascii_digit() || b == b'@' || b == b'[' || b == b'(') {
         return out;
     }
@@ -79,7 +78,7 @@ fn is_phone(found: &Captures<'_>) -> bool {
     found.name("local").is_some() || (7..=15).contains(&digits)
 }
 
-/// Returns whether a number has the length and the Luhn check digit of a payment card.
+/// Returns whether a number has the length and the Luhn check digit of a payment card number.
 fn has_check_digit(number: &str) -> bool {
     let digits: Vec<u32> = number.chars().filter_map(|c| c.to_digit(10)).collect();
     let sum: u32 = digits
@@ -95,7 +94,7 @@ fn has_check_digit(number: &str) -> bool {
     (13..=19).contains(&digits.len()) && sum.is_multiple_of(10) && digits.iter().any(|&d| d != 0)
 }
 
-/// Redacts all texts of a dialogue: turns, title, speaker names and strings in metadata.
+/// Redacts the title, texts, speaker names and metadata strings of a dialogue.
 pub fn dialogue(dialogue: &mut Dialogue, cleaned: &mut Cleaned) {
     let mut redact = |field: &mut String| {
         if let Cow::Owned(redacted) = text(field, cleaned) {

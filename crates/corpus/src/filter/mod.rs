@@ -3,9 +3,9 @@
 //! The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for "contains" (ignoring case). A field with several
 //! values, such as `domain`, matches if one of its values matches. `!=` is the negation of `=`.
 //!
-//! A filter is evaluated on a dialogue or on a single turn. For a turn, `role`, `speaker`, `text`, `time`, `length`,
-//! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. The intents and
-//! metadata of a dialogue also apply to its turns.
+//! A filter is evaluated on a dialogue or on a single turn. On a turn, `role`, `speaker`, `text`, `time`, `length`,
+//! `turn` and `intent` mean the values of the turn. A turn without a time has the time of its dialogue. The intents and
+//! the metadata of a dialogue also apply to each of its turns.
 
 mod parse;
 mod pushdown;
@@ -17,7 +17,7 @@ pub use pushdown::{Comparison, Condition, FactNames, Facts, MAX_FACT_BYTES, Tree
 use crate::{Dialogue, Role, Time, Turn};
 use turnwise_core::error::Result;
 
-/// Fields that can be used in filters. `corpus` is an alias of `source`.
+/// Names of the fields that can be used in filters. `corpus` is an alias of `source`.
 pub const FIELDS: [&str; 15] = [
     "id", "corpus", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time",
     "turns", "turn", "length", "meta.KEY",
@@ -29,10 +29,11 @@ pub struct Filter {
     /// The text from which the filter was parsed.
     text: String,
     node: Node,
-    /// The conditions. Nodes refer to them by index.
+    /// The conditions. A [`Node::Test`] contains the index of its condition.
     tests: Vec<Test>,
 }
 
+/// Node of the syntax tree of a filter. `field!=value` is the negation of `field=value`.
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     And(Vec<Node>),
@@ -41,11 +42,11 @@ enum Node {
     Test(usize),
 }
 
-/// One condition of a filter: a field, an operator, a value.
+/// Condition of a filter. It is met if at least one value of the field satisfies the comparison.
 #[derive(Debug, Clone, PartialEq)]
 struct Test {
     field: Field,
-    op: Op,
+    comparison: Comparison,
     value: Value,
 }
 
@@ -65,17 +66,6 @@ enum Field {
     Turn,
     Length,
     Meta(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Op {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Contains,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -101,13 +91,13 @@ impl Filter {
         &self.text
     }
 
-    /// Returns a filter for dialogues that match both filters. Returns an error if it has too many conditions or is
-    /// nested too deeply.
+    /// Returns a filter that matches where both filters match. Returns an error if the new filter has too many
+    /// conditions or is nested too deeply.
     pub fn and(&self, other: &Filter) -> Result<Filter> {
         format!("({}) and ({})", self.text, other.text).parse()
     }
 
-    /// Returns the first field in the filter that is not in `fields`. All metadata fields are `meta.KEY`.
+    /// Returns the first field in the filter that is not in `fields`. The name of every metadata field is `meta.KEY`.
     pub fn first_field_not_in(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
@@ -120,9 +110,8 @@ impl std::fmt::Display for Filter {
 }
 
 impl Node {
-    /// Evaluates the node. `known` returns the result of a condition, or `None` if unknown.
-    ///
-    /// Returns `None` if the result depends on an unknown condition.
+    /// Evaluates the node. `known` returns the result of the condition with an index, or `None` if the result is
+    /// unknown. Returns `None` if the result of the node depends on unknown results.
     fn holds(&self, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
         let all = |nodes: &[Node], decides: bool| {
             let mut answer = Some(!decides);
@@ -158,26 +147,21 @@ impl Test {
                 self.field.visit_dialogue(dialogue, &mut visit);
             }
         }
-        self.op.is_negated() != any
+        any
     }
 
-    /// Returns whether a value satisfies the condition. For `!=`, returns whether it equals the excluded value.
+    /// Returns whether a value of the field satisfies the comparison.
     fn fits(&self, value: TypedValue<'_>) -> bool {
-        let op = if self.op.is_negated() { Op::Equal } else { self.op };
         match (value, &self.value) {
-            (TypedValue::Number(n), Value::Number(wanted)) => op.holds(n.partial_cmp(wanted)),
-            (TypedValue::Time(time), Value::Time(wanted)) => op.holds(Some(time.cmp(wanted))),
-            (TypedValue::Text(text), value) => op.holds_for_text(text, value),
+            (TypedValue::Number(n), Value::Number(wanted)) => self.comparison.holds(n.partial_cmp(wanted)),
+            (TypedValue::Time(time), Value::Time(wanted)) => self.comparison.holds(Some(time.cmp(wanted))),
+            (TypedValue::Text(text), value) => self.comparison.holds_for_text(text, value),
             _ => false,
         }
     }
 }
 
-impl Op {
-    fn is_negated(self) -> bool {
-        self == Op::NotEqual
-    }
-
+impl Comparison {
     fn holds_for_text(self, text: &str, value: &Value) -> bool {
         let wanted: Cow<'_, str> = match value {
             Value::Text(wanted) => wanted.as_str().into(),
@@ -185,7 +169,7 @@ impl Op {
             Value::Time(time) => time.to_string().into(),
         };
         match self {
-            Op::Contains => text.to_lowercase().contains(&wanted.to_lowercase()),
+            Comparison::Contains => text.to_lowercase().contains(&wanted.to_lowercase()),
             _ => self.holds(Some(text.cmp(wanted.as_ref()))),
         }
     }
@@ -193,13 +177,12 @@ impl Op {
     fn holds(self, order: Option<Ordering>) -> bool {
         let Some(order) = order else { return false };
         match self {
-            Op::Equal => order.is_eq(),
-            Op::NotEqual => order.is_ne(),
-            Op::Less => order.is_lt(),
-            Op::LessEqual => order.is_le(),
-            Op::Greater => order.is_gt(),
-            Op::GreaterEqual => order.is_ge(),
-            Op::Contains => false,
+            Comparison::Equal => order.is_eq(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterEqual => order.is_ge(),
+            Comparison::Contains => false,
         }
     }
 }
@@ -226,7 +209,7 @@ impl Field {
         }
     }
 
-    /// Visits the values of the dialogue itself. They also apply to each of its turns.
+    /// Visits the values that the dialogue itself has for this field. Each turn of the dialogue has these values too.
     fn visit_dialogue<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         let mut texts =
             |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| visit(TypedValue::Text(text)));
@@ -243,25 +226,25 @@ impl Field {
         }
     }
 
-    /// Visits the values that a dialogue gets from its turns.
+    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue or of the first turn
+    /// with a time, and the length is the sum of the turns.
     fn visit_turns<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         match self {
             Field::Time => {
-                d.time
-                    .or_else(|| d.turns.iter().find_map(|t| t.time))
-                    .into_iter()
-                    .for_each(|t| visit(TypedValue::Time(t)));
+                let time = d.time.or_else(|| d.turns.iter().find_map(|turn| turn.time));
+                time.into_iter().for_each(|time| visit(TypedValue::Time(time)));
             }
-            Field::Length => visit(TypedValue::Number(
-                d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64,
-            )),
-            // Turn metadata does not apply to the dialogue.
+            Field::Length => {
+                let length: usize = d.turns.iter().map(|turn| turn.text.chars().count()).sum();
+                visit(TypedValue::Number(length as f64));
+            }
+            // Metadata of a turn does not apply to the dialogue.
             Field::Meta(_) => {}
             _ => d.turns.iter().for_each(|turn| self.visit_turn(d, turn, visit)),
         }
     }
 
-    /// Visits the values of a turn.
+    /// Visits the values that a turn has for this field. A turn without a time has the time of its dialogue.
     fn visit_turn<'a>(&self, d: &'a Dialogue, turn: &'a Turn, visit: Visit<'_, 'a>) {
         match self {
             Field::Role => turn.role.iter().for_each(|role: &'a Role| visit(TypedValue::Text(role.as_str()))),
@@ -277,7 +260,7 @@ impl Field {
     }
 }
 
-/// Visits a scalar, or the scalars in a list. Null values and objects are ignored.
+/// Visits a JSON scalar, or each scalar in a list at any depth. Null values and objects are ignored.
 fn visit_json<'a>(value: &'a serde_json::Value, visit: Visit<'_, 'a>) {
     match value {
         serde_json::Value::Array(items) => items.iter().for_each(|item| visit_json(item, visit)),

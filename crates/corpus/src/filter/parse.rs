@@ -5,11 +5,11 @@ use std::{borrow::Cow, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{FIELDS, Field, Filter, Node, Op, Test, Value};
+use super::{Comparison, FIELDS, Field, Filter, Node, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum number of conditions. [`Filter::decide`] stores one bit per condition in a `u64`.
+/// Maximum number of conditions in a filter. [`Filter::decide`] has one bit per condition in a `u64`.
 const MAX_TESTS: usize = 64;
 
 impl FromStr for Filter {
@@ -19,10 +19,10 @@ impl FromStr for Filter {
         let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0, tests: Vec::new() };
         let node = parser.or()?;
         match parser.peek() {
-            None if parser.tests.len() > MAX_TESTS => Err(wrong(format!(
-                "the filter has {} conditions; the maximum is {MAX_TESTS}",
-                parser.tests.len()
-            ))),
+            None if parser.tests.len() > MAX_TESTS => {
+                let count = parser.tests.len();
+                Err(wrong(format!("the filter has {count} conditions; the maximum is {MAX_TESTS}")))
+            }
             None => Ok(Filter { text: text.trim().to_owned(), node, tests: parser.tests }),
             Some(token) => {
                 Err(wrong(format!("unexpected `{}` in the filter at character {}", token.text, token.at)))
@@ -62,10 +62,11 @@ fn wrong(message: String) -> Error {
     Error::input(message).with_hint(hint)
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Token {
     text: String,
     quoted: bool,
+    /// Position of the first character in the filter, counted from 1.
     at: usize,
 }
 
@@ -123,7 +124,7 @@ struct Parser {
     tests: Vec<Test>,
 }
 
-/// Maximum nesting depth of parentheses and `not`. It limits the recursion.
+/// Maximum nesting depth of parentheses and `not`. The depth of the recursion has the same limit.
 const MAX_DEPTH: usize = 64;
 
 impl Parser {
@@ -179,47 +180,42 @@ impl Parser {
     }
 
     fn test(&mut self) -> Result<Node> {
-        let name = match self.take() {
-            Some(token) => token.text.clone(),
-            None => return Err(wrong("the filter is empty or incomplete: a field is missing".into())),
+        let Some(Token { text: name, .. }) = self.take().cloned() else {
+            return Err(wrong("the filter is empty or incomplete: a field is missing".into()));
         };
         let field = field(&name)?;
-        let op = match self.take().map(|t| t.text.as_str()) {
-            Some("=") => Op::Equal,
-            Some("!=") => Op::NotEqual,
-            Some("<") => Op::Less,
-            Some("<=") => Op::LessEqual,
-            Some(">") => Op::Greater,
-            Some(">=") => Op::GreaterEqual,
-            Some("~") => Op::Contains,
+        let operator = self.take().cloned().map(|token| token.text).unwrap_or_default();
+        let comparison = match operator.as_str() {
+            "=" | "!=" => Comparison::Equal,
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessEqual,
+            ">" => Comparison::Greater,
+            ">=" => Comparison::GreaterEqual,
+            "~" => Comparison::Contains,
             _ => return Err(wrong(format!("`{name}` must be followed by an operator (= != < <= > >= ~)"))),
         };
-        let Some(token) = self.take() else {
+        let Some(Token { text, quoted, .. }) = self.take().cloned() else {
             return Err(wrong(format!("the value is missing after `{name}` at the end of the filter")));
         };
-        let quoted = token.quoted;
-        let text = token.text.clone();
+        let number = text.parse().ok().filter(|n: &f64| n.is_finite());
         let value = match &field {
-            Field::Turns | Field::Turn | Field::Length => {
-                let number = text.parse().ok().filter(|n: &f64| n.is_finite());
-                Value::Number(
-                    number
-                        .ok_or_else(|| wrong(format!("`{name}` needs a number, but `{text}` is not one")))?,
-                )
-            }
+            Field::Turns | Field::Turn | Field::Length => Value::Number(
+                number.ok_or_else(|| wrong(format!("`{name}` needs a number, but `{text}` is not one")))?,
+            ),
             Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
                 wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
             })?),
-            Field::Meta(_) if !quoted => {
-                text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
-            }
+            Field::Meta(_) if !quoted => number.map_or(Value::Text(text), Value::Number),
             _ => Value::Text(text),
         };
-        if op == Op::Contains && !matches!(value, Value::Text(_)) && !matches!(field, Field::Meta(_)) {
+        if comparison == Comparison::Contains
+            && !matches!((&field, &value), (Field::Meta(_), _) | (_, Value::Text(_)))
+        {
             return Err(wrong(format!("`~` works on text fields only, but `{name}` is not one")));
         }
-        self.tests.push(Test { field, op, value });
-        Ok(Node::Test(self.tests.len() - 1))
+        self.tests.push(Test { field, comparison, value });
+        let test = Node::Test(self.tests.len() - 1);
+        Ok(if operator == "!=" { Node::Not(Box::new(test)) } else { test })
     }
 }
 

@@ -1,31 +1,31 @@
-//! Interface for engines that evaluate filters themselves: facts for an index, or the syntax tree for an engine with
-//! its own query language.
+//! Interface for search engines that evaluate filters themselves. An index uses facts. An engine with a query language
+//! of its own translates the syntax tree.
 //!
-//! Facts are field values, encoded as short terms that an index can store with its documents. A fact consists of a
-//! field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates a filter
-//! without reading records: it finds the matching facts, and then the documents that have them.
+//! A fact is a value of a field, encoded as a short term that an index stores with a document. It consists of the field
+//! name, a divider, a type letter and the value. In the fact for `role=user`, `role` and the divider come before `tuser`.
+//! An index evaluates a filter without reading records: it finds the matching facts, and then the documents with them.
 //!
-//! The texts of turns are not stored as facts. A very long value is stored only as a marker. If the result depends on
-//! a text or a marker, the engine must read the record.
+//! The texts of turns are not stored as facts, and a very long value is stored only as a marker. If the result of a
+//! filter depends on a text or a marker, the engine must read the record.
 
-use super::{Field, Filter, Node, Op, Test, Value, parse};
+use super::{Field, Filter, Node, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
-/// Maximum length of a text value in a fact, in bytes. A longer value is stored as a marker.
+/// Maximum length of a text value in a fact, in bytes. For a longer value, the fact contains only a marker.
 pub const MAX_FACT_BYTES: usize = 1024;
 
-/// Divider between the name and the value of a fact.
+/// Divider between the field name and the value in a fact.
 const DIVIDER: char = '\u{1}';
-/// Prefix of the facts that a dialogue gets from its turns.
+/// First character of each fact that a dialogue gets from its turns.
 const OF_TURNS: char = '*';
 
-/// The facts of a dialogue or a turn: strings that store the values of its filterable fields.
+/// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
 #[derive(Debug, Default)]
 pub struct Facts(Vec<String>);
 
 impl Facts {
-    /// Returns the facts of a dialogue: its own, and those from its turns. Sorted and distinct.
+    /// Returns the facts of a dialogue, sorted and distinct. They include facts about its turns.
     pub fn of_dialogue(dialogue: &Dialogue) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(dialogue.metadata.keys()) {
@@ -41,7 +41,7 @@ impl Facts {
         facts.distinct()
     }
 
-    /// Returns the facts of a turn, without those of its dialogue. Sorted and distinct.
+    /// Returns the facts of a turn, sorted and distinct. They do not include the facts of its dialogue.
     pub fn of_turn(dialogue: &Dialogue, turn: &Turn) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(turn.metadata.keys()).filter(|field| *field != Field::Text) {
@@ -67,7 +67,7 @@ impl Facts {
     }
 }
 
-/// Returns all fields, including the metadata fields with the given keys.
+/// Returns all fields: the fixed ones, then a metadata field for each of the keys.
 fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     use Field::{
         Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Time, Title, Turn, Turns,
@@ -77,13 +77,14 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
         .chain(keys.map(|key| Meta(key.clone())))
 }
 
-/// Returns whether a dialogue has facts for the turn values of a field. Texts and turn numbers would give too many
-/// facts.
+/// Returns whether the facts of a dialogue include the values that its turns have for a field. Texts and turn numbers
+/// are excluded, because they would give too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 
-/// Returns the prefix of the facts of a field. Dividers within a key are doubled; no value begins with a divider.
+/// Returns the prefix of all facts of a field. A divider in a metadata key is doubled, so that it differs from the
+/// divider after the key.
 fn name(field: &Field) -> String {
     match field {
         Field::Meta(key) => {
@@ -93,17 +94,18 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// Fact prefixes of a field, used to find its values among the facts.
+/// The two fact prefixes of a field: for values from turns, and for other values. They find the values of the field
+/// among facts.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
-    /// Returns the prefixes of a field, given by its name in filters.
+    /// Returns the fact prefixes of a field. The argument is the name of the field in filters.
     pub fn of(field: &str) -> Result<Self> {
         let name = name(&parse::field(field)?);
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// Returns the value of a fact, if it is a fact of the field and its value is stored.
+    /// Returns the value in a fact. Returns `None` if the fact belongs to a different field or contains only a marker.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -111,7 +113,7 @@ impl FactNames {
 }
 
 impl Filter {
-    /// Number of conditions. Conditions are identified by index.
+    /// Number of conditions in the filter. Other methods identify a condition by its index, counted from 0.
     pub fn tests(&self) -> usize {
         self.tests.len()
     }
@@ -121,23 +123,22 @@ impl Filter {
         self.tests[test].field == Field::Id
     }
 
-    /// Returns the prefixes of the facts that a condition tests.
-    ///
-    /// `whole` means that the filter is evaluated on dialogues. The prefixes of the facts from turns are then included.
+    /// Returns the prefixes of the facts that the condition with this index tests. They include the prefix for values
+    /// from turns if `whole` is true, which means that the filter is evaluated on whole dialogues.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
-    /// Returns whether a condition cannot be evaluated from facts alone, so that the record must be read.
+    /// Returns whether the condition with this index needs the record, because facts are not enough to evaluate it.
+    /// `whole` means that the filter is evaluated on whole dialogues.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
         *field == Field::Text || whole && !indexes_turn_values(field)
     }
 
-    /// Returns whether the value of a fact satisfies a condition, or `None` if the record is needed.
-    ///
-    /// For `!=`, returns whether the value equals the excluded one.
+    /// Returns whether the value in a fact satisfies the condition with this index. Returns `None` if the record is
+    /// needed. `field!=value` has the condition `field=value`.
     pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();
         let kind = chars.next();
@@ -153,24 +154,21 @@ impl Filter {
         Some(self.tests[test].fits(found))
     }
 
-    /// Returns whether a dialogue id satisfies a condition. See [`Filter::fact_matches`].
+    /// Returns whether a dialogue id satisfies the condition with this index. `id!=value` has the condition `id=value`.
     pub fn id_matches(&self, test: usize, id: &str) -> bool {
         self.tests[test].fits(TypedValue::Text(id))
     }
 
-    /// Evaluates the filter. Bit N of `fit` is 1 if a value satisfies condition N. Bit N of `unknown` is 1 if this is
-    /// unknown.
-    ///
-    /// Returns `None` if the result depends on unknown conditions.
+    /// Evaluates the filter. Bit N of `fit` is 1 if some value satisfies condition N. Bit N of `unknown` is 1 if a value
+    /// of condition N is unknown. Returns `None` if the result depends on unknown values.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
         self.node.holds(&|n| {
             let bit = 1u64 << n;
-            let any = match (fit & bit != 0, unknown & bit != 0) {
+            match (fit & bit != 0, unknown & bit != 0) {
                 (true, _) => Some(true),
                 (false, true) => None,
                 (false, false) => Some(false),
-            };
-            any.map(|any| self.tests[n].op.is_negated() != any)
+            }
         })
     }
 }
@@ -188,38 +186,39 @@ pub enum Tree<'a> {
     Condition(Condition<'a>),
 }
 
-/// Condition: at least one value of the field satisfies the comparison. `!=` is represented by [`Tree::Not`] and `=`.
+/// Condition of a filter: at least one value of the field satisfies the comparison. `field!=value` is a [`Tree::Not`]
+/// with the condition `field=value`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition<'a> {
-    /// The field, such as `role` or `meta.channel`.
+    /// Name of the field, such as `role` or `meta.channel`.
     pub field: String,
     /// The comparison operator.
     pub comparison: Comparison,
-    /// The value to compare with.
+    /// The value with which the field is compared.
     pub wanted: TypedValue<'a>,
 }
 
 /// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Equal.
+    /// `=`.
     Equal,
-    /// Less.
+    /// `<`.
     Less,
-    /// Less or equal.
+    /// `<=`.
     LessEqual,
-    /// Greater.
+    /// `>`.
     Greater,
-    /// Greater or equal.
+    /// `>=`.
     GreaterEqual,
-    /// The text contains the value, ignoring case.
+    /// `~`: the text of the field contains the value, ignoring case.
     Contains,
 }
 
-/// Value of a field in a dialogue or a turn, or in a condition.
+/// Value of a field in a dialogue or a turn, or value in a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'a> {
-    /// A text. If a field has a text and the condition a number or a time, they are compared as text.
+    /// A text. If the field has a text and the condition has a number or a time, both are compared as texts.
     Text(&'a str),
     /// A number.
     Number(f64),
@@ -228,7 +227,7 @@ pub enum TypedValue<'a> {
 }
 
 impl Filter {
-    /// Returns the syntax tree.
+    /// Returns the syntax tree of the filter.
     pub fn tree(&self) -> Tree<'_> {
         self.tree_of(&self.node)
     }
@@ -239,28 +238,17 @@ impl Filter {
             Node::And(nodes) => Tree::And(all(nodes)),
             Node::Or(nodes) => Tree::Or(all(nodes)),
             Node::Not(node) => Tree::Not(Box::new(self.tree_of(node))),
-            Node::Test(n) => self.tests[*n].tree(),
+            Node::Test(n) => {
+                let test = &self.tests[*n];
+                let wanted = match &test.value {
+                    Value::Text(text) => TypedValue::Text(text),
+                    Value::Number(number) => TypedValue::Number(*number),
+                    Value::Time(time) => TypedValue::Time(*time),
+                };
+                let (field, comparison) = (full_name(&test.field), test.comparison);
+                Tree::Condition(Condition { field, comparison, wanted })
+            }
         }
-    }
-}
-
-impl Test {
-    fn tree(&self) -> Tree<'_> {
-        let comparison = match self.op {
-            Op::Equal | Op::NotEqual => Comparison::Equal,
-            Op::Less => Comparison::Less,
-            Op::LessEqual => Comparison::LessEqual,
-            Op::Greater => Comparison::Greater,
-            Op::GreaterEqual => Comparison::GreaterEqual,
-            Op::Contains => Comparison::Contains,
-        };
-        let wanted = match &self.value {
-            Value::Text(text) => TypedValue::Text(text),
-            Value::Number(number) => TypedValue::Number(*number),
-            Value::Time(time) => TypedValue::Time(*time),
-        };
-        let condition = Tree::Condition(Condition { field: full_name(&self.field), comparison, wanted });
-        if self.op.is_negated() { Tree::Not(Box::new(condition)) } else { condition }
     }
 }
 
@@ -271,9 +259,8 @@ fn full_name(field: &Field) -> String {
     }
 }
 
-/// Visits all field values that filters can match: those of a turn, or those of a dialogue if `turn` is `None`.
-///
-/// For a dialogue, the texts and turn numbers of its turns are omitted.
+/// Visits all field values that filters can match: those of a turn, or those of the dialogue if `turn` is `None`.
+/// For a dialogue, the texts and numbers of its turns are omitted.
 pub fn visit_values<'a>(
     dialogue: &'a Dialogue,
     turn: Option<&'a Turn>,

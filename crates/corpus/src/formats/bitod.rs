@@ -1,21 +1,17 @@
-//! BiTOD: bilingual dialogues in six domains. Each file is an object of `id: {Scenario, Events}` for one language and
-//! split.
+//! BiTOD: dialogues in six domains, in English or Chinese. Each file is a JSON object of `id: {Scenario, Events}` for one
+//! language and split.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct BiTod;
-
-/// Chinese task names and their domains. Both languages have the same domains.
-const CHINESE_DOMAINS: [(&str, &str); 5] = [
-    ("餐馆", "restaurants"),
-    ("宾馆", "hotels"),
-    ("景点", "attractions"),
-    ("天气", "weathers"),
-    ("香港地铁", "HKMTR"),
-];
+pub(super) static FORMAT: Format = Format {
+    name: "bitod",
+    about: "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)",
+    sniff,
+    read,
+};
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a dialogue")]
@@ -26,7 +22,7 @@ struct Record {
     events: Vec<Event>,
 }
 
-/// An utterance of the user or the wizard, a query of the wizard, or a result of the knowledge base.
+/// Event of a dialogue: an utterance of the user or the wizard, a query of the wizard, or a result of the knowledge base.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with an event")]
 struct Event {
@@ -42,48 +38,33 @@ struct Event {
     active_intent: Value,
 }
 
-impl Format for BiTod {
-    fn name(&self) -> &'static str {
-        "bitod"
-    }
-
-    fn about(&self) -> &'static str {
-        "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = any_element(probe, 1, |_, value| {
-            let event = value.get("Events").and_then(|events| events.get(0));
-            value.get("Scenario").is_some_and(Value::is_object)
-                && event.is_some_and(|e| e.get("Agent").is_some())
-        });
-        if fits { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let split = split_of(&stem);
-        Ok(support::from_elements(input, options, 1, move |element| {
-            let read: Record = record(element, None)?;
-            // Keys are unique only within a file.
-            let key = element.keys.last().map_or("", String::as_str);
-            let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
-            dialogue.domains = domains(&read.scenario);
-            dialogue.note("original_id", key);
-            dialogue.note_some("split", split.as_deref());
-            if let Some(task) =
-                read.scenario.get("UserTask").and_then(Value::as_str).filter(|t| !t.is_empty())
-            {
-                dialogue.note("goal", task);
-            }
-            add_events(&mut dialogue, read.events);
-            dialogue.language = Some(language(&stem, &dialogue).to_owned());
-            Ok(Some(dialogue))
-        }))
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let fits = any_element(probe, 1, |_, value| {
+        let event = value.get("Events").and_then(|events| events.get(0));
+        value.get("Scenario").is_some_and(Value::is_object) && event.is_some_and(|e| e.get("Agent").is_some())
+    });
+    if fits { Fit::Yes } else { Fit::No }
 }
 
-/// Appends the utterances. Queries are not turns; their names become metadata of the next wizard turn.
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let split = split_of(&stem);
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let read: Record = record(element, None)?;
+        // The keys are unique only within a file.
+        let key = element.keys.last().map_or("", String::as_str);
+        let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
+        dialogue.domains = domains(&read.scenario);
+        dialogue.note("original_id", key);
+        dialogue.note("split", split.as_deref());
+        dialogue.note("goal", read.scenario.get("UserTask").and_then(Value::as_str));
+        add_events(&mut dialogue, read.events);
+        dialogue.language = Some(language(&stem, &dialogue).to_owned());
+        Ok(Some(dialogue))
+    }))
+}
+
+/// Appends the utterances as turns. The names of the wizard's queries become metadata of the next wizard turn.
 fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
     let mut queried = Vec::new();
     for event in events {
@@ -99,20 +80,20 @@ fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
                 push_unique(&mut dialogue.intents, intent);
             }
         }
-        if turn.role == Some(Role::Agent) && !queried.is_empty() {
+        if turn.role == Some(Role::Agent) {
             turn.note("api", std::mem::take(&mut queried));
         }
         dialogue.turns.push(turn);
     }
 }
 
-/// Returns one name, or the names in a list.
+/// Returns the names in a JSON value, which is one name or a list of names.
 fn names(value: &Value) -> impl Iterator<Item = &str> {
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     list.iter().filter_map(Value::as_str).filter(|name| !name.is_empty())
 }
 
-/// Returns the domains of the tasks: `hotels` for `hotels_en_US_booking`.
+/// Returns the domains of the tasks of the user, or else of the tasks that the wizard can do.
 fn domains(scenario: &Value) -> Vec<String> {
     let goals = scenario.get("User_Goal").and_then(Value::as_object);
     let capabilities = scenario.get("WizardCapabilities").and_then(Value::as_array);
@@ -128,12 +109,20 @@ fn domains(scenario: &Value) -> Vec<String> {
     domains
 }
 
+/// Returns the domain of a task: `hotels` for `hotels_en_US_booking`. Chinese task names have the same domains.
 fn domain(task: &str) -> &str {
-    let chinese = CHINESE_DOMAINS.iter().find(|(name, _)| task.starts_with(name));
-    chinese.map_or_else(|| task.split('_').next().unwrap_or(task), |(_, domain)| domain)
+    match task {
+        _ if task.starts_with("餐馆") => "restaurants",
+        _ if task.starts_with("宾馆") => "hotels",
+        _ if task.starts_with("景点") => "attractions",
+        _ if task.starts_with("天气") => "weathers",
+        _ if task.starts_with("香港地铁") => "HKMTR",
+        _ => task.split('_').next().unwrap_or(task),
+    }
 }
 
-/// Returns the language: from the file name (`zh_train`), else from the script of the text.
+/// Returns the language in the file name (`zh_train`). For other file names, returns `zh` if a text has a Chinese
+/// character, and `en` otherwise.
 fn language(stem: &str, dialogue: &Dialogue) -> &'static str {
     let mut words = stem.split(|c: char| !c.is_ascii_alphanumeric());
     match words.find(|word| matches!(*word, "en" | "zh")) {
@@ -162,7 +151,7 @@ mod tests {
 
     #[test]
     fn utterances_are_turns_and_queries_are_metadata() {
-        let d = &read_text(&BiTod, "data/train_en.json", ENGLISH)[0];
+        let d = &read_text(&FORMAT, "data/train_en.json", ENGLISH)[0];
         assert_eq!(d.id.as_str(), "train_en-12");
         assert_eq!((d.language.as_deref(), d.source.as_str()), (Some("en"), "bitod"));
         assert_eq!(d.domains, ["HKMTR", "hotels"]);
@@ -181,7 +170,7 @@ mod tests {
     #[test]
     fn chinese_tasks_have_the_same_domains() {
         let text = r#"{"1":{"Scenario":{"User_Goal":{"餐馆查询":{},"香港地铁":{}}},"Events":[{"Agent":"User","Text":"你好"}]}}"#;
-        let d = &read_text(&BiTod, "a.json", text)[0];
+        let d = &read_text(&FORMAT, "a.json", text)[0];
         assert_eq!(
             (d.language.as_deref(), &d.domains[..]),
             (Some("zh"), &["restaurants".into(), "HKMTR".into()][..])
@@ -193,9 +182,9 @@ mod tests {
     fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"1":{"Scenario":{}},"2":{"Scenario":{},"Events":[{"Agent":"Wizard","Actions":"query"}]},
             "3":{"Events":[{"Agent":"User","Text":"fine"}]},"4":{"#;
-        assert_eq!(read_text(&BiTod, "en_test.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "en_test.json", text).len(), 1);
         assert_eq!(
-            problems(&BiTod, "en_test.json", text),
+            problems(&FORMAT, "en_test.json", text),
             [
                 "en_test.json:1 (1): missing field `Events` at column 15",
                 "en_test.json:1 (en_test-2): the dialogue has no turns",

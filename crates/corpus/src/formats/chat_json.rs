@@ -1,6 +1,6 @@
-//! Shared code of the readers for JSON chats ([`super::messages`], [`super::sharegpt`]).
+//! Shared code of the readers for chats in JSON ([`super::messages`], [`super::sharegpt`]).
 //!
-//! A file has one record per line, one array of records, or a single record over many lines.
+//! A file has one record per line, one array of records, or a single record over several lines.
 
 use std::io::{Cursor, Read};
 
@@ -8,13 +8,15 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-/// A record of a JSON chat file.
+/// A conversation or a message in a JSON file of chats.
 pub(super) type Record = Map<String, Value>;
 
 enum Shape {
+    /// One record per line.
     Lines,
+    /// An array of records.
     Array,
-    /// One pretty-printed object over several lines.
+    /// A single record over several lines.
     Object,
 }
 
@@ -22,41 +24,60 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A truncated JSONL line can end with these characters too, but the first line is rarely truncated.
+    // A line that is cut off at the end of the probe can end like this too, but the first line is rarely that long.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// Returns the first records, for format detection. Records beyond the end of the probe are not included.
-pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
-    const ENOUGH: usize = 8;
+/// Returns `Yes` if one of the first eight records has a list under one of `keys` whose first item passes `is_turn`. If
+/// the first record is too long to see its end, returns `Maybe` if the beginning of the file contains `start`, which has
+/// no white space.
+pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
+    const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
         let elements = Elements::at_depth(text.as_bytes(), 1, text.len());
-        let whole = elements.map_while(Result::ok).take(ENOUGH);
-        whole.filter_map(|e| serde_json::from_slice(&e.json).ok()).collect()
+        let complete = elements.map_while(Result::ok).take(RECORDS);
+        complete.filter_map(|e| serde_json::from_slice(&e.json).ok()).collect()
     };
-    match shape(probe) {
+    let records = match shape(probe) {
         Shape::Array => elements(probe.text),
         Shape::Object => elements(&format!("[{}]", probe.text)),
         Shape::Lines => {
-            probe.lines().take(ENOUGH).filter_map(|line| serde_json::from_str(line).ok()).collect()
+            probe.lines().take(RECORDS).filter_map(|line| serde_json::from_str(line).ok()).collect()
         }
+    };
+    let has_turns = |record: &Record| {
+        let list = keys.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
+        list.and_then(|list| list.first()).is_some_and(is_turn)
+    };
+    if records.iter().any(has_turns) {
+        return Fit::Yes;
     }
+    let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
+    if records.is_empty() && head.contains(start) { Fit::Maybe } else { Fit::No }
 }
 
-/// Reads all records with `parse`. Its arguments are the record, the file name, and the position of the record in the
-/// file.
-pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
-where
-    F: FnMut(Record, &str, u64) -> Result<Dialogue, RecordError> + Send + 'static,
-{
+/// Reads all records of a file. `add_turns` removes the turns from a record and adds them to the dialogue.
+pub(super) fn read(
+    input: Input,
+    options: &ReadOptions,
+    add_turns: fn(&mut Dialogue, &mut Record) -> Result<(), String>,
+) -> Result<Dialogues> {
     let stem = input.stem();
+    let parse = move |json: &[u8], position| {
+        let mut record = record(json)?;
+        let mut dialogue = begin(&mut record, &stem, position)?;
+        add_turns(&mut dialogue, &mut record)
+            .map_err(|reason| RecordError::new(reason).with_id(Some(dialogue.id.as_str())))?;
+        dialogue.metadata = rest(record);
+        Ok(Some(dialogue))
+    };
     let input = match shape(&input.probe()) {
         Shape::Lines => {
             return Ok(support::from_lines(input, options, move |line| {
-                parse(record(line.text.as_bytes())?, &stem, line.number).map(Some)
+                parse(line.text.as_bytes(), line.number)
             }));
         }
         Shape::Array => input,
@@ -66,53 +87,44 @@ where
             Input::from_stream(name, path, Box::new(array))?
         }
     };
-    Ok(support::from_elements(input, options, 1, move |element| {
-        parse(record(&element.json)?, &stem, position(element)).map(Some)
-    }))
+    Ok(support::from_elements(input, options, 1, move |element| parse(&element.json, position(element))))
 }
 
 fn record(json: &[u8]) -> Result<Record, RecordError> {
-    serde_json::from_slice(json).map_err(|e| match e.classify() {
-        serde_json::error::Category::Data => RecordError::new("the record is not a JSON object"),
-        _ => e.into(),
+    serde_json::from_slice(json).map_err(|e| match e.is_data() {
+        true => "the record is not a JSON object".into(),
+        false => e.into(),
     })
 }
 
-/// Creates a dialogue with the id, source, title, time and language of a record. The fields used are removed from the
-/// record.
-///
-/// A record without an id gets one from the file name and its position.
-pub(super) fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    const ID_KEYS: [&str; 9] = [
-        "id",
-        "conversation_id",
-        "conversation_hash",
-        "dialogue_id",
-        "chat_id",
-        "thread_id",
-        "session_id",
-        "prompt_id",
-        "custom_id",
-    ];
-    let named = ID_KEYS.iter().find_map(|&key| {
-        let id = scalar_text(record.get(key)?)?;
-        record.remove(key);
-        Some(id)
-    });
-    let id = match named {
-        Some(id) => DialogueId::new(id)?,
-        None => support::generated_id(stem, position)?,
-    };
-    let mut dialogue = Dialogue::new(id);
-    dialogue.source = stem.to_owned();
+/// Names of the field with the id of a record. If a record has several of these fields, the first name wins.
+const ID_KEYS: &str =
+    "id conversation_id conversation_hash dialogue_id chat_id thread_id session_id prompt_id custom_id";
+
+/// Creates a dialogue without turns from the id, title, time and language of a record, and removes these fields from the
+/// record. The id of a record without an id is made from the file name and the position of the record.
+fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let id = take(record, ID_KEYS.split(' '), scalar_text);
+    let mut dialogue = support::dialogue(support::id_or_generated(id, stem, position)?, stem, None);
     dialogue.title = take_text(record, &["title"]);
     dialogue.time = take_time(record);
-    dialogue.language = ["language", "lang"].iter().find_map(|&key| {
-        let tag = record.get(key)?.as_str().filter(|tag| is_language_tag(tag))?.to_owned();
-        record.remove(key);
-        Some(tag)
+    dialogue.language = take(record, ["language", "lang"], |tag| {
+        tag.as_str().filter(|tag| is_language_tag(tag)).map(str::to_owned)
     });
     Ok(dialogue)
+}
+
+/// Converts the first field that `convert` accepts, and removes the field from the record.
+fn take<'k, T>(
+    record: &mut Record,
+    keys: impl IntoIterator<Item = &'k str>,
+    convert: impl Fn(&Value) -> Option<T>,
+) -> Option<T> {
+    keys.into_iter().find_map(|key| {
+        let converted = convert(record.get(key)?)?;
+        record.remove(key);
+        Some(converted)
+    })
 }
 
 fn is_language_tag(text: &str) -> bool {
@@ -131,38 +143,30 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Removes and returns the first text under one of the keys.
+/// Removes and returns the first field that has one of the keys and a text that is not blank.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
-    keys.iter().find_map(|&key| {
-        let text = record.get(key)?.as_str().filter(|text| !text.trim().is_empty())?.to_owned();
-        record.remove(key);
-        Some(text)
+    take(record, keys.iter().copied(), |value| {
+        value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
     })
 }
 
-/// Removes and returns the time from one of the usual fields. It is RFC 3339, or a Unix timestamp in seconds or
-/// milliseconds.
-///
-/// A value that is not a time stays in the record.
+/// Removes and returns the time of a record: an RFC 3339 time, or a Unix timestamp in seconds or milliseconds. A field
+/// that is not a time stays in the record.
 pub(super) fn take_time(record: &mut Record) -> Option<Time> {
-    ["time", "timestamp", "created_at", "create_time", "created", "date"].iter().find_map(|&key| {
-        let time = match record.get(key)? {
-            Value::String(text) => Time::parse(text)?,
-            Value::Number(n) => {
-                let n = n.as_f64()?;
-                // As seconds, 1e11 would be in the year 5138, so larger numbers are milliseconds.
-                Time::from_unix(if n.abs() >= 1e11 { n / 1000.0 } else { n })?
-            }
-            _ => return None,
-        };
-        record.remove(key);
-        Some(time)
+    let keys = ["time", "timestamp", "created_at", "create_time", "created", "date"];
+    take(record, keys, |value| match value {
+        Value::String(text) => Time::parse(text),
+        Value::Number(n) => {
+            let n = n.as_f64()?;
+            // 1e11 seconds after 1970 is the year 5138, so larger numbers are milliseconds.
+            Time::from_unix(if n.abs() >= 1e11 { n / 1000.0 } else { n })
+        }
+        _ => None,
     })
 }
 
-/// Converts the remaining fields of a record to metadata: scalars, lists of scalars, and the members of `metadata`.
-///
-/// Nested values (tool schemas, token logs) are dropped, except for the names of the tools.
+/// Converts the remaining fields of a record to metadata: scalars, lists of scalars, and the members of the field
+/// `metadata`. Other nested values are dropped, except for the names of tools.
 pub(super) fn rest(mut record: Record) -> Metadata {
     let mut metadata = Metadata::new();
     let tools = names(record.remove("tools").as_ref().or(record.remove("functions").as_ref()));
@@ -196,7 +200,7 @@ fn names(tools: Option<&Value>) -> Vec<String> {
     list.iter().filter_map(name).collect()
 }
 
-/// Returns the role for a role name in JSON chats.
+/// Returns the role for a role name of a chat. The results of tools have the role `tool`.
 pub(super) fn role(name: &str) -> Role {
     match name.trim().to_lowercase().as_str() {
         "user" | "usr" | "human" | "customer" | "client" | "prompter" | "visitor" => Role::User,
@@ -223,14 +227,14 @@ pub(super) struct Call {
 pub(super) struct Content {
     pub(super) text: String,
     pub(super) calls: Vec<Call>,
-    /// Types of the parts without text: `image_url`, `input_audio`, …
+    /// Types of the parts without text, such as `image_url`.
     pub(super) other: Vec<String>,
-    /// The id of the tool call, if this is a tool result.
+    /// Id of the tool call whose result the content is. `None` if the content is not a tool result.
     pub(super) answers: Option<String>,
 }
 
 impl Content {
-    /// Parses a string, a null, or a list of parts. Returns `None` for anything else.
+    /// Parses a `content` field: text, a number, null, an object, or a list of them. Returns `None` for anything else.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let mut content = Content::default();
         content.add(value, 0).then_some(content)
@@ -273,7 +277,7 @@ impl Content {
         }
     }
 
-    /// Returns the text, or the formatted tool calls if there is no text.
+    /// Returns the text. If the text is blank, returns the tool calls, such as `lookup({"order": 7})`, one per line.
     pub(super) fn text_or_calls(&self) -> String {
         if !self.text.trim().is_empty() {
             return self.text.clone();

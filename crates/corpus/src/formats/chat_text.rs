@@ -1,24 +1,23 @@
-//! Shared code of the readers for plain-text chats ([`super::transcript`], [`super::whatsapp`]): builds dialogues
-//! line by line, with a size limit.
+//! Shared code of the readers for chats in plain text ([`super::transcript`], [`super::whatsapp`]): builds dialogues
+//! line by line, with a maximum size.
 
 use std::collections::VecDeque;
 
 use crate::formats::prelude::*;
 
-/// Dialogues and problems that a [`LineReader`] has completed.
-pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;
+/// Dialogues and errors that a [`LineReader`] has completed, each with its line.
+pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
-/// Builds the dialogues of one format from the lines of a file.
+/// Builder of the dialogues in a file of one format. It gets the lines of the file.
 pub(super) trait LineReader: Send {
     /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Called at the end of the file, but not after a read error.
+    /// Completes the last dialogue. Called at the end of the file, but not after a read error.
     fn end(&mut self, out: &mut Out);
 }
 
-/// Reads the dialogues of a file. If the file ends with a read error, the unfinished dialogue is dropped, because it
-/// would look complete.
+/// Reads the dialogues of a file. After a read error, the unfinished dialogue is dropped, because it would look complete.
 pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -30,7 +29,7 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
                 Some(Ok(line)) => reader.line(line, &mut out),
                 Some(Err(e)) => {
                     ended = matches!(e, LineError::Broken { .. });
-                    out.push_back(Err(support::line_problem(&path, e)));
+                    return Some(Err(support::line_problem(&path, e)));
                 }
                 None => {
                     ended = true;
@@ -38,29 +37,33 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
                 }
             }
         }
-        out.pop_front()
+        let (line, dialogue) = out.pop_front()?;
+        support::finished(dialogue.map(Some), &path, line)
     }))
 }
 
 /// A dialogue that a [`LineReader`] is building.
 pub(super) struct Draft {
     pub(super) dialogue: Dialogue,
+    /// The line where the dialogue starts.
     line: u64,
     bytes: u64,
     limit: usize,
 }
 
-/// Memory of a turn without its texts, in bytes.
+/// Number of bytes that a turn counts in addition to its texts.
 const TURN_BYTES: u64 = 64;
 
 impl Draft {
-    /// Starts a dialogue at a line of the file. A dialogue over `limit` bytes is rejected by `finish`.
+    /// Starts a dialogue at a line of the file. [`Draft::finish`] rejects a dialogue over `limit` bytes.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
         Draft { dialogue, line, bytes: 0, limit }
     }
 
-    fn is_over(&mut self, more: u64) -> bool {
-        self.bytes += more;
+    /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit; its turns are then
+    /// removed.
+    fn is_over(&mut self, bytes: u64) -> bool {
+        self.bytes += bytes;
         let over = self.bytes > self.limit as u64;
         if over {
             self.dialogue.turns = Vec::new();
@@ -68,7 +71,7 @@ impl Draft {
         over
     }
 
-    /// Adds a turn, unless the dialogue is over the limit.
+    /// Adds a turn. Returns `None` if the dialogue is over the limit.
     pub(super) fn turn(&mut self, speaker: &str, role: Role, text: &str) -> Option<&mut Turn> {
         if self.is_over(TURN_BYTES + (speaker.len() + text.len()) as u64) {
             return None;
@@ -76,7 +79,7 @@ impl Draft {
         Some(self.dialogue.push(speaker, role, text))
     }
 
-    /// Appends a line to the last turn.
+    /// Appends a line to the text of the last turn.
     pub(super) fn append(&mut self, text: &str) {
         if self.is_over(1 + text.len() as u64) {
             return;
@@ -89,16 +92,16 @@ impl Draft {
         }
     }
 
-    /// Returns the validated dialogue.
-    pub(super) fn finish(mut self, path: &str) -> Result<Dialogue, Problem> {
-        let id = self.dialogue.id.as_str().to_owned();
+    /// Returns the dialogue, or an error if it is over the limit. The first value is the line where the dialogue starts.
+    pub(super) fn finish(mut self) -> (u64, Result<Dialogue, RecordError>) {
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);
-            return Err(RecordError::new(reason).with_id(Some(id)).at(path, self.line));
+            let id = Some(self.dialogue.id.as_str());
+            return (self.line, Err(RecordError::new(reason).with_id(id)));
         }
         for turn in &mut self.dialogue.turns {
             turn.text.truncate(turn.text.trim_end().len());
         }
-        support::checked(self.dialogue).map_err(|fail| fail.at(path, self.line))
+        (self.line, Ok(self.dialogue))
     }
 }

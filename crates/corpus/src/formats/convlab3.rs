@@ -1,4 +1,4 @@
-//! Unified format of ConvLab-3, used for dozens of corpora: `dialogues.json`, an array of dialogues.
+//! Unified format of ConvLab-3, in which dozens of corpora are published: `dialogues.json`, a JSON array of dialogues.
 
 use std::path::Path;
 
@@ -7,7 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-pub(super) struct ConvLab3;
+pub(super) static FORMAT: Format = Format {
+    name: "convlab3",
+    about: "ConvLab-3 unified format (KVRET, DailyDialog and many more): an array of dialogues with `data_split`",
+    sniff,
+    read,
+};
 
 #[derive(Deserialize)]
 struct Record {
@@ -59,40 +64,29 @@ struct Act {
     value: Value,
 }
 
-impl Format for ConvLab3 {
-    fn name(&self) -> &'static str {
-        "convlab3"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if is_companion(probe) {
+        return Fit::Companion;
     }
-
-    fn about(&self) -> &'static str {
-        "ConvLab-3 unified format (KVRET, DailyDialog and many more): an array of dialogues with `data_split`"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if is_companion(probe) {
-            return Fit::Companion;
-        }
-        let Some((_, Value::Object(first))) = probe.first_element(1) else {
-            return Fit::No;
-        };
-        let keys = ["dataset", "data_split", "dialogue_id"].iter().all(|key| first.contains_key(*key));
-        let turn = first.get("turns").and_then(|turns| turns.get(0));
-        let utterance = turn.is_none_or(|turn| turn.get("utterance").is_some());
-        if keys && first.contains_key("turns") && utterance { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(support::from_elements(input, options, 1, |element| {
-            let record = serde_json::from_slice::<Record>(&element.json);
-            let record = record
-                .map_err(|e| RecordError::from(e).with_id(support::id_in(&element.json, "dialogue_id")))?;
-            let id = record.dialogue_id.clone();
-            dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
-        }))
-    }
+    let Some((_, Value::Object(first))) = probe.first_element(1) else {
+        return Fit::No;
+    };
+    let keys = ["dataset", "data_split", "dialogue_id"].iter().all(|key| first.contains_key(*key));
+    let turn = first.get("turns").and_then(|turns| turns.get(0));
+    let utterance = turn.is_none_or(|turn| turn.get("utterance").is_some());
+    if keys && first.contains_key("turns") && utterance { Fit::Yes } else { Fit::No }
 }
 
-/// Returns whether a file is a companion of the dialogues: the ontology, the database, or a sample of ten dialogues.
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    Ok(support::from_elements(input, options, 1, |element| {
+        let record: Record = record(element, Some("dialogue_id"))?;
+        let id = record.dialogue_id.clone();
+        dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
+    }))
+}
+
+/// Returns whether a file belongs to such a corpus but is not read: the ontology, the database, a list of ids, or a
+/// sample of the dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
     let next_to = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);
@@ -117,8 +111,7 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     dialogue.domains = record.domains;
     dialogue.metadata = scalars(record.rest);
     dialogue.note("split", record.data_split);
-    let goal = record.goal.map(|goal| goal.description).filter(|goal| !goal.is_empty());
-    dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
+    dialogue.note("goal", record.goal.map(|goal| goal.description).unwrap_or_default());
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
             // In this format, `system` means the agent, not a notice.
@@ -127,14 +120,14 @@ fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
         };
         let turn = dialogue.push(utterance.speaker, role, utterance.utterance);
         let Acts { binary, categorical, open } = utterance.dialogue_acts;
-        turn.acts = binary.iter().chain(&categorical).chain(&open).map(shown).collect();
+        turn.acts = binary.iter().chain(&categorical).chain(&open).map(formatted).collect();
         turn.metadata = scalars(utterance.rest);
         turn.metadata.remove("utt_idx");
     }
     Ok(dialogue)
 }
 
-fn shown(act: &Act) -> String {
+fn formatted(act: &Act) -> String {
     let value = match &act.value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -143,7 +136,7 @@ fn shown(act: &Act) -> String {
     support::act(&act.intent, &act.domain, &act.slot, &value)
 }
 
-/// Returns the scalar fields that some corpora add (emotion, original id …). States and query results are dropped.
+/// Returns the scalar fields that some corpora add, such as an emotion. Other fields, such as states, are dropped.
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
@@ -181,7 +174,7 @@ mod tests {
     fn tasks_keep_goal_acts_and_split() {
         assert_eq!(sniffed("dialogues.json", TASKS), Some("convlab3"));
         assert_eq!(
-            serde_json::to_string(&read_text(&ConvLab3, "dialogues.json", TASKS)).unwrap(),
+            serde_json::to_string(&read_text(&FORMAT, "dialogues.json", TASKS)).unwrap(),
             r#"[{"id":"cars-train-0","source":"cars","domains":["navigate"],"metadata":{"goal":"find a garage","original_id":"t0","split":"train"},"turns":[{"number":1,"speaker":"user","role":"user","text":"a garage nearby","acts":["request(navigate-address)","inform(navigate-open=yes)","inform(navigate-kind=garage)"]},{"number":2,"speaker":"system","role":"agent","text":"two streets on"}]}]"#
         );
     }
@@ -189,7 +182,7 @@ mod tests {
     #[test]
     fn chit_chat_keeps_its_emotions() {
         assert_eq!(sniffed("dialogues.json", CHITCHAT), Some("convlab3"));
-        let got = read_text(&ConvLab3, "dialogues.json", CHITCHAT);
+        let got = read_text(&FORMAT, "dialogues.json", CHITCHAT);
         assert_eq!(got[0].domains, ["Work"]);
         assert_eq!(got[0].turns[0].acts, ["question"]);
         assert_eq!(got[0].turns[1].metadata["emotion"], "happiness");
@@ -198,7 +191,7 @@ mod tests {
     #[test]
     fn bad_records_are_reported() {
         assert_eq!(
-            problems(&ConvLab3, "dialogues.json", TASKS),
+            problems(&FORMAT, "dialogues.json", TASKS),
             [
                 "dialogues.json:11 (cars-train-1): missing field `utterance` at column 118",
                 "dialogues.json:12 (cars-train-2): the dialogue has no turns",
@@ -212,7 +205,7 @@ mod tests {
         let fit = |name: &str, text: &str| {
             let path = dir.path().join(name);
             fs::write(&path, text).unwrap();
-            ConvLab3.sniff(&Input::open(&path).unwrap().probe())
+            sniff(&Input::open(&path).unwrap().probe())
         };
         assert_eq!(fit("db.json", r#"[{"poi": "x"}]"#), Fit::No);
         assert_eq!(fit("dummy_data.json", CHITCHAT), Fit::Yes);

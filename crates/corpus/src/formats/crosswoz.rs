@@ -1,16 +1,21 @@
-//! CrossWOZ: Chinese task-oriented dialogues in five domains, in one JSON object by dialogue id.
+//! CrossWOZ: Chinese task-oriented dialogues in five domains. A file is a JSON object of dialogues by id.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct CrossWoz;
+pub(super) static FORMAT: Format = Format {
+    name: "crosswoz",
+    about: "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`",
+    sniff,
+    read,
+};
 
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Lists of number, domain, slot, value and a flag for a completed goal.
+    /// Lists of a number, a domain, a slot, a value and whether the goal was reached.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -18,6 +23,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(rename = "sys-usr")]
+    /// Numbers of the two crowd workers: the one of the system and the one of the user.
     workers: Option<Value>,
 }
 
@@ -25,35 +31,24 @@ struct Record {
 struct Message {
     content: String,
     role: String,
-    /// Lists of intent, domain, slot and value. `none` or an empty string means no value.
+    /// Lists of an intent, a domain, a slot and a value. `none` and the empty text mean that a part is missing.
     #[serde(default)]
     dialog_act: Vec<Vec<Value>>,
 }
 
-impl Format for CrossWoz {
-    fn name(&self) -> &'static str {
-        "crosswoz"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let fits = any_element(probe, 1, |_, value| {
+        ["messages", "goal", "sys-usr"].iter().all(|key| value.get(key).is_some())
+    });
+    if fits { Fit::Yes } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let Some((_, Value::Object(first))) = probe.first_element(1) else {
-            return Fit::No;
-        };
-        let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
-        if all { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let split = input.stem();
-        Ok(support::from_elements(input, options, 1, move |element| {
-            let id = element.keys.last().cloned().unwrap_or_default();
-            dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let split = input.stem();
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let id = element.keys.last().cloned().unwrap_or_default();
+        dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
+    }))
 }
 
 fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, RecordError> {
@@ -62,20 +57,16 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     for domain in record.goal.iter().filter_map(|part| part.get(1)?.as_str()) {
         push_unique(&mut dialogue.domains, domain);
     }
-    let metadata = &mut dialogue.metadata;
-    metadata.insert("split".into(), split.into());
-    metadata.extend(record.kind.map(|kind| ("type".to_owned(), kind.into())));
-    // Numbers of the two crowd workers: the system's and the user's.
-    metadata.extend(record.workers.map(|workers| ("sys-usr".to_owned(), workers)));
-    if !record.task.is_empty() {
-        metadata.insert("goal".into(), record.task.concat().into());
-    }
+    dialogue.note("split", split);
+    dialogue.note("type", record.kind);
+    dialogue.note("sys-usr", record.workers);
+    dialogue.note("goal", record.task.concat());
     for message in record.messages {
         let role = match message.role.as_str() {
             "usr" => Role::User,
             "sys" => Role::Agent,
             other => {
-                return Err(RecordError::new(format!("the role must be `usr` or `sys`, not `{other}`")));
+                return Err(format!("the role must be `usr` or `sys`, not `{other}`").into());
             }
         };
         let turn = dialogue.push(message.role, role, message.content);
@@ -84,6 +75,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     Ok(dialogue)
 }
 
+/// Formats a dialog act, a list of an intent, a domain, a slot and a value.
 fn act(parts: &[Value]) -> String {
     let part = |at| match parts.get(at).and_then(Value::as_str) {
         Some("none") | None => "",
@@ -118,7 +110,7 @@ mod tests {
     fn a_dialogue_keeps_its_goal_and_acts() {
         assert_eq!(sniffed("val.json", FILE), Some("crosswoz"));
         assert_eq!(
-            serde_json::to_string(&read_text(&CrossWoz, "val.json", FILE)).unwrap(),
+            serde_json::to_string(&read_text(&FORMAT, "val.json", FILE)).unwrap(),
             r#"[{"id":"17","source":"crosswoz","language":"zh","domains":["餐馆","地铁"],"metadata":{"goal":"你要用餐。你要坐地铁。","split":"val","sys-usr":[4,9],"type":"多领域"},"turns":[{"number":1,"speaker":"usr","role":"user","text":"你好，找家餐馆。","acts":["General(greet)","Inform(餐馆-评分=4分)"]},{"number":2,"speaker":"sys","role":"agent","text":"好的。","acts":["NoOffer(餐馆)","Request(餐馆-名称)"]}]}]"#
         );
     }
@@ -126,7 +118,7 @@ mod tests {
     #[test]
     fn bad_records_are_reported() {
         assert_eq!(
-            problems(&CrossWoz, "val.json", FILE),
+            problems(&FORMAT, "val.json", FILE),
             [
                 "val.json:13 (18): the dialogue has no turns",
                 "val.json:14 (19): missing field `messages` at column 31",

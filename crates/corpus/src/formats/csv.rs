@@ -1,35 +1,30 @@
-//! CSV and TSV with one turn per row. Columns are detected by name or mapped with `--map`.
+//! CSV and TSV tables with one turn per row. Columns are found by their names or by a column map (`--map`).
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use crate::formats::prelude::*;
 use turnwise_core::error::closest_name;
 
-pub(super) struct Csv;
+pub(super) static FORMAT: Format = Format {
+    name: "csv",
+    about: "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map",
+    sniff,
+    read,
+};
 
-impl Format for Csv {
-    fn name(&self) -> &'static str {
-        "csv"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let Some(columns) = Columns::recognized(probe.text) else {
+        return Fit::No;
+    };
+    let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
+    if named || columns.known() > 1 { Fit::Maybe } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let Some(columns) = Columns::recognized(probe.text) else {
-            return Fit::No;
-        };
-        let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
-        if named || columns.known() > 1 { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let columns = Columns::find(&input.name, input.probe().text, options.columns.as_ref())?;
-        let dialect = columns.dialect;
-        let turns = Turns { columns, stem: input.stem() };
-        Ok(tables::from_turn_rows(input, options, dialect, turns))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let columns = Columns::find(&input.name, input.probe().text, options.columns.as_ref())?;
+    let dialect = columns.dialect;
+    let turns = Turns { columns, stem: input.stem() };
+    Ok(tables::from_turn_rows(input, options, dialect, turns))
 }
 
 struct Turns {
@@ -38,78 +33,70 @@ struct Turns {
 }
 
 impl TurnRows for Turns {
+    const NUMBER_KEY: &'static str = "turn";
+
     fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError> {
-        let Some(at) = self.columns.id else {
+        let Some(at) = self.columns.of(Field::Id) else {
             return Ok(support::generated_id(&self.stem, row_number)?.as_str().to_owned());
         };
-        let id = tables::text(row, at)?.trim();
-        if id.is_empty() {
-            return Err(RecordError::new(format!("the row has no id ({})", self.columns.describe(at))));
+        match tables::text(row, at)?.trim() {
+            "" => Err(format!("the row has no id ({})", self.columns.describe(at)).into()),
+            id => Ok(id.to_owned()),
         }
-        Ok(id.to_owned())
     }
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         let columns = &self.columns;
-        if row.width() <= columns.text {
-            return Err(RecordError::new(format!(
-                "the row has {} columns, but the text is in {}",
-                row.width(),
-                columns.describe(columns.text)
-            )));
+        let width = row.width();
+        if width <= columns.text {
+            let text = columns.describe(columns.text);
+            return Err(format!("the row has {width} columns, but the text is in {text}").into());
         }
         if row.cells().skip(columns.width).any(|cell| !cell.is_empty()) {
-            return Err(RecordError::new(format!(
-                "the row has {} columns, but the first row has {}; a text that contains the delimiter must be quoted",
-                row.width(),
+            return Err(format!(
+                "the row has {width} columns, but the first row has {}; a text that contains the delimiter must be quoted",
                 columns.width
-            )));
+            )
+            .into());
         }
-        let cell = |at: Option<usize>| match at {
+        let cell = |field| match columns.of(field) {
             Some(at) => tables::text(row, at).map(str::trim),
             None => Ok(""),
         };
-        let mut turn = Turn { text: cell(Some(columns.text))?.to_owned(), ..Turn::default() };
-        let (speaker, role) = (cell(columns.speaker)?, cell(columns.role)?);
-        turn.speaker = if speaker.is_empty() { role } else { speaker }.to_owned();
-        turn.role = match (role, speaker) {
+        let (speaker, role) = (cell(Field::Speaker)?, cell(Field::Role)?);
+        let known_role = match (role, speaker) {
             ("", "") => None,
             ("", speaker) => tables::known_role(speaker),
             (role, _) => Some(tables::known_role(role).unwrap_or_else(|| role.into())),
         };
-        turn.intent = Some(cell(columns.intent)?).filter(|intent| !intent.is_empty()).map(str::to_owned);
-        turn.acts = split(cell(columns.acts)?, &['|', ';', ',']);
-        let time = cell(columns.time)?;
+        let speaker = if speaker.is_empty() { role } else { speaker };
+        let turn = dialogue.push(speaker, known_role, cell(Field::Text)?);
+        turn.intent = Some(cell(Field::Intent)?).filter(|intent| !intent.is_empty()).map(str::to_owned);
+        turn.acts = split(cell(Field::Acts)?, &['|', ';', ',']);
+        let time = cell(Field::Time)?;
         turn.time = read_time(time);
-        if turn.time.is_none() && !time.is_empty() {
-            // Dates such as 3/4/2026 are ambiguous. Keep the text instead of guessing.
+        if turn.time.is_none() {
+            // A date such as 3/4/2026 is ambiguous, so only its text is stored.
             turn.note("time", time);
         }
         for (name, at) in &columns.metadata {
-            let value = cell(Some(*at))?;
-            if !value.is_empty() {
-                turn.metadata.insert(name.clone(), value.into());
-            }
+            turn.note(name, tables::text(row, *at)?.trim());
         }
-        let number = match cell(columns.turn)? {
+        let number = match cell(Field::Turn)? {
             "" => None,
-            number => Some(number.parse().map_err(|_| {
-                RecordError::new(format!("the turn number `{number}` is not a whole number"))
-            })?),
+            number => {
+                let parsed = number.parse::<u32>();
+                Some(parsed.map_err(|_| format!("the turn number `{number}` is not a whole number"))?)
+            }
         };
-        for domain in split(cell(columns.domain)?, &['|', ';']) {
+        for domain in split(cell(Field::Domain)?, &['|', ';']) {
             push_unique(&mut dialogue.domains, &domain);
         }
         if dialogue.title.is_none() {
-            dialogue.title = Some(cell(columns.title)?).filter(|title| !title.is_empty()).map(str::to_owned);
+            dialogue.title = Some(cell(Field::Title)?).filter(|title| !title.is_empty()).map(str::to_owned);
         }
         dialogue.source.clone_from(&self.stem);
-        dialogue.turns.push(turn);
         Ok(number)
-    }
-
-    fn number_key(&self) -> &'static str {
-        "turn"
     }
 
     fn has_header(&self) -> bool {
@@ -117,7 +104,7 @@ impl TurnRows for Turns {
     }
 }
 
-/// Splits a cell with several values. Separators within parentheses are ignored.
+/// Splits a cell with several values at any of the separators. Separators within parentheses are ignored.
 fn split(cell: &str, separators: &[char]) -> Vec<String> {
     let mut depth = 0u32;
     let parts = cell.split(|c: char| {
@@ -141,15 +128,45 @@ fn read_time(text: &str) -> Option<Time> {
     }
 }
 
-/// Mapping from fields to columns of a CSV or TSV file: `id=session,text=message,speaker=from`.
+/// Fields that can have a column in a table. The value of a variant is an index in [`FIELDS`].
+#[derive(Clone, Copy)]
+enum Field {
+    Id,
+    Turn,
+    Speaker,
+    Role,
+    Text,
+    Time,
+    Intent,
+    Acts,
+    Domain,
+    Title,
+}
+
+/// The name of each field in `--map`, and common column names, the most likely one first. Column names are in lower case
+/// and without punctuation.
+const FIELDS: [(&str, &str); 10] = [
+    (
+        "id",
+        "dialogueid dialogid conversationid convid sessionid threadid chatid callid ticketid caseid conversation \
+         dialogue dialog session thread id",
+    ),
+    ("turn", "turn turnid turnno turnnumber turnindex messageno messagenumber"),
+    ("speaker", "speaker author from sender speakername username name nick"),
+    ("role", "role speakerrole authorrole senderrole"),
+    ("text", "text message utterance content messagetext body"),
+    ("time", "time timestamp datetime date createdat sentat"),
+    ("intent", "intent"),
+    ("acts", "acts dialogueacts dialogacts dialogueact dialogact"),
+    ("domain", "domain domains topic"),
+    ("title", "title subject"),
+];
+
+/// Mapping from fields to columns of a CSV or TSV file, for example `id=session,text=message`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ColumnMap {
     fields: BTreeMap<String, String>,
 }
-
-/// Fields that can be mapped to a column. `meta.NAME` is metadata of the turn.
-const COLUMN_FIELDS: [&str; 10] =
-    ["id", "turn", "speaker", "role", "text", "time", "intent", "acts", "domain", "title"];
 
 const MAP_EXAMPLE: &str = "for example: --map id=session,speaker=from,text=message";
 
@@ -159,9 +176,14 @@ impl ColumnMap {
         self.fields.get(field).map(String::as_str)
     }
 
-    /// Returns the metadata names with the columns that contain their values.
+    /// Returns the names of turn metadata with the columns that contain the values.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
+    }
+
+    /// Returns the first field whose column is not in the table, and the column. `row` is the first row of the table.
+    fn missing_in(&self, row: &[String]) -> Option<(&String, &String)> {
+        self.fields.iter().find(|(_, column)| column_index(column, row).is_none())
     }
 }
 
@@ -176,8 +198,9 @@ impl FromStr for ColumnMap {
                 return Err(Error::input(message).with_hint(MAP_EXAMPLE));
             };
             let field = field.trim();
-            if !COLUMN_FIELDS.contains(&field) && !field.starts_with("meta.") {
-                return Err(Error::unknown_name("field in --map", field, COLUMN_FIELDS));
+            let known = FIELDS.map(|(name, _)| name);
+            if !known.contains(&field) && !field.starts_with("meta.") {
+                return Err(Error::unknown_name("field in --map", field, known));
             }
             if fields.insert(field.to_owned(), column.trim().to_owned()).is_some() {
                 return Err(Error::input(format!("`{field}` is mapped twice in --map")));
@@ -191,67 +214,23 @@ impl FromStr for ColumnMap {
 }
 
 /// Columns of the fields, as indexes counted from 0.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, PartialEq)]
 struct Columns {
     dialect: Dialect,
-    /// The cells of the first row, if it is a header.
+    /// The cells of the first row, if the first row is a header.
     header: Option<Vec<String>>,
     /// Number of columns in the first row.
     width: usize,
-    id: Option<usize>,
-    turn: Option<usize>,
-    speaker: Option<usize>,
-    role: Option<usize>,
     text: usize,
-    time: Option<usize>,
-    intent: Option<usize>,
-    acts: Option<usize>,
-    domain: Option<usize>,
-    title: Option<usize>,
+    /// The column of each [`Field`].
+    fields: [Option<usize>; FIELDS.len()],
     /// Names and columns of the turn metadata.
     metadata: Vec<(String, usize)>,
 }
 
-/// Common column names for each field, in lower case and without punctuation. The most likely name is first.
-const KNOWN: [(&str, &[&str]); 10] = [
-    (
-        "id",
-        &[
-            "dialogueid",
-            "dialogid",
-            "conversationid",
-            "convid",
-            "sessionid",
-            "threadid",
-            "chatid",
-            "callid",
-            "ticketid",
-            "caseid",
-            "conversation",
-            "dialogue",
-            "dialog",
-            "session",
-            "thread",
-            "id",
-        ],
-    ),
-    ("turn", &["turn", "turnid", "turnno", "turnnumber", "turnindex", "messageno", "messagenumber"]),
-    ("speaker", &["speaker", "author", "from", "sender", "speakername", "username", "name", "nick"]),
-    ("role", &["role", "speakerrole", "authorrole", "senderrole"]),
-    ("text", &["text", "message", "utterance", "content", "messagetext", "body"]),
-    ("time", &["time", "timestamp", "datetime", "date", "createdat", "sentat"]),
-    ("intent", &["intent"]),
-    ("acts", &["acts", "dialogueacts", "dialogacts", "dialogueact", "dialogact"]),
-    ("domain", &["domain", "domains", "topic"]),
-    ("title", &["title", "subject"]),
-];
-
+/// Removes punctuation from a column name and converts it to lower case.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
-fn known(field: &str) -> &'static [&'static str] {
-    KNOWN.iter().find(|(name, _)| *name == field).map_or(&[], |(_, names)| names)
 }
 
 impl Columns {
@@ -259,9 +238,8 @@ impl Columns {
     fn find(name: &str, beginning: &str, map: Option<&ColumnMap>) -> Result<Columns> {
         let tables = readings(beginning);
         let Some((_, widest)) = tables.iter().max_by_key(|(_, row)| row.len()) else {
-            return Err(Error::data(format!(
-                "{name}: the first row cannot be read; the file is empty or not a table"
-            )));
+            let message = format!("{name}: the first row cannot be read; the file is empty or not a table");
+            return Err(Error::data(message));
         };
         let shown = widest.iter().map(|cell| format!("`{cell}`")).collect::<Vec<_>>().join(", ");
         let Some(map) = map else {
@@ -272,10 +250,10 @@ impl Columns {
         };
         let found = tables.iter().find_map(|(dialect, row)| Columns::mapped(map, *dialect, row));
         found.ok_or_else(|| {
-            let (field, column) = missing_in(map, widest).unwrap_or_default();
+            let (field, column) = map.missing_in(widest).map_or(("", ""), |(f, c)| (f.as_str(), c.as_str()));
             let message =
                 format!("{name} has no column `{column}` (`{field}` in --map); the columns are {shown}");
-            Error::input(message).with_hint(match closest_name(&column, widest.iter().map(String::as_str)) {
+            Error::input(message).with_hint(match closest_name(column, widest.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!(
                     "give a column by name or by number (from 1), for example: --map {}",
@@ -291,20 +269,22 @@ impl Columns {
         found.reduce(|best, next| if next.known() > best.known() { next } else { best })
     }
 
-    /// Number of dialogue fields that have a column in the file.
+    /// Creates the columns from `lookup`, which returns the column of a field. The arguments of `lookup` are the name of
+    /// the field and its common column names. Returns `None` if there is no text column.
+    fn new(dialect: Dialect, width: usize, lookup: impl Fn(&str, &str) -> Option<usize>) -> Option<Columns> {
+        let fields = FIELDS.map(|(field, names)| lookup(field, names));
+        let text = fields[Field::Text as usize]?;
+        Some(Columns { dialect, header: None, width, text, fields, metadata: Vec::new() })
+    }
+
+    /// Returns the column of a field.
+    fn of(&self, field: Field) -> Option<usize> {
+        self.fields[field as usize]
+    }
+
+    /// Number of fields that have a column in the file.
     fn known(&self) -> usize {
-        let optional = [
-            self.id,
-            self.turn,
-            self.speaker,
-            self.role,
-            self.time,
-            self.intent,
-            self.acts,
-            self.domain,
-            self.title,
-        ];
-        1 + optional.iter().flatten().count()
+        self.fields.iter().flatten().count()
     }
 
     /// Formats a column for messages.
@@ -315,78 +295,60 @@ impl Columns {
         }
     }
 
-    fn named(dialect: Dialect, row: Vec<String>) -> Option<Columns> {
-        let plain: Vec<String> = row.iter().map(|cell| plain(cell)).collect();
-        let lookup =
-            |field: &str| known(field).iter().find_map(|name| plain.iter().position(|cell| cell == name));
-        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
-        // All other columns become metadata.
-        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| lookup(field)).collect();
-        let others =
-            row.iter().enumerate().filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
-        columns.metadata = others.map(|(at, name)| (name.trim().to_owned(), at)).collect();
-        columns.width = row.len();
-        columns.header = Some(row);
+    /// Finds the columns by the names in a header. All other columns become metadata.
+    fn named(dialect: Dialect, header: Vec<String>) -> Option<Columns> {
+        let cells: Vec<String> = header.iter().map(|cell| plain(cell)).collect();
+        let mut columns = Columns::new(dialect, header.len(), |_, names| {
+            names.split(' ').find_map(|name| cells.iter().position(|cell| cell == name))
+        })?;
+        for (at, name) in header.iter().enumerate() {
+            if !columns.fields.contains(&Some(at)) && !name.trim().is_empty() {
+                columns.metadata.push((name.trim().to_owned(), at));
+            }
+        }
+        columns.header = Some(header);
         Some(columns)
     }
 
+    /// Finds the columns by a map. Returns `None` if the first row of the table lacks a column of the map.
     fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
-        missing_in(map, row).is_none().then_some(())?;
-        let lookup = |field: &str| column_index(map.column(field)?, row);
-        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
+        map.missing_in(row).is_none().then_some(())?;
+        let mut columns = Columns::new(dialect, row.len(), |field, _| column_index(map.column(field)?, row))?;
         columns.metadata =
             map.metadata().filter_map(|(name, c)| Some((name.to_owned(), column_index(c, row)?))).collect();
-        columns.width = row.len();
         // A map with column names needs a header. With numbers only, the first row is a header if it contains known
         // names.
-        let by_name = |column: &str| column.parse::<usize>().is_err();
-        let is_name = |field: &str| {
-            let cell = lookup(field).and_then(|at| row.get(at));
-            cell.is_some_and(|cell| known(field).contains(&plain(cell).as_str()))
-        };
-        let header = fields(map).any(|(_, column)| by_name(column)) || COLUMN_FIELDS.into_iter().any(is_name);
-        columns.header = header.then(|| row.to_vec());
+        let has_known_names = FIELDS.iter().zip(columns.fields).any(|((_, names), at)| {
+            let cell = at.and_then(|at| row.get(at)).map(|cell| plain(cell));
+            cell.is_some_and(|cell| names.split(' ').any(|name| name == cell))
+        });
+        let is_header = has_known_names || map.fields.values().any(|column| column.parse::<usize>().is_err());
+        columns.header = is_header.then(|| row.to_vec());
         Some(columns)
-    }
-
-    fn from_lookup(dialect: Dialect, lookup: impl Fn(&str) -> Option<usize>) -> Columns {
-        Columns {
-            dialect,
-            id: lookup("id"),
-            turn: lookup("turn"),
-            speaker: lookup("speaker"),
-            role: lookup("role"),
-            time: lookup("time"),
-            intent: lookup("intent"),
-            acts: lookup("acts"),
-            domain: lookup("domain"),
-            title: lookup("title"),
-            ..Columns::default()
-        }
     }
 }
 
-/// Reads the first row in every dialect, and sorts the results by likelihood.
+/// Reads the first row with each delimiter, and sorts the results by likelihood.
 ///
-/// A dialect that gives all rows the same number of columns comes first, then the one with the most columns.
+/// A delimiter that gives all rows the same number of columns is more likely than the others. Otherwise, more columns
+/// are more likely.
 fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
-    let dialects = [(b'\t', literal_quotes(beginning)), (b',', false), (b';', false)];
+    // The last line may be cut off.
+    let complete = beginning.rsplit_once('\n').map_or(beginning, |(complete, _)| complete);
+    let dialects = [(b'\t', literal_quotes(complete)), (b',', false), (b';', false)];
     let dialects = dialects.map(|(delimiter, literal)| Dialect { delimiter, quotes: !literal });
     let read = |dialect| Some((dialect, tables::first_row(beginning, dialect)?));
     let mut readings: Vec<_> = dialects.into_iter().filter_map(read).collect();
-    let likely = |(dialect, row): &(Dialect, Vec<String>)| {
-        let regular = row.len() > 1 && is_regular(beginning, *dialect, row.len());
+    readings.sort_by_cached_key(|(dialect, row)| {
+        let regular = row.len() > 1 && is_regular(complete, *dialect, row.len());
         std::cmp::Reverse((regular, row.len()))
-    };
-    readings.sort_by_cached_key(likely);
+    });
     readings
 }
 
-/// Returns whether the first rows all have `width` columns.
-fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
-    // The last line may be truncated.
-    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
-    let mut rows = Rows::new(complete.as_bytes(), dialect, complete.len().max(1));
+/// Returns whether the first 20 rows all have `width` columns.
+fn is_regular(text: &str, dialect: Dialect, width: usize) -> bool {
+    let mut rows = Rows::new(text.as_bytes(), dialect, text.len().max(1));
     for _ in 0..20 {
         match rows.next_row() {
             Some(Ok(row)) if row.width() != width => return false,
@@ -398,32 +360,17 @@ fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
 }
 
 /// Returns whether quotes are ordinary characters in a TSV file. They are if a cell starts with a quote but does not
-/// end with one.
-///
-/// Most programs do not quote the cells of TSV files, but spreadsheets do.
-fn literal_quotes(beginning: &str) -> bool {
-    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
-    let mut cells = complete.lines().flat_map(|line| line.split('\t'));
+/// end with one. Most programs do not quote the cells of TSV files, but spreadsheets do.
+fn literal_quotes(text: &str) -> bool {
+    let mut cells = text.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// Returns the index of a column given as a number from 1 or by name.
-///
-/// Numbers take precedence, because in a table without a header a numeric cell is not a name.
+/// Returns the index of a column given as a number from 1 or by name. A number is not taken as a name if the row has
+/// that many columns, because the numbers in a table without a header are not names.
 fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
-}
-
-fn fields(map: &ColumnMap) -> impl Iterator<Item = (String, &str)> {
-    let known = COLUMN_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), map.column(field)?)));
-    known.chain(map.metadata().map(|(name, column)| (format!("meta.{name}"), column)))
-}
-
-fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {
-    fields(map)
-        .find(|(_, column)| column_index(column, row).is_none())
-        .map(|(field, column)| (field, column.to_owned()))
 }
 
 /// Returns an example of a column map for the columns of the file, for error messages.
@@ -456,7 +403,7 @@ mod tests {
         let show = |problem| match problem {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
-        Ok(Csv.read(input, &options)?.map(|item| item.map_err(show)).collect())
+        Ok(FORMAT.read(input, &options)?.map(|item| item.map_err(show)).collect())
     }
 
     const CHAT: &str = "\
@@ -470,7 +417,7 @@ lines\",,returns|refunds,
     #[test]
     fn obvious_headers_need_no_map() {
         assert_eq!(sniffed("chat.csv", CHAT), Some("csv"));
-        let got = read_text(&Csv, "chat.csv", CHAT);
+        let got = read_text(&FORMAT, "chat.csv", CHAT);
         assert_eq!(
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"s1","source":"chat","time":"2026-03-02T09:14:00Z","domains":["deliveries"],"turns":[{"number":1,"speaker":"customer","role":"user","text":"Hello, where is my parcel?","time":"2026-03-02T09:14:00Z","intent":"track","metadata":{"rating":"5"}},{"number":2,"speaker":"Agent","role":"agent","text":"On its way","time":"2026-03-02T09:15:00Z"}]}"#
@@ -485,14 +432,14 @@ lines\",,returns|refunds,
     fn tabs_and_semicolons_are_detected() {
         for text in ["id\trole\ttext\na\tbot\tx; y, z\n", "id;role;text\na;bot;\"x; y, z\"\n"] {
             assert_eq!(sniffed("chat.txt", text), Some("csv"));
-            let got = read_text(&Csv, "chat.txt", text);
+            let got = read_text(&FORMAT, "chat.txt", text);
             assert_eq!(
                 (got[0].turns[0].text.as_str(), &got[0].turns[0].role),
                 ("x; y, z", &Some(Role::Agent))
             );
         }
         // In a TSV file, a quote at the start of a text is part of the text.
-        let got = read_text(&Csv, "a.tsv", "id\ttext\na\t\"so\" he said\na\t\"no\nb\tz\n");
+        let got = read_text(&FORMAT, "a.tsv", "id\ttext\na\t\"so\" he said\na\t\"no\nb\tz\n");
         assert_eq!(got[0].turns[0].text, "\"so\" he said");
         assert_eq!(got[0].turns[1].text, "\"no");
     }
@@ -536,7 +483,7 @@ lines\",,returns|refunds,
         let mut bytes = gz.finish().unwrap();
         bytes.truncate(bytes.len() / 2);
         let input = Input::from_stream("t.csv.gz".into(), None, Box::new(Cursor::new(bytes))).unwrap();
-        let mut got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
+        let mut got: Vec<_> = FORMAT.read(input, &ReadOptions::default()).unwrap().collect();
         let Some(Err(Problem::File(last))) = got.pop() else { panic!("no problem at the end") };
         assert_eq!(last.reason, "the compressed file ends early: it is truncated");
         assert_eq!(last.id, Some(format!("d{}", got.len())));
@@ -572,7 +519,7 @@ lines\",,returns|refunds,
     fn bad_rows_are_reported_and_the_rest_is_read() {
         let text = "id,turn,text\na,1,x\na,2,y,z\na,3,w\n,1,x\nb,one,x\nc,1\nd,1,x\ne,1,\nd,2,x\nf,1,ok\n";
         assert_eq!(
-            problems(&Csv, "t.csv", text),
+            problems(&FORMAT, "t.csv", text),
             [
                 "t.csv:3 (a): the row has 4 columns, but the first row has 3; a text that contains the delimiter must be quoted",
                 "t.csv:5: the row has no id (column 1, `id`)",
@@ -582,7 +529,7 @@ lines\",,returns|refunds,
                 "t.csv:10 (d): the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be consecutive: sort the file by its id column",
             ]
         );
-        let ids: Vec<_> = read_text(&Csv, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
+        let ids: Vec<_> = read_text(&FORMAT, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["d", "f"]);
     }
 
@@ -590,7 +537,7 @@ lines\",,returns|refunds,
     fn an_unclosed_quote_is_reported_with_its_line() {
         let text = "id,text\na,x\nb,\"y\nc,z\n";
         assert_eq!(
-            problems(&Csv, "t.csv", text),
+            problems(&FORMAT, "t.csv", text),
             [
                 "t.csv:3 (a): a quote opened in this row is not closed, so the rest of the file cannot be split into rows; the file is truncated, or a quote within a text is not doubled"
             ]
@@ -601,7 +548,7 @@ lines\",,returns|refunds,
     fn invalid_utf8_rejects_only_its_dialogue() {
         let bytes = b"id,text\na,x\na,\xff\nb,ok\n\xff,x\nb,more\nc,fine\n".to_vec();
         let input = Input::from_stream("t.csv".into(), None, Box::new(Cursor::new(bytes))).unwrap();
-        let got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
+        let got: Vec<_> = FORMAT.read(input, &ReadOptions::default()).unwrap().collect();
         let shown: Vec<_> = got
             .into_iter()
             .map(|item| match item {

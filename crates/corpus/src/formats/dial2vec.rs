@@ -2,66 +2,59 @@
 //!
 //! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
 //!   lines of a session are consecutive. Topics are separated by `|`.
-//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`.
-//!   The first sample is the dialogue. In the other samples, the utterances of one speaker are random. Each dialogue
-//!   is repeated on ten consecutive lines with different random utterances. It is read once, and the random samples
-//!   are ignored.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: like `train.tsv`, but with ten equal samples, and with the topic
-//!   number of the dialogue instead of 0. Topics are numbered from 1 in order of first appearance. The number becomes
-//!   the domain.
+//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, and the utterances of a sample
+//!   by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are random; these
+//!   samples are ignored. Ten consecutive lines have the same dialogue, which is read once.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: `roles ⇥ samples ⇥ topic`. All samples of a line are equal. The topic
+//!   is a number and becomes the domain of the dialogue.
 //!
-//! A role is a digit: 0 for the user and 1 for the agent.
+//! A role is a digit: 0 is the user, 1 is the agent, and any other digit is a participant.
 
 use crate::formats::prelude::*;
 
-pub(super) struct Session;
-pub(super) struct Train;
-pub(super) struct Clustering;
-
-/// Tab-separated, with quotes as ordinary characters.
+/// Tab-separated cells in which quotes are ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
-fn role(digit: &str) -> Role {
+/// Returns the role for a digit. Returns an error for any other text.
+fn role(digit: &str) -> Result<Role, RecordError> {
     match digit {
-        "0" => Role::User,
-        "1" => Role::Agent,
-        _ => Role::Participant,
+        "0" => Ok(Role::User),
+        "1" => Ok(Role::Agent),
+        _ if !digit.is_empty() && digit.bytes().all(|b| b.is_ascii_digit()) => Ok(Role::Participant),
+        _ => Err(format!("the role `{digit}` is not a digit").into()),
     }
 }
 
-impl Format for Session {
-    fn name(&self) -> &'static str {
-        "dial2vec-session"
-    }
+pub(super) static SESSION: Format = Format {
+    name: "dial2vec-session",
+    about: "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs",
+    sniff: sniff_session,
+    read: read_session,
+};
 
-    fn about(&self) -> &'static str {
-        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs"
+fn sniff_session(probe: &Probe<'_>) -> Fit {
+    let lines: Vec<&str> = probe.lines().take(20).collect();
+    let fits = |line: &&str| {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        matches!(cells.as_slice(), [session, "0" | "1", _, topics] if !session.is_empty() && !topics.is_empty())
+    };
+    if lines.is_empty() || !lines.iter().all(fits) {
+        Fit::No
+    } else if probe.file_name().starts_with("preprocess_session") {
+        Fit::Yes
+    } else {
+        Fit::Maybe
     }
+}
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let lines: Vec<&str> = probe.lines().take(20).collect();
-        let fits = |line: &&str| {
-            let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-            matches!(cells.as_slice(), [session, "0" | "1", _, topics] if !session.is_empty() && !topics.is_empty())
-        };
-        if lines.is_empty() || !lines.iter().all(fits) {
-            Fit::No
-        } else if probe.file_name().starts_with("preprocess_session") {
-            Fit::Yes
-        } else {
-            Fit::Maybe
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let set = stem.strip_prefix("preprocess_session_").unwrap_or(&stem).to_owned();
-        let (source, split) = match set.rsplit_once('_') {
-            Some((source, split @ ("train" | "dev" | "test"))) => (source.to_owned(), Some(split.to_owned())),
-            _ => (set.clone(), None),
-        };
-        Ok(tables::from_turn_rows(input, options, PLAIN, Utterances { set, source, split }))
-    }
+fn read_session(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let set = stem.strip_prefix("preprocess_session_").unwrap_or(&stem).to_owned();
+    let (source, split) = match set.rsplit_once('_') {
+        Some((source, split @ ("train" | "dev" | "test"))) => (source.to_owned(), Some(split.to_owned())),
+        _ => (set.clone(), None),
+    };
+    Ok(tables::from_turn_rows(input, options, PLAIN, Utterances { set, source, split }))
 }
 
 struct Utterances {
@@ -71,9 +64,11 @@ struct Utterances {
 }
 
 impl TurnRows for Utterances {
+    const NUMBER_KEY: &'static str = "number";
+
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(RecordError::new("the line does not start with a session")),
+            "" => Err("the line does not start with a session".into()),
             // Session numbers are unique only within a set.
             session => Ok(format!("{}-{session}", self.set)),
         }
@@ -81,32 +76,18 @@ impl TurnRows for Utterances {
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() != 4 {
-            return Err(RecordError::new(format!(
-                "the line has {} columns, not 4 (session, role, text, topics)",
-                row.width()
-            )));
+            let width = row.width();
+            return Err(format!("the line has {width} columns, not 4 (session, role, text, topics)").into());
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let digit = cell(1)?;
-        if digit.is_empty() || !digit.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(RecordError::new(format!("the role `{digit}` is not a digit")));
-        }
+        dialogue.push(digit, role(digit)?, cell(2)?);
         dialogue.source.clone_from(&self.source);
-        dialogue.note_some("split", self.split.as_deref());
-        for topic in cell(3)?.split('|').map(str::trim).filter(|topic| !topic.is_empty()) {
-            push_unique(&mut dialogue.domains, topic);
+        dialogue.note("split", self.split.as_deref());
+        for topic in cell(3)?.split('|') {
+            push_unique(&mut dialogue.domains, topic.trim());
         }
-        dialogue.turns.push(Turn {
-            speaker: digit.to_owned(),
-            role: Some(role(digit)),
-            text: cell(2)?.to_owned(),
-            ..Turn::default()
-        });
         Ok(None)
-    }
-
-    fn number_key(&self) -> &'static str {
-        "number"
     }
 
     fn has_header(&self) -> bool {
@@ -116,41 +97,29 @@ impl TurnRows for Utterances {
 
 /// A line of `train.tsv` or a clustering file.
 struct Line<'a> {
-    roles: Vec<&'a str>,
+    roles: Vec<(&'a str, Role)>,
+    /// The first sample: utterances separated by `#`.
     dialogue: &'a str,
+    /// The other samples.
     others: Vec<&'a str>,
+    /// The topic number, or 0 in `train.tsv`.
     label: &'a str,
 }
 
 impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Result<Self, RecordError> {
-        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let [roles, samples, label] = cells[..] else {
-            return Err(RecordError::new(format!(
-                "the line has {} columns, not 3 (roles, samples, label)",
-                cells.len()
-            )));
-        };
-        let roles: Vec<&str> = match roles.find(['#', '|']) {
+        let [roles, samples, label] = support::columns(line, "roles, samples, label")?.map(str::trim);
+        let digits: Vec<&str> = match roles.find(['#', '|']) {
             Some(_) => roles.split(['#', '|']).collect(),
-            None => roles
-                .char_indices()
-                .map(|(at, c)| roles.get(at..at + c.len_utf8()).unwrap_or_default())
-                .collect(),
+            None => roles.split("").filter(|digit| !digit.is_empty()).collect(),
         };
-        if let Some(wrong) =
-            roles.iter().find(|role| role.is_empty() || !role.bytes().all(|b| b.is_ascii_digit()))
-        {
-            return Err(RecordError::new(format!("the role `{wrong}` is not a digit")));
-        }
+        let roles: Vec<_> =
+            digits.into_iter().map(|digit| Ok((digit, role(digit)?))).collect::<Result<_, RecordError>>()?;
         let mut samples = samples.split('|');
         let dialogue = samples.next().unwrap_or_default();
-        let turns = dialogue.split('#').count();
-        if roles.len() != turns {
-            return Err(RecordError::new(format!(
-                "the line has {} roles for {turns} utterances",
-                roles.len()
-            )));
+        let (count, turns) = (roles.len(), dialogue.split('#').count());
+        if count != turns {
+            return Err(format!("the line has {count} roles for {turns} utterances").into());
         }
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
@@ -160,84 +129,77 @@ impl<'a> Line<'a> {
         self.others.iter().all(|other| *other == self.dialogue)
     }
 
+    /// Creates the dialogue with an id made from the path of the file and the line number.
     fn dialogue(&self, path_info: &PathInfo, line: u64) -> Result<Dialogue, RecordError> {
-        let mut dialogue = Dialogue::new(support::generated_id(&path_info.prefix(), line)?);
-        dialogue.source = path_info.source();
-        dialogue.note_some("split", path_info.split.as_deref());
-        for (digit, text) in self.roles.iter().zip(self.dialogue.split('#')) {
-            dialogue.push(*digit, role(digit), text.trim());
+        let mut dialogue = path_info.dialogue(support::generated_id(&path_info.prefix(), line)?);
+        for ((digit, role), text) in self.roles.iter().zip(self.dialogue.split('#')) {
+            dialogue.push(*digit, role.clone(), text.trim());
         }
         Ok(dialogue)
     }
 }
 
-/// Checks the first lines of a file. Returns whether it is a clustering file, or `None` if it is neither layout.
+/// Checks the first five lines of a file. Returns whether the file is a clustering file, or `None` if it is neither a
+/// clustering file nor a `train.tsv`.
 fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
     let labeled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
-    let dialogues = lines.iter().any(|line| line.roles.len() > 1);
-    if lines.is_empty() || !labeled || !dialogues {
+    let has_dialogue = lines.iter().any(|line| line.roles.len() > 1);
+    if !labeled || !has_dialogue {
         return None;
     }
     let several = lines.iter().all(|line| !line.others.is_empty());
     Some(probe.file_name().starts_with("clustering") || several && lines.iter().all(Line::is_uniform))
 }
 
-impl Format for Train {
-    fn name(&self) -> &'static str {
-        "dial2vec-train"
-    }
+pub(super) static TRAIN: Format = Format {
+    name: "dial2vec-train",
+    about: "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0",
+    sniff: sniff_train,
+    read: read_train,
+};
 
-    fn about(&self) -> &'static str {
-        "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let path_info = PathInfo::of(&input);
-        let mut last = None;
-        Ok(support::from_lines(input, options, move |line| {
-            let parsed = Line::parse(line.text)?;
-            let key = blake3::hash(format!("{:?}\t{}", parsed.roles, parsed.dialogue).as_bytes());
-            if last.replace(key) == Some(key) {
-                return Ok(None);
-            }
-            parsed.dialogue(&path_info, line.number).map(Some)
-        }))
-    }
+fn sniff_train(probe: &Probe<'_>) -> Fit {
+    if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
 }
 
-impl Format for Clustering {
-    fn name(&self) -> &'static str {
-        "dial2vec-clustering"
-    }
+fn read_train(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let path_info = PathInfo::of(&input);
+    let mut last = None;
+    Ok(support::from_lines(input, options, move |line| {
+        let parsed = Line::parse(line.text)?;
+        let digits: Vec<&str> = parsed.roles.iter().map(|(digit, _)| *digit).collect();
+        let key = blake3::hash(format!("{digits:?}\t{}", parsed.dialogue).as_bytes());
+        if last.replace(key) == Some(key) {
+            return Ok(None);
+        }
+        parsed.dialogue(&path_info, line.number).map(Some)
+    }))
+}
 
-    fn about(&self) -> &'static str {
-        "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number"
-    }
+pub(super) static CLUSTERING: Format = Format {
+    name: "dial2vec-clustering",
+    about: "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number",
+    sniff: sniff_clustering,
+    read: read_clustering,
+};
 
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
-    }
+fn sniff_clustering(probe: &Probe<'_>) -> Fit {
+    if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let path_info = PathInfo::of(&input);
-        Ok(support::from_lines(input, options, move |line| {
-            let parsed = Line::parse(line.text)?;
-            let mut dialogue = parsed.dialogue(&path_info, line.number)?;
-            if parsed.label.is_empty() {
-                return Err(
-                    RecordError::new("the line has no topic number").with_id(Some(dialogue.id.as_str()))
-                );
-            }
-            dialogue.domains.push(parsed.label.to_owned());
-            Ok(Some(dialogue))
-        }))
-    }
+fn read_clustering(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let path_info = PathInfo::of(&input);
+    Ok(support::from_lines(input, options, move |line| {
+        let parsed = Line::parse(line.text)?;
+        let mut dialogue = parsed.dialogue(&path_info, line.number)?;
+        if parsed.label.is_empty() {
+            return Err(RecordError::new("the line has no topic number").with_id(Some(dialogue.id.as_str())));
+        }
+        dialogue.domains.push(parsed.label.to_owned());
+        Ok(Some(dialogue))
+    }))
 }
 
 #[cfg(test)]
@@ -260,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_session_are_one_dialogue() {
-        let got = read_text(&Session, "preprocess_session_sgd_test.txt", SESSIONS);
+        let got = read_text(&super::SESSION, "preprocess_session_sgd_test.txt", SESSIONS);
         assert_eq!(got.len(), 2);
         assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("sgd_test-7", "sgd"));
         assert_eq!(got[0].domains, ["travel", "hotel"]);
@@ -268,7 +230,7 @@ mod tests {
         assert_eq!(turns(&got[0]), [("0", Role::User, "I need \"a room"), ("1", Role::Agent, "where # to?")]);
         assert_eq!(turns(&got[1])[1].1, Role::Participant);
         assert_eq!(
-            problems(&Session, "preprocess_session_sgd_test.txt", SESSIONS),
+            problems(&super::SESSION, "preprocess_session_sgd_test.txt", SESSIONS),
             [
                 "preprocess_session_sgd_test.txt:5 (sgd_test-9): the line has 3 columns, not 4 (session, role, text, topics)"
             ]
@@ -286,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_training_dialogue_is_read_once() {
-        let got = read_text(&Train, "/c/mwoz/train.tsv.1", TRAIN);
+        let got = read_text(&super::TRAIN, "/c/mwoz/train.tsv.1", TRAIN);
         assert_eq!(
             got.iter().map(|d| d.id.as_str()).collect::<Vec<_>>(),
             ["mwoz-train-000001", "mwoz-train-000003"]
@@ -297,7 +259,7 @@ mod tests {
         );
         assert!(got[0].domains.is_empty());
         assert_eq!(
-            problems(&Train, "/c/mwoz/train.tsv.1", TRAIN),
+            problems(&super::TRAIN, "/c/mwoz/train.tsv.1", TRAIN),
             [
                 "/c/mwoz/train.tsv.1:4: the role `x` is not a digit",
                 "/c/mwoz/train.tsv.1:5: the line has 3 roles for 2 utterances",
@@ -310,14 +272,14 @@ mod tests {
 
     #[test]
     fn a_clustering_dialogue_has_its_topic_number_as_domain() {
-        let got = read_text(&Clustering, "/c/mwoz/clustering_dev.tsv", CLUSTERING);
+        let got = read_text(&super::CLUSTERING, "/c/mwoz/clustering_dev.tsv", CLUSTERING);
         assert_eq!(got.len(), 2);
         assert_eq!(
             (got[0].id.as_str(), &got[0].domains[..]),
             ("mwoz-clustering_dev-000001", &["3".to_owned()][..])
         );
         assert_eq!(
-            problems(&Clustering, "/c/mwoz/clustering_dev.tsv", CLUSTERING),
+            problems(&super::CLUSTERING, "/c/mwoz/clustering_dev.tsv", CLUSTERING),
             ["/c/mwoz/clustering_dev.tsv:3 (mwoz-clustering_dev-000003): the line has no topic number"]
         );
     }

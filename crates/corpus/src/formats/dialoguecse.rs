@@ -2,115 +2,90 @@
 //!
 //! - `train_data.txt`: a response with its context,
 //!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. The roles, such as `0|1-0-1`, have
-//!   three parts: turns before, response, turns after. 0 is the customer, 1 the agent. The candidate with label 1 is
-//!   the response; the others are random and are ignored. A line becomes a dialogue. Its metadata `response` is the
-//!   turn number of the response.
-//! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative ones (different
+//!   three parts: turns before, response, turns after. 0 is the customer, and 1 is the agent. The candidate with the
+//!   label 1 is the response. The other candidates are random and are ignored. A line becomes a dialogue, whose metadata
+//!   `response` is the turn number of the response.
+//! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative utterances (different
 //!   meaning), `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line
 //!   becomes a dialogue of one turn, with the lists as metadata.
-//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, with scores from 1 to 5. A line becomes a record of two unrelated
-//!   turns, with the score as metadata.
+//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`. A line becomes a dialogue of two unrelated turns, with the score as
+//!   metadata.
 //!
-//! Dialogue ids consist of corpus, split, file and line number from 0 (in `select.txt`, the id): `edc-dev-select-17`.
+//! A dialogue id, such as `edc-dev-select-17`, consists of corpus, split, file and a number. The number is the line
+//! number counted from 0, or the id in `select.txt`.
 
 use crate::formats::prelude::*;
 
-pub(super) struct Train;
-pub(super) struct Select;
-pub(super) struct Sts;
-
-/// Number of lines to check for format detection.
-const PROBE_LINES: usize = 40;
-
-fn cells(line: &str) -> Vec<&str> {
-    line.split('\t').collect()
-}
-
-/// Returns whether `fits` is true for each of the first [`PROBE_LINES`] lines. Returns false if there are no lines. The
-/// arguments of `fits` are the line number from 0 and the line.
+/// Returns whether `fits` is true for each of the first 40 lines that are not blank. Returns false if there are no such
+/// lines. The arguments of `fits` are the number of the line, counted from 0, and the line.
 fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
-    let mut lines = probe.lines().take(PROBE_LINES).enumerate().peekable();
+    let mut lines = probe.lines().take(40).enumerate().peekable();
     lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))
 }
 
-/// Creates an empty dialogue for a line.
-fn begin(path_info: &PathInfo, number: impl std::fmt::Display) -> Result<Dialogue, RecordError> {
-    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{number}", path_info.prefix()))?);
-    dialogue.source = path_info.source();
+/// Creates the dialogue of a line, without turns.
+fn begin(path_info: &PathInfo, number: u64) -> Result<Dialogue, RecordError> {
+    let id = DialogueId::new(format!("{}-{number}", path_info.prefix()))?;
+    let mut dialogue = path_info.dialogue(id);
     if ["edc", "ecd", "jddc"].contains(&dialogue.source.to_ascii_lowercase().as_str()) {
         dialogue.language = Some("zh".into());
     }
-    dialogue.note_some("split", path_info.split.as_deref());
     Ok(dialogue)
 }
 
-/// Reads one dialogue per line. Blank lines are skipped.
+/// Reads one dialogue per line. The second argument of `parse` is the line number, counted from 0.
 fn read(
     input: Input,
     options: &ReadOptions,
     parse: fn(&PathInfo, u64, &str) -> Result<Dialogue, RecordError>,
-) -> Dialogues {
+) -> Result<Dialogues> {
     let path_info = PathInfo::of(&input);
-    support::from_lines(input, options, move |line| parse(&path_info, line.number - 1, line.text).map(Some))
+    Ok(support::from_lines(input, options, move |line| {
+        parse(&path_info, line.number - 1, line.text).map(Some)
+    }))
 }
 
-impl Format for Train {
-    fn name(&self) -> &'static str {
-        "dialoguecse-train"
-    }
+pub(super) static TRAIN: Format = Format {
+    name: "dialoguecse-train",
+    about: "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels",
+    sniff: sniff_train,
+    read: |input, options| read(input, options, train),
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |_, line: &str| match cells(line)[..] {
-            [_, _, roles, _, _, _] => {
-                roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
-            }
-            _ => false,
-        };
-        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, train))
-    }
+fn sniff_train(probe: &Probe<'_>) -> Fit {
+    let fits = |_, line: &str| {
+        support::columns::<6>(line, "").is_ok_and(|[_, _, roles, ..]| {
+            roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
+        })
+    };
+    if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
 }
 
 fn train(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [before, after, roles, _, candidates, labels] = cells[..] else {
-        return Err(RecordError::new(format!(
-            "the line has {} columns, not 6 (before, after, roles, 1, candidates, labels)",
-            cells.len()
-        )));
-    };
+    let [before, after, roles, _, candidates, labels] =
+        support::columns(line, "before, after, roles, 1, candidates, labels")?;
     let parts: Vec<&str> = roles.split('-').collect();
     let [roles_before, role, roles_after] = parts[..] else {
-        return Err(RecordError::new(format!("the roles `{roles}` are not three parts separated by `-`")));
+        return Err(format!("the roles `{roles}` are not three parts separated by `-`").into());
     };
-    let mut true_ones =
-        list(candidates).zip(list(labels)).filter(|(_, label)| *label == "1").map(|(text, _)| text);
-    let Some(response) = true_ones.next() else {
-        return Err(RecordError::new("no candidate has the label 1"));
-    };
+    let mut labeled = list(candidates).zip(list(labels));
+    let (response, _) = labeled.find(|(_, label)| *label == "1").ok_or("no candidate has the label 1")?;
     let mut dialogue = begin(path_info, number)?;
     for (name, texts, roles) in
         [("before", before, roles_before), ("", response, role), ("after", after, roles_after)]
     {
-        let (count, wanted) = (list(texts).count(), list(roles).count());
-        if count != wanted {
-            return Err(RecordError::new(match name {
-                "" => "the response must have exactly one role".to_owned(),
-                _ => format!("{count} turns {name} the response, but {wanted} roles"),
-            }));
+        match (name, list(texts).count(), list(roles).count()) {
+            (_, turns, roles) if turns == roles => {}
+            ("", ..) => return Err("the response must have exactly one role".into()),
+            (name, turns, roles) => {
+                return Err(format!("{turns} turns {name} the response, but {roles} roles").into());
+            }
         }
         for (text, role) in list(texts).zip(list(roles)) {
             let (speaker, role) = match role {
                 "0" => ("user", Role::User),
                 "1" => ("agent", Role::Agent),
-                _ => return Err(RecordError::new(format!("the role `{role}` is neither 0 nor 1"))),
+                _ => return Err(format!("the role `{role}` is neither 0 nor 1").into()),
             };
             dialogue.push(speaker, role, text.trim());
         }
@@ -126,46 +101,29 @@ fn list(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('|').filter(move |_| !cell.is_empty())
 }
 
-impl Format for Select {
-    fn name(&self) -> &'static str {
-        "dialoguecse-select"
-    }
+pub(super) static SELECT: Format = Format {
+    name: "dialoguecse-select",
+    about: "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another",
+    sniff: sniff_select,
+    read: |input, options| read(input, options, select),
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |number: usize, line: &str| match cells(line)[..] {
-            [id, _, _, positives, negatives] => {
-                id.trim().parse::<usize>().is_ok_and(|id| id >= number)
-                    && numbers(positives).is_ok()
-                    && numbers(negatives).is_ok()
-            }
-            _ => false,
-        };
-        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, select))
-    }
+fn sniff_select(probe: &Probe<'_>) -> Fit {
+    let fits = |number: usize, line: &str| {
+        support::columns::<5>(line, "").is_ok_and(|[id, _, _, positives, negatives]| {
+            let is_id = id.trim().parse::<usize>().is_ok_and(|id| id >= number);
+            is_id && numbers(positives).is_ok() && numbers(negatives).is_ok()
+        })
+    };
+    if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
 }
 
 fn select(path_info: &PathInfo, _: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [id, text, intent, positives, negatives] = cells[..] else {
-        return Err(RecordError::new(format!(
-            "the line has {} columns, not 5 (id, text, intent, same, other)",
-            cells.len()
-        )));
-    };
-    let number: u64 =
-        id.trim().parse().map_err(|_| RecordError::new(format!("the id `{}` is not a number", id.trim())))?;
+    let [id, text, intent, positives, negatives] = support::columns(line, "id, text, intent, same, other")?;
+    let number = id.trim().parse().map_err(|_| format!("the id `{}` is not a number", id.trim()))?;
     let mut dialogue = begin(path_info, number)?;
-    let intent = intent.trim();
     dialogue.push("user", Role::User, text.trim()).intent =
-        Some(intent.to_owned()).filter(|intent| !intent.is_empty());
+        Some(intent.trim().to_owned()).filter(|intent| !intent.is_empty());
     for (name, cell) in [("positive", positives), ("negative", negatives)] {
         let ids = numbers(cell).map_err(|wrong| {
             RecordError::new(format!("`{wrong}` among the {name} ids is not a number"))
@@ -183,61 +141,42 @@ fn numbers(cell: &str) -> Result<Vec<u64>, &str> {
     parts.map(|part| part.parse().map_err(|_| part)).collect()
 }
 
-impl Format for Sts {
-    fn name(&self) -> &'static str {
-        "dialoguecse-sts"
-    }
+pub(super) static STS: Format = Format {
+    name: "dialoguecse-sts",
+    about: "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs",
+    sniff: sniff_sts,
+    read: |input, options| read(input, options, sts),
+};
 
-    fn about(&self) -> &'static str {
-        "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |_, line: &str| match cells(line)[..] {
-            [grade, a, b] => {
-                score(grade).is_some()
-                    && [a, b].iter().all(|text| !text.is_empty() && text.parse::<f64>().is_err())
-            }
-            _ => false,
-        };
-        if !all_fit(probe, fits) {
-            Fit::No
-        } else if probe.file_name().starts_with("sts") {
-            Fit::Yes
-        } else {
-            Fit::Maybe
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        Ok(read(input, options, sts))
+fn sniff_sts(probe: &Probe<'_>) -> Fit {
+    let is_sentence = |text: &str| !text.is_empty() && text.parse::<f64>().is_err();
+    let fits = |_, line: &str| {
+        support::columns(line, "")
+            .is_ok_and(|[grade, a, b]| score(grade).is_some() && is_sentence(a) && is_sentence(b))
+    };
+    match all_fit(probe, fits) {
+        true if probe.file_name().starts_with("sts") => Fit::Yes,
+        true => Fit::Maybe,
+        false => Fit::No,
     }
 }
 
 fn sts(path_info: &PathInfo, number: u64, line: &str) -> Result<Dialogue, RecordError> {
-    let cells = cells(line);
-    let [grade, a, b] = cells[..] else {
-        return Err(RecordError::new(format!(
-            "the line has {} columns, not 3 (score, sentence, sentence)",
-            cells.len()
-        )));
-    };
-    let Some(score) = score(grade) else {
-        return Err(RecordError::new(format!("`{}` is not a score from 0 to 5", grade.trim())));
-    };
+    let [grade, a, b] = support::columns(line, "score, sentence, sentence")?;
+    let score = score(grade).ok_or_else(|| format!("`{}` is not a score from 0 to 5", grade.trim()))?;
     let mut dialogue = begin(path_info, number)?;
     dialogue.note("score", score);
     for (speaker, text) in [("a", a), ("b", b)] {
         if text.trim().is_empty() {
-            return Err(
-                RecordError::new(format!("sentence {speaker} is empty")).with_id(Some(dialogue.id.as_str()))
-            );
+            let reason = format!("sentence {speaker} is empty");
+            return Err(RecordError::new(reason).with_id(Some(dialogue.id.as_str())));
         }
         dialogue.push(speaker, Role::Participant, text.trim());
     }
     Ok(dialogue)
 }
 
+/// Parses a score from 0 to 5. Returns `None` for any other text.
 fn score(cell: &str) -> Option<serde_json::Number> {
     let score: serde_json::Number = cell.trim().parse().ok()?;
     (0.0..=5.0).contains(&score.as_f64()?).then_some(score)
@@ -265,7 +204,7 @@ a\tc
     #[test]
     fn a_training_line_is_a_dialogue_with_its_response() {
         let name = "/c/edc/train/train_data.txt.sample";
-        let got = read_text(&Train, name, TRAIN);
+        let got = read_text(&super::TRAIN, name, TRAIN);
         assert_eq!(got.len(), 2);
         assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("edc-train-train_data-0", "edc"));
         assert_eq!((got[0].language.as_deref(), &got[0].metadata["split"]), (Some("zh"), &"train".into()));
@@ -282,7 +221,7 @@ a\tc
         assert_eq!(got[0].metadata["response"], 4);
         assert_eq!(turns(&got[1]), [(Role::User, "is it in stock"), (Role::Agent, "thanks")]);
         assert_eq!(got[1].metadata["response"], 1);
-        let problems = problems(&Train, name, TRAIN);
+        let problems = problems(&super::TRAIN, name, TRAIN);
         let reasons: Vec<_> = problems.iter().map(|p| p.strip_prefix(&format!("{name}:")).unwrap()).collect();
         assert_eq!(
             reasons,
@@ -307,7 +246,7 @@ x\tstill waiting\t\t0\t1
 
     #[test]
     fn a_select_line_is_one_turn_with_its_lists() {
-        let got = read_text(&Select, "/c/shop/dev/select.txt", SELECT);
+        let got = read_text(&super::SELECT, "/c/shop/dev/select.txt", SELECT);
         assert_eq!(got.len(), 2);
         assert_eq!(got[0].id.as_str(), "shop-dev-select-0");
         assert_eq!(turns(&got[0]), [(Role::User, "where is it")]);
@@ -322,7 +261,7 @@ x\tstill waiting\t\t0\t1
         );
         assert_eq!((got[1].turns[0].intent.as_deref(), got[1].language.as_deref()), (None, None));
         assert_eq!(
-            problems(&Select, "/c/shop/dev/select.txt", SELECT),
+            problems(&super::SELECT, "/c/shop/dev/select.txt", SELECT),
             [
                 "/c/shop/dev/select.txt:3: the id `x` is not a number",
                 "/c/shop/dev/select.txt:4 (shop-dev-select-3): `o` among the positive ids is not a number",
@@ -336,13 +275,13 @@ x\tstill waiting\t\t0\t1
 
     #[test]
     fn an_sts_line_is_two_sentences_with_a_score() {
-        let got = read_text(&Sts, "/c/jddc/test/sts.txt", STS);
+        let got = read_text(&super::STS, "/c/jddc/test/sts.txt", STS);
         assert_eq!(got.len(), 2);
         assert_eq!((got[1].id.as_str(), &got[1].metadata["score"]), ("jddc-test-sts-1", &2.5.into()));
         assert_eq!(got[0].metadata["score"], 4);
         assert_eq!(turns(&got[0]), [(Role::Participant, "where is it"), (Role::Participant, "is it here")]);
         assert_eq!(
-            problems(&Sts, "/c/jddc/test/sts.txt", STS),
+            problems(&super::STS, "/c/jddc/test/sts.txt", STS),
             [
                 "/c/jddc/test/sts.txt:3: `9` is not a score from 0 to 5",
                 "/c/jddc/test/sts.txt:4 (jddc-test-sts-3): sentence b is empty",

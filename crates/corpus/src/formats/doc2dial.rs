@@ -1,15 +1,20 @@
-//! Doc2Dial: document-grounded dialogues, grouped by domain and document. Also MultiDoc2Dial, grouped by domain only.
+//! Doc2Dial: dialogues about documents, grouped by domain and document. Also MultiDoc2Dial: grouped by domain only.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct Doc2Dial;
+pub(super) static FORMAT: Format = Format {
+    name: "doc2dial",
+    about: "Doc2Dial and MultiDoc2Dial (doc2dial_dial_*.json); the documents themselves are not read",
+    sniff,
+    read,
+};
 
-/// Nesting depth of a dialogue in Doc2Dial: `dial_data`, domain, document, index.
+/// Nesting depth of a dialogue in Doc2Dial, under `dial_data`, a domain, a document and an index.
 const DEPTH: usize = 4;
-/// Nesting depth in MultiDoc2Dial, which has no document level.
+/// Nesting depth of a dialogue in MultiDoc2Dial, under `dial_data`, a domain and an index.
 const MULTI_DEPTH: usize = 3;
 
 #[derive(Deserialize)]
@@ -30,66 +35,46 @@ struct TurnRecord {
     references: Value,
 }
 
-impl Format for Doc2Dial {
-    fn name(&self) -> &'static str {
-        "doc2dial"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if holds_dialogues(probe, DEPTH) || holds_dialogues(probe, MULTI_DEPTH) {
+        Fit::Yes
+    } else if begins_with_key(probe, "doc_data") {
+        Fit::Companion
+    } else {
+        Fit::No
     }
+}
 
-    fn about(&self) -> &'static str {
-        "Doc2Dial and MultiDoc2Dial (doc2dial_dial_*.json); the documents themselves are not read"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if holds_dialogues(probe, DEPTH) || holds_dialogues(probe, MULTI_DEPTH) {
-            Fit::Yes
-        } else if begins_with_key(probe, "doc_data") {
-            Fit::Companion
-        } else {
-            Fit::No
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let split = split_of(&stem);
+    let is_multi = holds_dialogues(&input.probe(), MULTI_DEPTH);
+    let (depth, source) = if is_multi { (MULTI_DEPTH, "multidoc2dial") } else { (DEPTH, "doc2dial") };
+    let mut count = 0;
+    Ok(support::from_elements(input, options, depth, move |element| {
+        if element.keys.first().map(String::as_str) != Some("dial_data") {
+            return Ok(None);
         }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let split = split_of(&stem);
-        let is_multi = holds_dialogues(&input.probe(), MULTI_DEPTH);
-        let (depth, source) = if is_multi { (MULTI_DEPTH, "multidoc2dial") } else { (DEPTH, "doc2dial") };
-        let mut count = 0;
-        Ok(support::from_elements(input, options, depth, move |element| {
-            if element.keys.first().map(String::as_str) != Some("dial_data") {
-                return Ok(None);
-            }
-            count += 1;
-            let read: Record = record(element, Some("dial_id"))?;
-            let id = match read.dial_id.filter(|id| !id.is_empty()) {
-                Some(id) => DialogueId::new(id)?,
-                None => support::generated_id(&stem, count)?,
-            };
-            let mut dialogue = Dialogue::new(id);
-            dialogue.source = source.to_owned();
-            dialogue.language = Some("en".to_owned());
-            dialogue.domains.extend(element.keys.get(1).cloned());
-            if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
-                // A document id is the title with a suffix: `How to renew#3_0`.
-                let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
-                dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
-                dialogue.note("doc_id", document.as_str());
-            }
-            dialogue.note_some("split", split.as_deref());
-            for record in read.turns {
-                let spans = spans(&record.references);
-                let mut turn =
-                    Turn { text: record.utterance, role: role_of(&record.role), ..Turn::default() };
-                turn.speaker = record.role;
-                turn.acts.extend(record.da.filter(|act| !act.is_empty()));
-                if !spans.is_empty() {
-                    turn.note("references", spans);
-                }
-                dialogue.turns.push(turn);
-            }
-            Ok(Some(dialogue))
-        }))
-    }
+        count += 1;
+        let read: Record = record(element, Some("dial_id"))?;
+        let id = support::id_or_generated(read.dial_id, &stem, count)?;
+        let mut dialogue = support::dialogue(id, source, Some("en"));
+        dialogue.domains.extend(element.keys.get(1).cloned());
+        if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
+            // A document id is the title of the document with a suffix: `How to renew#3_0`.
+            let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
+            dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
+            dialogue.note("doc_id", document.as_str());
+        }
+        dialogue.note("split", split.as_deref());
+        for record in read.turns {
+            let role = role_of(&record.role);
+            let turn = dialogue.push(record.role, role, record.utterance);
+            turn.acts.extend(record.da.filter(|act| !act.is_empty()));
+            turn.note("references", spans(&record.references));
+        }
+        Ok(Some(dialogue))
+    }))
 }
 
 fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
@@ -100,14 +85,14 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
         })
 }
 
-/// Returns whether a file is an object that starts with the key. Compares text instead of parsing the object, because
-/// the value is longer than the probe.
+/// Returns whether a file is a JSON object whose first key is `key`. The object is not parsed, because it is usually
+/// longer than the probe.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
 }
 
-/// Returns the ids of the document spans that a turn refers to, with the document id if given.
+/// Returns the ids of the document spans to which a turn refers: `document/span`, or `span` if the document is not given.
 fn spans(references: &Value) -> Vec<String> {
     let mut spans = Vec::new();
     for reference in references.as_array().into_iter().flatten() {
@@ -133,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_dialogue_has_the_id_of_its_document() {
-        let d = &read_text(&Doc2Dial, "doc2dial_dial_train.json", ONE)[0];
+        let d = &read_text(&FORMAT, "doc2dial_dial_train.json", ONE)[0];
         assert_eq!((d.id.as_str(), d.source.as_str()), ("9f", "doc2dial"));
         assert_eq!(d.title.as_deref(), Some("Camping in winter"));
         assert_eq!(d.domains, ["parks"]);
@@ -151,7 +136,7 @@ mod tests {
     fn multidoc2dial_has_no_document_level() {
         let text = r#"{"dial_data":{"parks":[{"dial_id":"8a","turns":[{"turn_id":1,"role":"user","da":"","utterance":"Hi",
             "references":[{"id_sp":"2","label":"solution","doc_id":"Fishing#2_0"}]}]}]}}"#;
-        let d = &read_text(&Doc2Dial, "multidoc2dial_dial_test.json", text)[0];
+        let d = &read_text(&FORMAT, "multidoc2dial_dial_test.json", text)[0];
         assert_eq!((d.id.as_str(), d.source.as_str(), &d.domains[0][..]), ("8a", "multidoc2dial", "parks"));
         assert_eq!(d.turns[0].metadata["references"], serde_json::json!(["Fishing#2_0/2"]));
         assert_eq!(sniffed("multidoc2dial_dial_test.json", text), Some("doc2dial"));
@@ -161,10 +146,10 @@ mod tests {
     fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"dial_data":{"p":{"d":[{"dial_id":"a"},{"dial_id":"b","turns":[]},{"turns":[{"role":"user","utterance":"x"}]},
             {"dial_id":"c","turns":[{"role":"user"}]}],"#;
-        let ids: Vec<_> = read_text(&Doc2Dial, "d.json", text).iter().map(|d| d.id.to_string()).collect();
+        let ids: Vec<_> = read_text(&FORMAT, "d.json", text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["d-000003"]);
         assert_eq!(
-            problems(&Doc2Dial, "d.json", text),
+            problems(&FORMAT, "d.json", text),
             [
                 "d.json:1 (a): missing field `turns` at column 15",
                 "d.json:1 (b): the dialogue has no turns",
@@ -180,7 +165,7 @@ mod tests {
         let documents =
             r#"{"doc_data": {"parks": {"Camping#1_0": {"doc_id": "Camping#1_0", "title": "Camping"}}}}"#;
         let input = Input::from_stream("d".into(), None, Box::new(std::io::Cursor::new(documents))).unwrap();
-        assert_eq!(Doc2Dial.sniff(&input.probe()), Fit::Companion);
+        assert_eq!(sniff(&input.probe()), Fit::Companion);
         assert_ne!(sniffed("x.json", r#"{"dial_data": 5}"#), Some("doc2dial"));
     }
 }

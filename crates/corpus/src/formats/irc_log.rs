@@ -1,4 +1,4 @@
-//! Parsers for IRC logs and their reply links. A log line has a clock time in hours and minutes, without a date.
+//! Parsers for IRC logs and their annotated reply links. A log line has a time in hours and minutes, without a date.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ pub(super) enum LogLine<'a> {
     Unknown,
 }
 
-/// A message of a log line.
+/// A message in an IRC log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) nick: &'a str,
     pub(super) text: &'a str,
-    /// `action` for `/me waves`, `notice` for a notice, `None` for a normal message.
+    /// `action` for a message such as `/me waves`, `notice` for a notice, `None` for a normal message.
     pub(super) act: Option<&'static str>,
 }
 
-/// Parses a line. Returns its clock time in minutes since midnight, and its kind.
+/// Parses a line of an IRC log. Returns its time in minutes since midnight, if it has one, and its kind.
 pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
     if line.starts_with("===") {
         return (None, LogLine::System);
@@ -36,12 +36,12 @@ pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
         return (None, LogLine::Unknown);
     };
     let rest = rest.trim_start();
-    let what = if rest.starts_with("===") || rest.starts_with("***") {
+    let kind = if rest.starts_with("===") || rest.starts_with("***") {
         LogLine::System
     } else {
         message(rest).map_or(LogLine::Unknown, LogLine::Message)
     };
-    (Some(clock), what)
+    (Some(clock), kind)
 }
 
 fn message(rest: &str) -> Option<Message<'_>> {
@@ -60,7 +60,7 @@ fn message(rest: &str) -> Option<Message<'_>> {
     (!nick.is_empty()).then(|| Message { nick, text: text.trim(), act })
 }
 
-/// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes and the rest of the line.
+/// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes since midnight and the rest of the line.
 fn clock(line: &str) -> Option<(i64, &str)> {
     let (clock, rest) = line.strip_prefix('[')?.split_once(']')?;
     let mut parts = clock.split(':').map(|part| part.parse::<u8>().ok());
@@ -75,28 +75,29 @@ pub(super) fn is_log_line(line: &str) -> bool {
 
 const HOUR: i64 = 60;
 
-/// Converts clock times to minutes that increase across midnight.
+/// Converter from the times in a log to minutes that increase across midnight.
 ///
-/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. There, `12:59` is followed by `01:00`, or
-/// `11:59` by `00:00`. This is one minute later, not half a day earlier.
+/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. In such a log, `01:00` after `12:59` is one minute
+/// later, not half a day earlier.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
-    /// Minutes in the days or half days before the current one.
+    /// Minutes in the days (with a 12-hour clock, half days) before the current one.
     passed: i64,
-    /// Whether the log has a 24-hour clock: it has shown 13:00 or later.
+    /// Whether the log has a 24-hour clock, because one of its times is 13:00 or later.
     is_24_hour: bool,
 }
 
 impl Clock {
-    /// Returns the running minute for a line with the clock time `clock`.
+    /// Converts the time of the next line, in minutes since midnight. Returns the minutes since the midnight (with a
+    /// 12-hour clock, also the noon) before the first line.
     pub(super) fn run(&mut self, clock: i64) -> i64 {
         self.is_24_hour |= clock >= 13 * HOUR;
         if let Some(last) = self.last {
             if !self.is_24_hour && last >= 11 * HOUR && clock < 2 * HOUR {
                 self.passed += 12 * HOUR;
             } else if clock < last - HOUR {
-                // Less than an hour earlier means a line out of order.
+                // A line that is less than an hour earlier is out of order.
                 self.passed += 24 * HOUR;
             }
         }
@@ -104,13 +105,14 @@ impl Clock {
         self.passed + clock
     }
 
-    /// Returns the running minute and the clock time of the last line with a clock time.
+    /// Returns the minutes of the last line with a time: the result of [`Clock::run`], and its argument.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }
 }
 
-/// Parses a line of an annotation, such as `1002 1003 -`. Returns the two linked messages, the earlier one first.
+/// Parses a line of an annotation, such as `1002 1003 -`. Returns the numbers of the two linked messages, the smaller
+/// number first.
 pub(super) fn link(line: &str) -> Option<(u64, u64)> {
     let mut parts = line.split_whitespace();
     let (a, b) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -121,15 +123,16 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
 /// Graph of the annotated reply links. A message is identified by its line number in the log, counted from 0.
 #[derive(Default)]
 pub(super) struct Links {
-    /// For each linked message, the first line of the annotation that mentions it.
+    /// For each linked message, the first line of the annotation that contains its number.
     pub(super) named: BTreeMap<u64, u64>,
+    /// For each linked message, the messages to which it is linked.
     pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
-    /// The first annotated message. Earlier messages are only link targets.
+    /// The first annotated message: the smallest number that is the later message of a link.
     pub(super) first: Option<u64>,
 }
 
 impl Links {
-    /// Reads an annotation file. Invalid lines are added to `problems`.
+    /// Reads the reply links in an annotation file. Problems with invalid lines are added to `problems`.
     pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Result<Self> {
         let mut links = Links::default();
         for (number, line) in (1..).zip(support::read_companion(path)?.lines()) {
@@ -151,7 +154,7 @@ impl Links {
         Ok(links)
     }
 
-    /// Returns the conversations: the connected components of the graph, sorted by their first messages.
+    /// Returns the conversations, sorted by their first messages. A conversation is a connected component of the graph.
     pub(super) fn conversations(&self) -> Vec<BTreeSet<u64>> {
         let mut seen = BTreeSet::new();
         let mut conversations = Vec::new();

@@ -1,34 +1,29 @@
-//! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`), one turn per row, dialog acts in the last
-//! columns.
+//! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`) with one turn per row. The columns after the
+//! text are dialog acts.
 
 use crate::formats::prelude::*;
 
-pub(super) struct Mdc;
+pub(super) static FORMAT: Format = Format {
+    name: "mdc",
+    about: "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text",
+    sniff,
+    read,
+};
 
 const COLUMNS: [&str; 5] = ["session.ID", "Message.ID", "Message.Timestamp", "Message.From", "Message.Text"];
 
-impl Format for Mdc {
-    fn name(&self) -> &'static str {
-        "mdc"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    match tables::first_row(probe.text, Dialect::TSV) {
+        Some(header) if header.iter().map(|cell| cell.trim()).take(5).eq(COLUMNS) => Fit::Yes,
+        _ => Fit::No,
     }
+}
 
-    fn about(&self) -> &'static str {
-        "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        match tables::first_row(probe.text, Dialect::TSV) {
-            Some(header) if header.iter().map(|cell| cell.trim()).take(5).eq(COLUMNS) => Fit::Yes,
-            _ => Fit::No,
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        // `movie_all` contains the domain `movie`.
-        let stem = input.stem();
-        let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
-        Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    // `movie_all` contains the domain `movie`.
+    let stem = input.stem();
+    let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
+    Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
 }
 
 struct Messages {
@@ -36,61 +31,45 @@ struct Messages {
 }
 
 impl TurnRows for Messages {
-    /// The id includes the domain, because sessions are numbered from 1 in every file.
+    const NUMBER_KEY: &'static str = "message_id";
+
+    /// Returns the domain and the session number, because the sessions of each file are numbered from 1.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(RecordError::new("the row has no session.ID")),
+            "" => Err("the row has no session.ID".into()),
             session => Ok(format!("{}-{session}", self.domain)),
         }
     }
 
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
-        if row.width() < COLUMNS.len() {
-            return Err(RecordError::new(format!(
-                "the row has {} columns, fewer than {}",
-                row.width(),
-                COLUMNS.len()
-            )));
+        let (width, columns) = (row.width(), COLUMNS.len());
+        if width < columns {
+            return Err(format!("the row has {width} columns, fewer than {columns}").into());
         }
         let cell = |at| tables::text(row, at).map(str::trim);
         let from = cell(3)?;
         let role = Some(from).filter(|from| !from.is_empty());
         let role = role.map(|from| tables::known_role(from).unwrap_or_else(|| Role::from(from)));
-        let mut turn = Turn { text: cell(4)?.to_owned(), speaker: from.to_owned(), role, ..Turn::default() };
-        let time = cell(2)?;
-        turn.time = read_time(time);
-        if turn.time.is_none() && !time.is_empty() {
-            turn.note("time", time);
-        }
-        for at in COLUMNS.len()..row.width() {
-            let act = cell(at)?;
-            if !act.is_empty() {
-                turn.acts.push(act.to_owned());
-            }
-        }
-        let number = cell(1)?;
-        let number = number
-            .parse()
-            .map_err(|_| RecordError::new(format!("the Message.ID `{number}` is not a number")))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());
             dialogue.domains = vec![self.domain.clone()];
         }
-        dialogue.turns.push(turn);
-        Ok(Some(number))
-    }
-
-    fn number_key(&self) -> &'static str {
-        "message_id"
-    }
-
-    fn has_header(&self) -> bool {
-        true
+        let turn = dialogue.push(from, role, cell(4)?);
+        let time = cell(2)?;
+        turn.time = read_time(time);
+        if turn.time.is_none() {
+            turn.note("time", time);
+        }
+        for at in columns..width {
+            turn.acts.extend(Some(cell(at)?).filter(|act| !act.is_empty()).map(str::to_owned));
+        }
+        let number = cell(1)?;
+        Ok(Some(number.parse().map_err(|_| format!("the Message.ID `{number}` is not a number"))?))
     }
 }
 
-/// Parses RFC 3339. Some rows have `…:09:687Z` instead of `…:09.687Z`.
+/// Parses an RFC 3339 time. Some rows have `:` instead of `.` before the fraction of a second.
 fn read_time(text: &str) -> Option<Time> {
     Time::parse(text).or_else(|| {
         let (seconds, fraction) = text.rsplit_once(':')?;
@@ -114,7 +93,7 @@ mod tests {
              8\t4\tlater\tuser\tone\n8\t4\t2020-01-01T10:00:00.000Z\tagent\ttwo\n"
         );
         assert_eq!(sniffed("movie_all.tsv", &text), Some("mdc"));
-        let got = read_text(&Mdc, "movie_all.tsv", &text);
+        let got = read_text(&FORMAT, "movie_all.tsv", &text);
         assert_eq!(
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"movie-7","source":"mdc","language":"en","time":"2020-01-01T10:00:00Z","domains":["movie"],"turns":[{"number":1,"speaker":"user","role":"user","text":"A film please","time":"2020-01-01T10:00:00Z","acts":["inform(kind=film; day=x)"]},{"number":2,"speaker":"agent","role":"agent","text":"Fine, which?","time":"2020-01-01T10:00:05.25Z","acts":["request(name)","greeting()"]}]}"#
@@ -128,7 +107,7 @@ mod tests {
     fn bad_rows_are_reported() {
         let text = format!("{HEADER}1\tx\t\tuser\thi\n2\t1\tuser\n\t1\t\tuser\thi\n");
         assert_eq!(
-            problems(&Mdc, "taxi_all.tsv", &text),
+            problems(&FORMAT, "taxi_all.tsv", &text),
             [
                 "taxi_all.tsv:2 (taxi-1): the Message.ID `x` is not a number",
                 "taxi_all.tsv:3 (taxi-2): the row has 3 columns, fewer than 5",

@@ -1,9 +1,10 @@
-//! Chat-completion records: `{"messages": [{"role", "content"}]}`, one per line or in one array.
+//! Chat-completion records: `{"messages": [{"role", "content"}]}`, one per line or in one JSON array.
 //!
 //! - `content` is a string or a list of parts. The types of parts without text (images, audio) are in the metadata
 //!   `parts` of the turn.
-//! - Tool results have the role `tool`. Their speaker is the tool name, found by the call id.
-//! - An assistant turn with only tool calls has the calls as its text (`lookup({"order": 7})`). The names of all
+//! - Tool results have the role `tool`. Their speaker is the name of the tool, which the earlier call with the same id
+//!   contains.
+//! - The text of an assistant turn that has only tool calls is the calls (`lookup({"order": 7})`). The names of all
 //!   called tools are in the metadata `tool_calls` of the turn.
 //! - Other scalars of a record or a message become metadata (see [`chat_json::rest`]).
 
@@ -14,60 +15,41 @@ use serde_json::Value;
 use crate::formats::chat_json::{self, Content, Record};
 use crate::formats::prelude::*;
 
-pub(super) struct Messages;
+pub(super) static FORMAT: Format = Format {
+    name: "messages",
+    about: "chat-completion records, {\"messages\": [{\"role\", \"content\"}]}: one per line (JSONL) or in one JSON array",
+    sniff,
+    read,
+};
 
-impl Format for Messages {
-    fn name(&self) -> &'static str {
-        "messages"
-    }
-
-    fn about(&self) -> &'static str {
-        "chat-completion records, {\"messages\": [{\"role\", \"content\"}]}: one per line (JSONL) or in one JSON array"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let fits = |record: &Record| {
-            let list = record.get("messages").and_then(Value::as_array);
-            list.and_then(|list| list.first()).is_some_and(|m| {
-                let said = ["content", "tool_calls", "function_call"].iter().any(|key| m.get(key).is_some());
-                m.get("role").is_some_and(Value::is_string) && said
-            })
-        };
-        let sample = chat_json::sample(probe);
-        if sample.iter().any(fits) {
-            return Fit::Yes;
-        }
-        // The first record may be longer than the probe.
-        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
-        let head = head.trim_start_matches('[');
-        if sample.is_empty() && head.starts_with(r#"{"messages":[{"role":"#) { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        chat_json::read(input, options, dialogue)
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let is_message = |message: &Value| {
+        let keys = ["content", "tool_calls", "function_call"];
+        message.get("role").is_some_and(Value::is_string) && keys.iter().any(|key| message.get(key).is_some())
+    };
+    chat_json::fit(probe, &["messages"], is_message, r#"{"messages":[{"role":"#)
 }
 
-fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
-    let fail = |reason: String| RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    chat_json::read(input, options, add_turns)
+}
+
+fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String> {
     let Some(Value::Array(messages)) = record.remove("messages") else {
-        return Err(fail("the record has no list `messages`".to_owned()));
+        return Err("the record has no list `messages`".to_owned());
     };
-    let mut turns = Dialogue::new(dialogue.id.clone());
     let mut called = BTreeMap::new();
     for (n, message) in (1..).zip(messages) {
         let Value::Object(message) = message else {
-            return Err(fail(format!("message {n} is not an object")));
+            return Err(format!("message {n} is not an object"));
         };
-        add_turn(&mut turns, message, &mut called).map_err(|why| fail(format!("message {n} {why}")))?;
+        add_turn(dialogue, message, &mut called).map_err(|reason| format!("message {n} {reason}"))?;
     }
-    dialogue.turns = turns.turns;
-    dialogue.metadata = chat_json::rest(record);
-    Ok(dialogue)
+    Ok(())
 }
 
-/// Adds the turn of a message. `called` maps the ids of previous tool calls to tool names.
+/// Adds the turn of a message. `called` maps the ids of earlier tool calls to tool names. The error is the end of a
+/// sentence about the message.
 fn add_turn(
     dialogue: &mut Dialogue,
     mut message: Record,
@@ -105,11 +87,8 @@ fn add_turn(
     turn.time = chat_json::take_time(&mut message);
     turn.metadata = chat_json::rest(message);
     let calls: Vec<String> = content.calls.into_iter().map(|call| call.name).collect();
-    for (key, list) in [("tool_calls", calls), ("parts", content.other)] {
-        if !list.is_empty() {
-            turn.metadata.insert(key.to_owned(), list.into());
-        }
-    }
+    turn.note("tool_calls", calls);
+    turn.note("parts", content.other);
     Ok(())
 }
 
@@ -128,7 +107,7 @@ mod tests {
         let printed = serde_json::to_string_pretty(&serde_json::from_str::<Value>(one).unwrap()).unwrap();
         for text in [format!("{one}\n\n{one}\n"), format!("[{one},\n{one}]"), printed] {
             assert_eq!(sniffed("chats.json", &text), Some("messages"));
-            let got = read_text(&Messages, "chats.json", &text);
+            let got = read_text(&FORMAT, "chats.json", &text);
             assert_eq!(got[0].id.as_str(), "chats-000001");
             assert_eq!(
                 turns(&got[0]),
@@ -137,7 +116,7 @@ mod tests {
             assert_eq!(got[0].turns[2].metadata["parts"], serde_json::json!(["image_url"]));
             let metadata = serde_json::to_string(&got[0].metadata).unwrap();
             assert_eq!(metadata, r#"{"score":0.5,"shop":"north"}"#);
-            assert!(problems(&Messages, "chats.json", &text).is_empty());
+            assert!(problems(&FORMAT, "chats.json", &text).is_empty());
         }
     }
 
@@ -150,7 +129,7 @@ mod tests {
 {"role":"assistant","content":[{"type":"text","text":"One moment."},{"type":"tool_use","id":"c2","name":"eta","input":{"order":7}}]},
 {"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"Friday"}]}]},
 {"role":"assistant","refusal":"I cannot say.","timestamp":"2026-03-02T09:14:05Z"}]}"#;
-        let got = &read_text(&Messages, "t.jsonl", &text.replace('\n', ""))[0];
+        let got = &read_text(&FORMAT, "t.jsonl", &text.replace('\n', ""))[0];
         assert_eq!(got.id.as_str(), "77");
         assert_eq!(got.time.unwrap().to_string(), "2026-03-02T09:14:00Z");
         assert_eq!(got.metadata["tools"], serde_json::json!(["lookup"]));
@@ -181,7 +160,7 @@ mod tests {
 {"id":"g","messages":[7]}
 "#;
         assert_eq!(
-            problems(&Messages, "a.jsonl", text),
+            problems(&FORMAT, "a.jsonl", text),
             [
                 "a.jsonl:1 (a): message 1 has no `role`",
                 "a.jsonl:2 (b): the record has no list `messages`",
@@ -192,14 +171,14 @@ mod tests {
                 "a.jsonl:8 (g): message 1 is not an object",
             ]
         );
-        assert_eq!(read_text(&Messages, "a.jsonl", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "a.jsonl", text).len(), 1);
     }
 
     #[test]
     fn a_first_record_longer_than_the_probe_is_detected() {
         let long = format!(r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#, "x".repeat(400_000));
         assert_eq!(sniffed("a.jsonl", &long), Some("messages"));
-        assert_eq!(read_text(&Messages, "a.jsonl", &long).len(), 1);
+        assert_eq!(read_text(&FORMAT, "a.jsonl", &long).len(), 1);
     }
 
     #[test]

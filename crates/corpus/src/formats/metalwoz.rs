@@ -1,15 +1,23 @@
-//! MetaLWOz: one dialogue per line in `dialogues/*.txt`. The bot speaks first. `tasks.txt` describes the tasks.
+//! MetaLWOz: one JSON dialogue per line in `dialogues/*.txt`. The bot speaks first. `tasks.txt` describes the tasks.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct MetaLWoz;
+pub(super) static FORMAT: Format = Format {
+    name: "metalwoz",
+    about: "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); MultiWOZ 2.0 in this layout",
+    sniff,
+    read,
+};
 
-/// Maximum size of the task list, in bytes. A larger file is ignored.
+/// Maximum size of `tasks.txt` in bytes. A larger file is ignored.
 const MAX_TASKS_BYTES: u64 = 16 << 20;
 
 #[derive(Deserialize)]
@@ -21,7 +29,7 @@ struct Record {
     domain: Option<String>,
     task_id: Option<String>,
     turns: Vec<String>,
-    /// Dialog acts, one entry per turn. Only in MultiWOZ 2.0 in this layout.
+    /// Dialog acts, one entry per turn. Only MultiWOZ 2.0 in this layout has them.
     #[serde(default)]
     annotations: Vec<Value>,
 }
@@ -32,83 +40,61 @@ struct Task {
     user_role: String,
 }
 
-impl Format for MetaLWoz {
-    fn name(&self) -> &'static str {
-        "metalwoz"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let is_dialogue = any_json_line(probe, |line| {
+        let turn = line.get("turns").and_then(|turns| turns.get(0));
+        turn.is_some_and(Value::is_string)
+            && line.contains_key("domain")
+            && (line.contains_key("bot_id") || line.contains_key("task_id"))
+    });
+    if is_dialogue {
+        return Fit::Yes;
     }
-
-    fn about(&self) -> &'static str {
-        "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); MultiWOZ 2.0 in this layout"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let dialogue = any_json_line(probe, |line| {
-            let turns = line.get("turns").and_then(Value::as_array);
-            let texts = turns.is_some_and(|turns| turns.first().is_some_and(Value::is_string));
-            texts
-                && line.contains_key("domain")
-                && ["bot_id", "task_id"].iter().any(|key| line.contains_key(*key))
-        });
-        let companion = || {
-            any_json_line(probe, |line| {
-                let has = |keys: &[&str]| keys.iter().all(|key| line.contains_key(*key));
-                has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
-            })
-        };
-        if dialogue {
-            return Fit::Yes;
-        }
-        if companion() { Fit::Companion } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
-        Ok(support::from_lines(input, options, move |line| {
-            let read: Record = serde_json::from_str(line.text)
-                .map_err(|e| RecordError::from(e).with_id(support::id_in(line.text.as_bytes(), "id")))?;
-            let id = match read.id.filter(|id| !id.is_empty()) {
-                Some(id) => DialogueId::new(id)?,
-                None => support::generated_id(&stem, line.number)?,
-            };
-            let mut dialogue = support::dialogue(id, "metalwoz", Some("en"));
-            dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
-            if let Some(task) = read.task_id {
-                if let Some(goal) = tasks.get(&task) {
-                    dialogue.note("goal", goal.as_str());
-                }
-                dialogue.note("task_id", task);
-            }
-            let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
-            let user = read.user_id.unwrap_or_else(|| "user".to_owned());
-            for (n, text) in read.turns.into_iter().enumerate() {
-                let (speaker, role) = if n % 2 == 0 { (&bot, Role::Agent) } else { (&user, Role::User) };
-                let turn = dialogue.push(speaker, role, text);
-                turn.acts = read.annotations.get(n).map(act_names).unwrap_or_default();
-            }
-            Ok(Some(dialogue))
-        }))
-    }
+    let is_companion = any_json_line(probe, |line| {
+        let has = |keys: &[&str]| keys.iter().all(|key| line.contains_key(*key));
+        has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
+    });
+    if is_companion { Fit::Companion } else { Fit::No }
 }
 
-/// Returns the user instructions of each task. The list is in the folder of the dialogues, or in its parent folder.
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
+    Ok(support::from_lines(input, options, move |line| {
+        let read: Record = support::parse(line.text.as_bytes(), "id")?;
+        let id = support::id_or_generated(read.id, &stem, line.number)?;
+        let mut dialogue = support::dialogue(id, "metalwoz", Some("en"));
+        dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
+        if let Some(task) = read.task_id {
+            dialogue.note("goal", tasks.get(&task).map(String::as_str));
+            dialogue.note("task_id", task);
+        }
+        let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
+        let user = read.user_id.unwrap_or_else(|| "user".to_owned());
+        for (n, text) in read.turns.into_iter().enumerate() {
+            let (speaker, role) = if n % 2 == 0 { (&bot, Role::Agent) } else { (&user, Role::User) };
+            let turn = dialogue.push(speaker, role, text);
+            turn.acts = read.annotations.get(n).map(act_names).unwrap_or_default();
+        }
+        Ok(Some(dialogue))
+    }))
+}
+
+/// Returns the user instructions of each task, by task id. They are in `tasks.txt` in the folder of `path` or in its parent
+/// folder.
 fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();
     };
-    let candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
-    let mut tasks = HashMap::new();
-    for file in candidates {
-        let small = std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
-        if !small || file == path {
-            continue;
-        }
-        let text = support::read_companion(&file).unwrap_or_default();
-        let read = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
-        tasks.extend(read.map(|task| (task.task_id, task.user_role)));
-        break;
-    }
-    tasks
+    let mut candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
+    let is_small =
+        |file: &PathBuf| std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
+    let Some(file) = candidates.find(|file| is_small(file) && *file != path) else {
+        return HashMap::new();
+    };
+    let text = support::read_companion(&file).unwrap_or_default();
+    let tasks = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
+    tasks.map(|task| (task.task_id, task.user_role)).collect()
 }
 
 #[cfg(test)]
@@ -122,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_bot_speaks_first() {
-        let d = &read_text(&MetaLWoz, "LOST_KEYS.txt", LINE)[0];
+        let d = &read_text(&FORMAT, "LOST_KEYS.txt", LINE)[0];
         assert_eq!((d.id.as_str(), d.source.as_str()), ("k1", "metalwoz"));
         assert_eq!(d.domains, ["LOST_KEYS"]);
         assert_eq!(d.metadata["task_id"], "t3");
@@ -142,13 +128,13 @@ mod tests {
             LINE.replace(r#""turns""#, r#""annotations":[{},{"Keys-Inform":[["Lost","yes"]]}],"turns""#),
         )
         .unwrap();
-        let mut read = MetaLWoz.read(Input::open(&file).unwrap(), &ReadOptions::default()).unwrap();
+        let mut read = FORMAT.read(Input::open(&file).unwrap(), &ReadOptions::default()).unwrap();
         let d = read.next().unwrap().unwrap();
         assert_eq!(d.metadata["goal"], "You lost your keys");
         assert_eq!(d.turns[1].acts, ["Keys-Inform"]);
         assert_ne!(sniffed("tasks.txt", tasks), Some("metalwoz"));
         let probe = Input::open(&dir.path().join("tasks.txt")).unwrap();
-        assert_eq!(MetaLWoz.sniff(&probe.probe()), Fit::Companion);
+        assert_eq!(sniff(&probe.probe()), Fit::Companion);
     }
 
     #[test]
@@ -157,14 +143,14 @@ mod tests {
             "{{\"id\":\"a\",\"turns\":[]}}\n\n{{\"id\":\"b\",\"turns\":[7]}}\n{{oops\n{LINE}\n{{\"turns\":[\"x\"]}}\n"
         );
         assert_eq!(
-            problems(&MetaLWoz, "K.txt", &text),
+            problems(&FORMAT, "K.txt", &text),
             [
                 "K.txt:1 (a): the dialogue has no turns",
                 "K.txt:3 (b): invalid type: integer `7`, expected a string at column 20",
                 "K.txt:4: not valid JSON: key must be a string at column 2",
             ]
         );
-        let ids: Vec<_> = read_text(&MetaLWoz, "K.txt", &text).iter().map(|d| d.id.to_string()).collect();
+        let ids: Vec<_> = read_text(&FORMAT, "K.txt", &text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["k1", "K-000006"]);
     }
 

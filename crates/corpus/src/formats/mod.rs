@@ -1,6 +1,6 @@
-//! Corpus formats. Each format has a module and implements [`Format`].
+//! Corpus formats. Each module for a format has a static [`Format`].
 //!
-//! Readers are streaming: they hold one dialogue, or a small group of related data, in memory. An invalid record
+//! A reader holds one dialogue, or a small part of the corpus such as a day of a channel, in memory. An invalid record
 //! becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
 //! [`Problem::File`].
 
@@ -46,21 +46,21 @@ use crate::{
 use turnwise_core::error::{Error, Reject, Result};
 
 pub use csv::ColumnMap;
-pub(crate) use support::{json_reason, line_problem};
+pub(crate) use support::{RecordError, line_problem};
 
 /// The types and helpers that most formats use.
 mod prelude {
     pub(super) use super::{
-        Dialogues, Fit, Format, Problem, ReadOptions,
+        Dialogues, Fit, Folder, Format, Problem, ReadOptions,
         support::{self, PathInfo, RecordError},
         tables::{self, TurnRows},
         task_oriented::{
-            FramedTurn, act_names, add_framed_turns, any_element, any_json_line, is_schema, position,
-            push_unique, record, role_of, split_of,
+            FramedTurn, act_names, add_framed_turns, any_element, any_json_line, is_framed, is_schema,
+            position, push_unique, record, role_of, split_of,
         },
     };
     pub(super) use crate::{
-        Dialogue, MAX_TURNS, Metadata, Role, Time, Turn,
+        Dialogue, Metadata, Role, Time, Turn,
         input::{Input, Probe},
         json_elements::{Element, ElementError, Elements},
         lines::{Line, LineError, Lines},
@@ -72,27 +72,26 @@ mod prelude {
     };
 }
 
-/// Match level between a file and a format, based on the beginning of the file.
+/// How well a file matches a format, judged by the beginning of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// The file is not in this format.
     No,
-    /// The file belongs to a corpus in this format but contains no dialogues (a schema, an ontology, a list of ids).
+    /// The file belongs to a corpus in this format but contains no dialogues. An example is a list of ids.
     Companion,
-    /// The file can be read in this format, but other formats look the same.
+    /// The file can be read in this format, but it could also be in a different one.
     Maybe,
     /// The file has the keys or columns of this format.
     Yes,
 }
 
-/// Problem while reading a corpus.
+/// Problem found while reading a corpus.
 #[derive(Debug)]
 pub enum Problem {
     /// One record is invalid. Reading continues.
     Record(Reject),
-    /// The rest of the file cannot be read: it is truncated, damaged or in a different format.
-    ///
-    /// No more items of that file follow. Other files of the same folder may follow.
+    /// The rest of a file cannot be read, because it is truncated, damaged or in a different format. No more dialogues of
+    /// that file follow. Dialogues from other files of the same folder may follow.
     File(Reject),
 }
 
@@ -102,11 +101,11 @@ pub type Dialogues = Box<dyn Iterator<Item = Result<Dialogue, Problem>> + Send>;
 /// Options for reading.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// Maps fields to columns, for CSV and TSV.
+    /// Mapping from fields to columns for CSV and TSV files. `None` finds the columns by their names.
     pub columns: Option<ColumnMap>,
-    /// Maximum length of a record in bytes. A longer one is rejected and not held in memory.
+    /// Maximum length of a record in bytes. A longer record is rejected, and only its beginning is held in memory.
     pub max_record: usize,
-    /// Whether to remove the nicks of participants from the start of an utterance (IRC).
+    /// Whether to remove the names of other speakers from the start of a turn. Used by the format `ubuntu-irc`.
     pub strip_nicks: bool,
     /// Counter of the bytes read from disk, for progress reports.
     pub bytes_read: Arc<AtomicU64>,
@@ -119,79 +118,98 @@ impl Default for ReadOptions {
 }
 
 /// Corpus format: detects and reads files.
-pub trait Format: Send + Sync {
-    /// Returns the name for `--from`.
-    fn name(&self) -> &'static str;
+pub struct Format {
+    /// Name of the format for `--from`.
+    pub name: &'static str,
+    /// One-line description of the format and its source.
+    pub about: &'static str,
+    sniff: fn(&Probe<'_>) -> Fit,
+    read: fn(Input, &ReadOptions) -> Result<Dialogues>,
+}
 
-    /// Returns a one-line description of the format and its source.
-    fn about(&self) -> &'static str;
+/// Functions of a format that reads the files of a folder together.
+struct Folder {
+    claims: fn(&Path) -> bool,
+    read: fn(&Path, &ReadOptions) -> Result<Dialogues>,
+}
 
-    /// Returns whether a file is in this format. It must be fast and must not panic.
-    fn sniff(&self, probe: &Probe<'_>) -> Fit;
-
-    /// Reads the dialogues of a file. Returns an error only if reading cannot start, for example without a required
-    /// option.
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues>;
-
-    /// Returns whether a folder is one corpus in this format. Its files are then read together.
-    fn claims_folder(&self, folder: &Path) -> bool {
-        let _ = folder;
-        false
+impl Format {
+    /// Returns how well a file matches this format, judged by the beginning of the file.
+    pub fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        (self.sniff)(probe)
     }
 
-    /// Reads the dialogues of a folder that is one corpus.
-    fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
-        let _ = options;
-        Err(Error::input(format!(
-            "{} is a folder, but the format {} reads files",
-            folder.display(),
-            self.name()
-        )))
+    /// Reads the dialogues of a file. Returns an error only if reading cannot start, for example because the file has
+    /// no header.
+    pub fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        (self.read)(input, options)
+    }
+
+    /// Returns the functions for folders. Returns `None` if the format reads only files.
+    fn folder(&self) -> Option<&'static Folder> {
+        (self.name == slack::FORMAT.name).then_some(&slack::FOLDER)
+    }
+
+    /// Returns whether a folder is one corpus in this format. The files of such a folder are read together.
+    pub fn claims_folder(&self, folder: &Path) -> bool {
+        self.folder().is_some_and(|functions| (functions.claims)(folder))
+    }
+
+    /// Reads the dialogues of a folder that is one corpus. Returns an error if the format reads only files.
+    pub fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
+        match self.folder() {
+            Some(functions) => (functions.read)(folder, options),
+            None => {
+                let (folder, format) = (folder.display(), self.name);
+                Err(Error::input(format!("{folder} is a folder, but the format {format} reads files")))
+            }
+        }
     }
 }
 
-/// All formats. If two match equally well, the earlier one is used.
-pub fn all() -> &'static [&'static dyn Format] {
-    &[
-        &canonical::Canonical,
+/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the earlier one.
+pub fn all() -> &'static [&'static Format] {
+    static ALL: &[&Format] = &[
+        &canonical::FORMAT,
         #[cfg(feature = "parquet")]
-        &parquet::Parquet,
-        &messages::Messages,
-        &sharegpt::ShareGpt,
-        &slack::Slack,
-        &whatsapp::WhatsApp,
-        &sgd::Sgd,
-        &multiwoz::MultiWoz,
-        &metalwoz::MetaLWoz,
-        &bitod::BiTod,
-        &doc2dial::Doc2Dial,
-        &convlab3::ConvLab3,
-        &crosswoz::CrossWoz,
-        &mdc::Mdc,
-        &self_dialogue::SelfDialogue,
-        &ubuntu_irc::UbuntuIrc,
-        &ubuntu_dialogue::UbuntuDialogue,
-        &response_tsv::ResponseTsv,
-        &dial2vec::Session,
-        &dial2vec::Train,
-        &dial2vec::Clustering,
-        &dialoguecse::Train,
-        &dialoguecse::Select,
-        &dialoguecse::Sts,
-        &csv::Csv,
-        &transcript::Transcript,
-    ]
+        &parquet::FORMAT,
+        &messages::FORMAT,
+        &sharegpt::FORMAT,
+        &slack::FORMAT,
+        &whatsapp::FORMAT,
+        &sgd::FORMAT,
+        &multiwoz::FORMAT,
+        &metalwoz::FORMAT,
+        &bitod::FORMAT,
+        &doc2dial::FORMAT,
+        &convlab3::FORMAT,
+        &crosswoz::FORMAT,
+        &mdc::FORMAT,
+        &self_dialogue::FORMAT,
+        &ubuntu_irc::FORMAT,
+        &ubuntu_dialogue::FORMAT,
+        &response_tsv::FORMAT,
+        &dial2vec::SESSION,
+        &dial2vec::TRAIN,
+        &dial2vec::CLUSTERING,
+        &dialoguecse::TRAIN,
+        &dialoguecse::SELECT,
+        &dialoguecse::STS,
+        &csv::FORMAT,
+        &transcript::FORMAT,
+    ];
+    ALL
 }
 
-/// Returns the format with the given name. The error for an unknown name suggests a similar one.
-pub fn by_name(name: &str) -> Result<&'static dyn Format> {
-    let found = all().iter().find(|f| f.name() == name);
-    found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|f| f.name())))
+/// Returns the format with the given name. The error for an unknown name suggests a similar name.
+pub fn by_name(name: &str) -> Result<&'static Format> {
+    let found = all().iter().find(|format| format.name == name);
+    found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|format| format.name)))
 }
 
-/// Returns the best matching format for a file, or `None` if no format matches.
-pub fn sniff(probe: &Probe<'_>) -> Option<(&'static dyn Format, Fit)> {
-    let mut best: Option<(&'static dyn Format, Fit)> = None;
+/// Returns the format that matches a file best, or `None` if no format matches.
+pub fn sniff(probe: &Probe<'_>) -> Option<(&'static Format, Fit)> {
+    let mut best: Option<(&'static Format, Fit)> = None;
     for &format in all() {
         let fit = format.sniff(probe);
         if fit > best.map_or(Fit::No, |(_, fit)| fit) {
@@ -207,18 +225,18 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_every_format_has_a_description() {
-        let mut names: Vec<_> = all().iter().map(|f| f.name()).collect();
+        let mut names: Vec<_> = all().iter().map(|f| f.name).collect();
         names.sort_unstable();
         let before = names.len();
         names.dedup();
         assert_eq!(names.len(), before);
-        assert!(all().iter().all(|f| !f.about().is_empty()));
+        assert!(all().iter().all(|f| !f.about.is_empty()));
     }
 
     #[test]
     fn every_format_is_documented() {
         let page = include_str!("../../../../docs/formats.md");
-        for name in all().iter().map(|f| f.name()) {
+        for name in all().iter().map(|f| f.name) {
             // `dialoguecse-train`, `-select`, `-sts` share a row.
             let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
             assert!(

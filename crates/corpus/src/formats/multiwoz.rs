@@ -1,7 +1,7 @@
 //! MultiWOZ 2.0, 2.1 (also in the single-split files of ConvLab-2) and 2.2.
 //!
-//! Versions 2.0 and 2.1 are an object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
-//! frames, in the layout of SGD. The dialog acts are in the log or in a companion file (see [`Acts`]).
+//! Versions 2.0 and 2.1 are a JSON object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
+//! frames, in the layout of SGD. The dialog acts are in the log or in a companion file.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,7 +13,12 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-pub(super) struct MultiWoz;
+pub(super) static FORMAT: Format = Format {
+    name: "multiwoz",
+    about: "MultiWOZ 2.0 and 2.1 (data.json, ConvLab-2's val.json), MultiWOZ 2.2 (dialogues_*.json)",
+    sniff,
+    read,
+};
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a dialogue")]
@@ -29,72 +34,61 @@ struct Record {
 #[serde(expecting = "an object with a turn")]
 struct LogTurn {
     text: String,
-    /// The belief state. Only system turns have one.
+    /// The belief state. It is empty or missing in user turns.
     metadata: Option<BTreeMap<String, IgnoredAny>>,
     dialog_act: Option<Value>,
 }
 
-impl Format for MultiWoz {
-    fn name(&self) -> &'static str {
-        "multiwoz"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if any_element(probe, 1, |_, value| is_log(value) || is_framed(value, true)) {
+        Fit::Yes
+    } else if is_companion(probe) || is_schema(probe) {
+        Fit::Companion
+    } else {
+        Fit::No
     }
+}
 
-    fn about(&self) -> &'static str {
-        "MultiWOZ 2.0 and 2.1 (data.json, ConvLab-2's val.json), MultiWOZ 2.2 (dialogues_*.json)"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if any_element(probe, 1, |_, value| is_log(value) || is_framed(value)) {
-            Fit::Yes
-        } else if is_companion(probe) || is_schema(probe) {
-            Fit::Companion
-        } else {
-            Fit::No
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let stem = input.stem();
-        let split = split_of(&stem).or_else(|| input.folder_name().and_then(|folder| split_of(&folder)));
-        let splits = Splits::of(input.path.as_deref(), split);
-        let has_acts = any_element(&input.probe(), 1, |_, value| {
-            value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
-        });
-        let (acts, problems) = match &input.path {
-            Some(path) if !has_acts => Acts::read_near(path, options),
-            _ => (Acts::default(), Vec::new()),
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let stem = input.stem();
+    let split = split_of(&stem).or_else(|| input.folder_name().and_then(|folder| split_of(&folder)));
+    let splits = Splits::of(input.path.as_deref(), split);
+    let has_acts = any_element(&input.probe(), 1, |_, value| {
+        value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
+    });
+    let (acts, problems) = match &input.path {
+        Some(path) if !has_acts => Acts::read_near(path, options),
+        _ => (Acts::default(), Vec::new()),
+    };
+    let framed = input.probe().text.trim_start().starts_with('[');
+    let dialogues = support::from_elements(input, options, 1, move |element| {
+        let key = element.keys.last().map_or("", String::as_str);
+        let read: Record = record(element, framed.then_some("dialogue_id"))?;
+        let id = match read.dialogue_id.filter(|id| !id.is_empty()) {
+            None if !framed => DialogueId::new(key)?,
+            id => support::id_or_generated(id, &stem, position(element))?,
         };
-        let framed = input.probe().text.trim_start().starts_with('[');
-        let dialogues = support::from_elements(input, options, 1, move |element| {
-            let key = element.keys.last().map_or("", String::as_str);
-            let read: Record = record(element, framed.then_some("dialogue_id"))?;
-            let id = match read.dialogue_id.as_deref() {
-                Some(id) if !id.is_empty() => DialogueId::new(id)?,
-                _ if !framed => DialogueId::new(key)?,
-                _ => support::generated_id(&stem, position(element))?,
-            };
-            let mut dialogue = support::dialogue(id, "multiwoz", Some("en"));
-            match (read.log, read.turns) {
-                (Some(log), _) => add_log(&mut dialogue, log),
-                (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
-                (None, None) => {
-                    let why = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
-                    return Err(RecordError::new(why).with_id(Some(dialogue.id.as_str())));
-                }
+        let mut dialogue = support::dialogue(id, "multiwoz", Some("en"));
+        match (read.log, read.turns) {
+            (Some(log), _) => add_log(&mut dialogue, log),
+            (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
+            (None, None) => {
+                let reason = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
+                return Err(RecordError::new(reason).with_id(Some(dialogue.id.as_str())));
             }
-            dialogue.domains = read.services.unwrap_or_default();
-            if let Some(goal) = &read.goal {
-                add_goal(&mut dialogue, goal);
-            }
-            if dialogue.domains.is_empty() {
-                dialogue.domains = domains_of_intents(&dialogue.intents);
-            }
-            dialogue.note_some("split", splits.of_dialogue(dialogue.id.as_str()));
-            acts.add_to(&mut dialogue);
-            Ok(Some(dialogue))
-        });
-        Ok(Box::new(problems.into_iter().map(Err).chain(dialogues)))
-    }
+        }
+        dialogue.domains = read.services.unwrap_or_default();
+        if let Some(goal) = &read.goal {
+            add_goal(&mut dialogue, goal);
+        }
+        if dialogue.domains.is_empty() {
+            dialogue.domains = domains_of_intents(&dialogue.intents);
+        }
+        dialogue.note("split", splits.of_dialogue(dialogue.id.as_str()));
+        acts.add_to(&mut dialogue);
+        Ok(Some(dialogue))
+    });
+    Ok(Box::new(problems.into_iter().map(Err).chain(dialogues)))
 }
 
 fn is_log(value: &Value) -> bool {
@@ -102,36 +96,20 @@ fn is_log(value: &Value) -> bool {
     value.get("goal").is_some_and(Value::is_object) && turn.is_some_and(|turn| turn.get("text").is_some())
 }
 
-/// Returns whether a value is a dialogue of MultiWOZ 2.2. SGD has a similar layout (see `sgd`).
-fn is_framed(value: &Value) -> bool {
-    let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
-        return false;
-    };
-    let id = value.get("dialogue_id").and_then(Value::as_str);
-    value.get("services").is_some_and(Value::is_array)
-        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
-        && id.is_some_and(|id| id.ends_with(".json") || turn.get("turn_id").is_some())
-}
-
 fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     let filled = |turn: &LogTurn| turn.metadata.as_ref().is_some_and(|state| !state.is_empty());
     let has_states = log.iter().any(filled);
-    for (n, said) in log.into_iter().enumerate() {
-        // Turns alternate, and the user starts. If the log has belief states, they mark the system turns. This works
-        // even if a turn is missing.
-        let user = if has_states && said.metadata.is_some() { !filled(&said) } else { n % 2 == 0 };
-        let (speaker, role) = if user { ("USER", Role::User) } else { ("SYSTEM", Role::Agent) };
-        dialogue.turns.push(Turn {
-            speaker: speaker.to_owned(),
-            role: Some(role),
-            acts: said.dialog_act.as_ref().map(act_names).unwrap_or_default(),
-            text: said.text,
-            ..Turn::default()
-        });
+    for (n, turn) in log.into_iter().enumerate() {
+        // A belief state marks a system turn, even if an earlier turn is missing. In a log without belief states,
+        // turns alternate, and the user starts.
+        let is_user = if has_states && turn.metadata.is_some() { !filled(&turn) } else { n % 2 == 0 };
+        let (speaker, role) = if is_user { ("USER", Role::User) } else { ("SYSTEM", Role::Agent) };
+        dialogue.push(speaker, role, turn.text).acts =
+            turn.dialog_act.as_ref().map(act_names).unwrap_or_default();
     }
 }
 
-/// Adds the domains with a user goal, and the user instructions as the goal.
+/// Adds the domains for which the user has a goal. The instructions of the user become the metadata `goal`.
 fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     for (domain, wanted) in goal {
         let wants = wanted.as_object().is_some_and(|wanted| !wanted.is_empty());
@@ -146,31 +124,27 @@ fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
         }
         _ => String::new(),
     };
-    if !message.is_empty() {
-        dialogue.note("goal", message);
-    }
+    dialogue.note("goal", message);
 }
 
-/// Removes tags. The instructions mark values with `<span class='emphasis'>`.
+/// Removes tags from a text. The instructions of the user mark values with `<span class='emphasis'>`.
 fn without_tags(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, tag)) = rest.split_once('<') {
         plain.push_str(before);
-        rest = match tag.split_once('>') {
-            Some((_, after)) => after,
-            None => {
-                plain.push('<');
-                plain.push_str(tag);
-                ""
-            }
+        let Some((_, after)) = tag.split_once('>') else {
+            rest = &rest[before.len()..];
+            break;
         };
+        rest = after;
     }
     plain.push_str(rest);
     plain.trim().to_owned()
 }
 
-/// Returns the domains of intents such as `find_police`. Some dialogues of version 2.2 have no services.
+/// Returns the domains of intents: `police` for `find_police`. They replace the services that some dialogues of version
+/// 2.2 lack.
 fn domains_of_intents(intents: &[String]) -> Vec<String> {
     let mut domains = Vec::new();
     for intent in intents {
@@ -182,12 +156,12 @@ fn domains_of_intents(intents: &[String]) -> Vec<String> {
 const DOMAINS: [&str; 8] =
     ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
-/// Names of the dialog act files in the MultiWOZ versions.
+/// Names that the file with the dialog acts has in the versions of MultiWOZ.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
 
-/// Maximum number of dialog acts in a file, more than ten times the number in the corpus. It limits memory use.
+/// Maximum number of dialog acts that are read from a file: more than ten times the number in MultiWOZ.
 const MAX_ACTS: usize = 4_000_000;
-/// Maximum number of ids in a list file.
+/// Maximum number of ids that are read from the lists of a split.
 const MAX_LISTED: usize = 1_000_000;
 
 /// Returns whether a file belongs to the corpus but contains no dialogues.
@@ -213,16 +187,18 @@ fn is_list_name(name: &str) -> bool {
     ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
-/// Splits of the dialogues.
+/// Splits of the dialogues in a file.
 struct Splits {
-    /// The split of the whole file, from its name or its folder.
+    /// The split of all dialogues, if the name of the file or of its folder contains a split.
     whole: Option<String>,
+    /// Ids of the dialogues in the validation split.
     val: HashSet<String>,
+    /// Ids of the dialogues in the test split.
     test: HashSet<String>,
 }
 
 impl Splits {
-    /// Uses the split of the whole file, or reads the list files in the same folder.
+    /// Returns the splits. If `whole` is `None`, the ids of each split are read from list files next to the file.
     fn of(path: Option<&Path>, whole: Option<String>) -> Self {
         let list = |name: &str| match path {
             Some(path) if whole.is_none() => listed(path, name),
@@ -243,12 +219,12 @@ impl Splits {
     }
 }
 
-/// Removes `.json` from an id. Some versions have this suffix, others do not.
+/// Removes `.json` from an id. Only some versions of MultiWOZ have this suffix.
 fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
 
-/// Reads the ids in a list file next to a file. All lists have one id per line, but the extension may be `.json`,
+/// Reads the ids in the list files with a name next to `path`. A list has one id per line, and the extension `.json`,
 /// `.txt` or none.
 fn listed(path: &Path, name: &str) -> HashSet<String> {
     let mut ids = HashSet::new();
@@ -267,17 +243,17 @@ fn listed(path: &Path, name: &str) -> HashSet<String> {
     ids
 }
 
-/// Dialog acts from a companion file. Each distinct name is stored once.
+/// Dialog acts from a companion file. Each distinct name of an act is stored once.
 #[derive(Default)]
 struct Acts {
     names: Vec<String>,
-    /// For each dialogue, pairs of turn index (from 0) and act index.
+    /// For each dialogue id without `.json`: pairs of a turn index and an index into `names`.
     by_dialogue: HashMap<String, Vec<(u32, u32)>>,
 }
 
 impl Acts {
-    /// Reads the dialog act file in the folder of a file, or in its parent folder as in version 2.2. Also returns the
-    /// problems found.
+    /// Reads the dialog acts from a companion file in the folder of `path` or in its parent folder. Also returns the
+    /// problems of that file.
     fn read_near(path: &Path, options: &ReadOptions) -> (Self, Vec<Problem>) {
         let mut acts = Acts::default();
         let mut problems = Vec::new();
@@ -319,9 +295,9 @@ impl Acts {
                     continue;
                 }
             };
-            let mut places = Vec::new();
-            for (place, value) in turns {
-                let Some(place) = turn_index(&place, &value) else {
+            let mut acts = Vec::new();
+            for (key, value) in turns {
+                let Some(turn) = turn_index(&key, &value) else {
                     continue;
                 };
                 for act in act_names(value.get("dialog_act").unwrap_or(&value)) {
@@ -330,29 +306,29 @@ impl Acts {
                         self.names.push(act.clone());
                         next
                     });
-                    places.push((place, number));
+                    acts.push((turn, number));
                 }
             }
-            total += places.len();
+            total += acts.len();
             if total > MAX_ACTS {
                 let reason = format!("the file has more than {MAX_ACTS} dialog acts; the rest is ignored");
                 return problems.push(problem(Some(element.line), id, reason));
             }
-            places.sort_unstable();
-            self.by_dialogue.insert(bare(id.map_or("", String::as_str)).to_owned(), places);
+            acts.sort_unstable();
+            self.by_dialogue.insert(bare(id.map_or("", String::as_str)).to_owned(), acts);
         }
     }
 
-    /// Adds the acts to the turns of a dialogue, unless it already has acts.
+    /// Adds the acts to the turns of a dialogue, unless a turn already has acts.
     fn add_to(&self, dialogue: &mut Dialogue) {
-        let Some(places) = self.by_dialogue.get(bare(dialogue.id.as_str())) else {
+        let Some(acts) = self.by_dialogue.get(bare(dialogue.id.as_str())) else {
             return;
         };
         if dialogue.turns.iter().any(|turn| !turn.acts.is_empty()) {
             return;
         }
-        for &(place, number) in places {
-            let turn = dialogue.turns.get_mut(place as usize);
+        for &(turn, number) in acts {
+            let turn = dialogue.turns.get_mut(turn as usize);
             if let (Some(turn), Some(name)) = (turn, self.names.get(number as usize)) {
                 push_unique(&mut turn.acts, name);
             }
@@ -360,8 +336,8 @@ impl Acts {
     }
 }
 
-/// Returns the index of a turn in the log. Version 2.2 counts all turns from 0 and wraps the acts in `dialog_act`.
-/// Earlier versions count only system turns, from 1.
+/// Returns the index of the turn to which an entry of the dialog act file belongs. Version 2.2 counts all turns from 0,
+/// and its entries contain `dialog_act`. Earlier versions count only the system turns, from 1.
 fn turn_index(key: &str, value: &Value) -> Option<u32> {
     let number: u32 = key.trim().parse().ok()?;
     if value.get("dialog_act").is_some() { Some(number) } else { number.checked_mul(2)?.checked_sub(1) }
@@ -383,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_log_gives_domains_goal_roles_and_acts() {
-        let d = &read_text(&MultiWoz, "x/val.json", LOG)[0];
+        let d = &read_text(&FORMAT, "x/val.json", LOG)[0];
         assert_eq!(d.id.as_str(), "SNG0001.json");
         assert_eq!(
             (d.source.as_str(), &d.domains),
@@ -401,9 +377,9 @@ mod tests {
     fn belief_states_mark_system_turns_even_if_a_turn_is_missing() {
         let text = r#"{"A":{"goal":{},"log":[{"text":"a","metadata":{}},{"text":"b","metadata":{}},{"text":"c","metadata":{"bus":1}}]}}"#;
         let speakers = |d: &Dialogue| d.turns.iter().map(|t| t.speaker.clone()).collect::<Vec<_>>();
-        assert_eq!(speakers(&read_text(&MultiWoz, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
+        assert_eq!(speakers(&read_text(&FORMAT, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
         let text = text.replace(r#"{"bus":1}"#, "{}");
-        assert_eq!(speakers(&read_text(&MultiWoz, "d.json", &text)[0]), ["USER", "SYSTEM", "USER"]);
+        assert_eq!(speakers(&read_text(&FORMAT, "d.json", &text)[0]), ["USER", "SYSTEM", "USER"]);
     }
 
     const FRAMED: &str = r#"[{"dialogue_id":"PMUL1.json","services":["bus"],"turns":[
@@ -415,7 +391,7 @@ mod tests {
 
     #[test]
     fn frames_give_services_and_intents() {
-        let all = read_text(&MultiWoz, "2.2/train/dialogues_001.json", FRAMED);
+        let all = read_text(&FORMAT, "2.2/train/dialogues_001.json", FRAMED);
         assert_eq!(all[0].id.as_str(), "PMUL1.json");
         assert_eq!(
             (&all[0].domains[..], &all[0].intents[..]),
@@ -437,7 +413,7 @@ mod tests {
         }
         let input = Input::open(&dir.path().join(name)).unwrap();
         let (mut dialogues, mut reasons) = (Vec::new(), Vec::new());
-        for item in MultiWoz.read(input, &ReadOptions::default()).unwrap() {
+        for item in FORMAT.read(input, &ReadOptions::default()).unwrap() {
             match item {
                 Ok(d) => dialogues.push(d),
                 Err(Problem::Record(r) | Problem::File(r)) => {
@@ -493,9 +469,9 @@ mod tests {
     fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"A":{"goal":{}},"B":{"goal":{},"log":[]},"C":{"goal":{},"log":[{"txt":"x"}]},
         "D":{"goal":{},"log":[{"text":"fine"}]},"E":{"goal"#;
-        assert_eq!(read_text(&MultiWoz, "data.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "data.json", text).len(), 1);
         assert_eq!(
-            problems(&MultiWoz, "data.json", text),
+            problems(&FORMAT, "data.json", text),
             [
                 "data.json:1 (A): the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)",
                 "data.json:1 (B): the dialogue has no turns",
@@ -516,7 +492,7 @@ mod tests {
         let companion = |name: &str, text: &str| {
             let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
             let input = Input::from_stream(name.into(), Some(name.into()), stream).unwrap();
-            MultiWoz.sniff(&input.probe()) == Fit::Companion && formats::sniff(&input.probe()).is_some()
+            sniff(&input.probe()) == Fit::Companion && formats::sniff(&input.probe()).is_some()
         };
         assert!(companion("valListFile", "PMUL1\nSNG2\n"));
         assert!(companion("testListFile.json", "PMUL1.json\n"));

@@ -1,12 +1,12 @@
 //! Parquet tables.
 //!
-//! A table with only plain columns is read like CSV, with one turn per row (see `csv`). A table with list columns is
-//! read like JSON lines, with one dialogue per row, in the detected JSON format.
+//! A table with only plain columns is read like CSV, with one turn per row. A table with list columns is read like JSON
+//! lines, with one dialogue per row. The JSON format is detected.
 
 use std::{
     fmt::Display,
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufReader, Cursor, Read},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,116 +19,102 @@ use ::parquet::{
     record::{Row, reader::RowIter},
     schema::types::Type,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::formats::prelude::*;
 use crate::formats::{self, csv};
 use turnwise_core::error::caught;
 
-/// Message for a damaged file that makes the Parquet library panic.
+/// Reason for an error if the Parquet library panics on a damaged file.
 const INCONSISTENT: &str = "its parts are inconsistent";
 
-/// Magic bytes at the start and the end of a Parquet file.
-const MAGIC: &str = "PAR1";
+pub(super) static FORMAT: Format = Format {
+    name: "parquet",
+    about: "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt",
+    // The magic bytes at the start of a file.
+    sniff: |probe| if probe.text.starts_with("PAR1") { Fit::Yes } else { Fit::No },
+    read,
+};
 
-pub(super) struct Parquet;
-
-impl Format for Parquet {
-    fn name(&self) -> &'static str {
-        "parquet"
-    }
-
-    fn about(&self) -> &'static str {
-        "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if probe.text.starts_with(MAGIC) { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let name = input.name;
-        let path = input.path.ok_or_else(|| {
-            Error::input(format!("{name}: Parquet cannot be read from a stream"))
-                .with_hint("save it to a file and pass its path")
-        })?;
-        let file = File::open(&path).at("open", &path)?;
-        let bytes = file.metadata().at("read", &path)?.len();
-        let reader = caught(|| SerializedFileReader::new(file))
-            .ok_or_else(|| broken(&name, &INCONSISTENT))?
-            .map_err(|e| broken(&name, &e))?;
-        let (columns, is_flat) = columns(&reader);
-        let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
-        let text = Text {
-            rows: Some(reader.into_iter()),
-            columns: columns.clone(),
-            is_flat,
-            line: if is_flat { heading(&columns) } else { Vec::new() },
-            at: 0,
-            bytes_per_row: bytes / rows,
-            bytes_read: options.bytes_read.clone(),
-        };
-        let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
-        if is_flat {
-            return csv::Csv.read(input, options);
-        }
-        match formats::sniff(&input.probe()) {
-            Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
-            _ => Err(Error::Data {
-                message: format!(
-                    "{}: the table has lists, but no format recognizes them; its columns are {}",
-                    input.name,
-                    columns.join(", ")
-                ),
-                hint: Some(
-                    "rename the list of turns to `messages`, `conversations` or `turns`, or convert the table to one turn \
-                     per row"
-                        .to_owned(),
-                ),
-            }),
-        }
-    }
-}
-
-/// Returns the column names, and whether all columns have plain values.
-fn columns(reader: &SerializedFileReader<File>) -> (Vec<String>, bool) {
-    let schema = reader.metadata().file_metadata().schema();
-    let fields = schema.get_fields();
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let name = input.name;
+    let path = input.path.ok_or_else(|| {
+        Error::input(format!("{name}: Parquet cannot be read from a stream"))
+            .with_hint("save it to a file and pass its path")
+    })?;
+    let file = File::open(&path).at("open", &path)?;
+    let bytes = file.metadata().at("read", &path)?.len();
+    let reader = caught(|| SerializedFileReader::new(file))
+        .ok_or_else(|| broken(&name, &INCONSISTENT))?
+        .map_err(|e| broken(&name, &e))?;
+    let metadata = reader.metadata().file_metadata();
+    let fields = metadata.schema().get_fields();
     let is_plain = |field: &Type| {
         let info = field.get_basic_info();
         field.is_primitive() && (!info.has_repetition() || info.repetition() != Repetition::REPEATED)
     };
-    (fields.iter().map(|f| f.name().to_owned()).collect(), fields.iter().all(|f| is_plain(f)))
+    let is_flat = fields.iter().all(|field| is_plain(field));
+    let columns: Vec<String> = fields.iter().map(|field| field.name().to_owned()).collect();
+    let bytes_per_row = bytes / metadata.num_rows().max(1) as u64;
+    let header = if is_flat { csv_line(columns.iter().map(|name| name.as_str().into())) } else { Vec::new() };
+    let text = Text {
+        rows: Some(reader.into_iter()),
+        columns: is_flat.then(|| columns.clone()),
+        line: Cursor::new(header),
+        bytes_per_row,
+        bytes_read: options.bytes_read.clone(),
+    };
+    let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
+    if is_flat {
+        return csv::FORMAT.read(input, options);
+    }
+    match formats::sniff(&input.probe()) {
+        Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
+        _ => {
+            let (name, columns) = (input.name, columns.join(", "));
+            let message = format!(
+                "{name}: the table has lists, but no format recognizes them; its columns are {columns}"
+            );
+            Err(Error::data(message).with_hint(
+                "rename the list of turns to `messages`, `conversations` or `turns`, or convert the table to one turn \
+                 per row",
+            ))
+        }
+    }
 }
 
 fn broken(name: &str, e: &dyn Display) -> Error {
     Error::data(format!("{name}: this Parquet file cannot be read: {e}"))
 }
 
-/// Reader that converts the rows to text (CSV or JSON lines) on demand.
+/// Reader that converts the rows of a table to text, one row at a time.
 struct Text {
-    /// The rows, or `None` after the library panicked.
+    /// The rows that were not read yet. `None` after the library has panicked.
     rows: Option<RowIter<'static>>,
-    columns: Vec<String>,
-    is_flat: bool,
-    line: Vec<u8>,
-    /// Number of bytes of `line` already read.
-    at: usize,
+    /// The columns of a table that is converted to CSV. `None` if the table is converted to JSON lines.
+    columns: Option<Vec<String>>,
+    /// The text of the current row.
+    line: Cursor<Vec<u8>>,
+    /// Average size of a row in the file, in bytes.
     bytes_per_row: u64,
+    /// Counter of the bytes read, for progress reports.
     bytes_read: Arc<AtomicU64>,
 }
 
 impl Read for Text {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.line.len() {
+        if self.line.position() == self.line.get_ref().len() as u64 {
             let Some(row) = self.next()? else { return Ok(0) };
-            self.line = if self.is_flat { cells(&row, &self.columns) } else { object(&row) };
-            self.at = 0;
+            let line = match (&self.columns, row.to_json_value()) {
+                (Some(columns), Value::Object(mut values)) => {
+                    csv_line(columns.iter().map(|name| values.remove(name).unwrap_or_default()))
+                }
+                (_, value) => format!("{}\n", without_nulls(value)).into_bytes(),
+            };
+            self.line = Cursor::new(line);
             self.bytes_read.fetch_add(self.bytes_per_row, Ordering::Relaxed);
         }
-        let n = (&self.line[self.at..]).read(buffer)?;
-        self.at += n;
-        Ok(n)
+        self.line.read(buffer)
     }
 }
 
@@ -146,17 +132,8 @@ impl Text {
     }
 }
 
-fn heading(columns: &[String]) -> Vec<u8> {
-    line_of(columns.iter().map(|name| name.as_str().into()))
-}
-
-fn cells(row: &Row, columns: &[String]) -> Vec<u8> {
-    let Value::Object(mut values) = row.to_json_value() else { return Vec::new() };
-    line_of(columns.iter().map(|name| values.remove(name).unwrap_or_default()))
-}
-
 /// Formats the cells of a row as a line of CSV.
-fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
+fn csv_line(values: impl Iterator<Item = Value>) -> Vec<u8> {
     let cell = |value: Value| match value {
         Value::Null => String::new(),
         Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -167,19 +144,12 @@ fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
     line
 }
 
-/// Formats a row as a JSON object, for a line of JSON lines.
-fn object(row: &Row) -> Vec<u8> {
-    let mut line = without_nulls(row.to_json_value()).to_string().into_bytes();
-    line.push(b'\n');
-    line
-}
-
-/// Removes null fields. A table has a value for every column, and missing values are null.
+/// Removes the null fields of an object, at any depth. A missing value in a table is null.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(fields.map(|(name, value)| (name, without_nulls(value))).collect::<Map<_, _>>())
+            Value::Object(fields.map(|(name, value)| (name, without_nulls(value))).collect())
         }
         Value::Array(values) => Value::Array(values.into_iter().map(without_nulls).collect()),
         other => other,
@@ -222,8 +192,8 @@ mod tests {
 
     fn read(path: &Path) -> Result<Vec<Result<Dialogue, Problem>>> {
         let input = Input::open(path)?;
-        assert_eq!(formats::sniff(&input.probe()).unwrap().0.name(), "parquet");
-        Ok(Parquet.read(input, &ReadOptions::default())?.collect())
+        assert_eq!(formats::sniff(&input.probe()).unwrap().0.name, "parquet");
+        Ok(FORMAT.read(input, &ReadOptions::default())?.collect())
     }
 
     const FLAT: &str = "message m { required binary session (UTF8); optional binary speaker (UTF8); required binary text (UTF8); }";

@@ -1,82 +1,78 @@
 //! Response selection data sets: E-commerce (ECD), Douban and Ubuntu. Each line is a sample,
 //! `label ⇥ turn ⇥ … ⇥ turn ⇥ response`.
 //!
-//! A line becomes a dialogue of the context and the response, with the label as metadata. Label 1 is the true
-//! response, and label 0 a random one. Consecutive lines share their context: a line with the true response is
-//! followed by one line (in training data) or nine lines (in test data) with random responses. Each line is a
-//! separate dialogue. To index only the real dialogues, keep those with label 1.
+//! A line becomes a dialogue that consists of the context and the response, with the label as metadata. The label is 1
+//! for the true response, and 0 for a random response. Consecutive lines have the same context: after a line with the
+//! true response come one line (in training data) or nine lines (in test data) with random responses.
 
 use crate::formats::prelude::*;
 use crate::formats::ubuntu_dialogue::speakers;
 
-pub(super) struct ResponseTsv;
+pub(super) static FORMAT: Format = Format {
+    name: "response-tsv",
+    about: "response selection (ECD, Douban, Ubuntu): label, context turns and a response, separated by tabs",
+    sniff,
+    read,
+};
 
-impl Format for ResponseTsv {
-    fn name(&self) -> &'static str {
-        "response-tsv"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let lines: Vec<&str> = probe.lines().take(40).collect();
+    let split: Option<Vec<(&str, &str)>> = lines.iter().map(|line| sample(line)).collect();
+    let Some(samples) = split.filter(|samples| !samples.is_empty()) else {
+        return Fit::No;
+    };
+    let labels = |wanted| lines.iter().any(|line| line.starts_with(wanted));
+    let shared = samples.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
+    // Only this format has consecutive lines with the same context and different labels.
+    if shared && labels('0') && labels('1') {
+        return Fit::Yes;
     }
-
-    fn about(&self) -> &'static str {
-        "response selection (ECD, Douban, Ubuntu): label, context turns and a response, separated by tabs"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let lines: Vec<&str> = probe.lines().take(40).collect();
-        let split: Option<Vec<(&str, &str)>> = lines.iter().map(|line| sample(line)).collect();
-        let Some(samples) = split.filter(|samples| !samples.is_empty()) else {
-            return Fit::No;
-        };
-        let labels = |wanted| lines.iter().any(|line| line.starts_with(wanted));
-        let shared = samples.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-        // Only this format has consecutive lines with the same context and different labels.
-        if shared && labels('0') && labels('1') {
-            return Fit::Yes;
-        }
-        let widths: Vec<usize> = samples.iter().map(|(context, _)| context.split('\t').count()).collect();
-        if widths.windows(2).any(|pair| matches!(pair, [a, b] if a != b)) { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let path_info = PathInfo::of(&input);
-        let (prefix, source) = (path_info.prefix(), path_info.source());
-        let mut samples = 0;
-        Ok(support::from_lines(input, options, move |line| {
-            samples += 1;
-            let id = support::generated_id(&prefix, samples)?;
-            let fail = |reason| RecordError::new(reason).with_id(Some(id.as_str()));
-            let label = match line.text.split('\t').next().map(str::trim) {
-                Some("0") => 0,
-                Some("1") => 1,
-                other => {
-                    let label: String = other.unwrap_or_default().chars().take(40).collect();
-                    return Err(fail(format!(
-                        "the line must start with the label 0 or 1, not with `{label}`"
-                    )));
-                }
-            };
-            let Some((context, response)) = sample(line.text) else {
-                return Err(fail(
-                    "the line has no context; the columns must be label, turns and response, separated by tabs".into(),
-                ));
-            };
-            if response.trim().is_empty() {
-                return Err(fail("the response, the last column, is empty".into()));
-            }
-            let mut dialogue = Dialogue::new(id.clone());
-            dialogue.source.clone_from(&source);
-            dialogue.note("label", label);
-            dialogue.note_some("split", path_info.split.as_deref());
-            for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {
-                if !turn.trim().is_empty() {
-                    dialogue.push(speaker, role, turn.trim());
-                }
-            }
-            Ok(Some(dialogue))
-        }))
-    }
+    let widths: Vec<usize> = samples.iter().map(|(context, _)| context.split('\t').count()).collect();
+    if widths.windows(2).any(|pair| matches!(pair, [a, b] if a != b)) { Fit::Maybe } else { Fit::No }
 }
 
-/// Returns the context and the response of a line with a label.
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let path_info = PathInfo::of(&input);
+    let prefix = path_info.prefix();
+    let mut samples = 0;
+    Ok(support::from_lines(input, options, move |line| {
+        samples += 1;
+        let mut dialogue = path_info.dialogue(support::generated_id(&prefix, samples)?);
+        add_sample(&mut dialogue, line.text)
+            .map_err(|reason| RecordError::new(reason).with_id(Some(dialogue.id.as_str())))?;
+        Ok(Some(dialogue))
+    }))
+}
+
+/// Adds the label and the turns of a line to its dialogue.
+fn add_sample(dialogue: &mut Dialogue, line: &str) -> Result<(), String> {
+    let label = match line.split('\t').next().unwrap_or_default().trim() {
+        "0" => 0,
+        "1" => 1,
+        other => {
+            let label: String = other.chars().take(40).collect();
+            return Err(format!("the line must start with the label 0 or 1, not with `{label}`"));
+        }
+    };
+    let Some((context, response)) = sample(line) else {
+        let reason =
+            "the line has no context; the columns must be label, turns and response, separated by tabs";
+        return Err(reason.into());
+    };
+    if response.trim().is_empty() {
+        return Err("the response, the last column, is empty".into());
+    }
+    dialogue.note("label", label);
+    for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {
+        if !turn.trim().is_empty() {
+            dialogue.push(speaker, role, turn.trim());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the context and the response of a line. Returns `None` if the line does not start with a label, or has fewer
+/// than three columns.
 fn sample(line: &str) -> Option<(&str, &str)> {
     let (label, rest) = line.split_once('\t')?;
     matches!(label.trim(), "0" | "1").then_some(())?;
@@ -97,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_is_a_context_with_response_and_label() {
-        let got = read_text(&ResponseTsv, "/c/ecd/test.txt", TEXT);
+        let got = read_text(&FORMAT, "/c/ecd/test.txt", TEXT);
         assert_eq!(got.len(), 3);
         assert_eq!(got[1].id.as_str(), "ecd-test-000002");
         assert_eq!((&got[1].metadata["label"], got[1].source.as_str()), (&0.into(), "ecd"));
@@ -117,7 +113,7 @@ mod tests {
     #[test]
     fn bad_lines_are_reported() {
         assert_eq!(
-            problems(&ResponseTsv, "/c/ecd/test.txt", TEXT),
+            problems(&FORMAT, "/c/ecd/test.txt", TEXT),
             [
                 "/c/ecd/test.txt:5 (ecd-test-000004): the line must start with the label 0 or 1, not with `2`",
                 "/c/ecd/test.txt:6 (ecd-test-000005): the line has no context; the columns must be label, turns and response, separated by tabs",

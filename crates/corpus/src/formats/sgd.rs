@@ -1,11 +1,15 @@
 //! Schema-Guided Dialogue: arrays of dialogues in `train`, `dev` and `test`, each with a `schema.json`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-pub(super) struct Sgd;
+pub(super) static FORMAT: Format = Format {
+    name: "sgd",
+    about: "Schema-Guided Dialogue (dialogues_*.json in train, dev, test); a dialogue's domains are its services",
+    sniff,
+    read,
+};
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a dialogue")]
@@ -16,57 +20,32 @@ struct Record {
     turns: Vec<FramedTurn>,
 }
 
-impl Format for Sgd {
-    fn name(&self) -> &'static str {
-        "sgd"
-    }
-
-    fn about(&self) -> &'static str {
-        "Schema-Guided Dialogue (dialogues_*.json in train, dev, test); a dialogue's domains are its services"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if any_element(probe, 1, |_, value| is_dialogue(value)) {
-            Fit::Yes
-        } else if is_schema(probe) {
-            Fit::Companion
-        } else {
-            Fit::No
-        }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        // A dialogue's id is unique only within its split.
-        let split =
-            input.folder_name().and_then(|folder| split_of(&folder)).or_else(|| split_of(&input.stem()));
-        let stem = input.stem();
-        Ok(support::from_elements(input, options, 1, move |element| {
-            let read: Record = record(element, Some("dialogue_id"))?;
-            let id = match (read.dialogue_id.filter(|id| !id.is_empty()), &split) {
-                (Some(id), Some(split)) => DialogueId::new(format!("{split}-{id}"))?,
-                (Some(id), None) => DialogueId::new(id)?,
-                (None, _) => support::generated_id(&stem, position(element))?,
-            };
-            let mut dialogue = support::dialogue(id, "sgd", Some("en"));
-            read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));
-            dialogue.note_some("split", split.as_deref());
-            add_framed_turns(&mut dialogue, read.turns);
-            Ok(Some(dialogue))
-        }))
+fn sniff(probe: &Probe<'_>) -> Fit {
+    if any_element(probe, 1, |_, value| is_framed(value, false)) {
+        Fit::Yes
+    } else if is_schema(probe) {
+        Fit::Companion
+    } else {
+        Fit::No
     }
 }
 
-/// Returns whether a value is an SGD dialogue. MultiWOZ 2.2 has the same layout, but with turn ids, and with dialogue
-/// ids that end in `.json`.
-fn is_dialogue(value: &Value) -> bool {
-    let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
-        return false;
-    };
-    let id = value.get("dialogue_id").and_then(Value::as_str);
-    id.is_some_and(|id| !id.ends_with(".json"))
-        && value.get("services").is_some_and(Value::is_array)
-        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
-        && turn.get("turn_id").is_none()
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    // Dialogue ids are unique only within a split.
+    let split = input.folder_name().and_then(|folder| split_of(&folder)).or_else(|| split_of(&input.stem()));
+    let stem = input.stem();
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let read: Record = record(element, Some("dialogue_id"))?;
+        let id = match (read.dialogue_id.filter(|id| !id.is_empty()), &split) {
+            (Some(id), Some(split)) => DialogueId::new(format!("{split}-{id}"))?,
+            (id, _) => support::id_or_generated(id, &stem, position(element))?,
+        };
+        let mut dialogue = support::dialogue(id, "sgd", Some("en"));
+        read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));
+        dialogue.note("split", split.as_deref());
+        add_framed_turns(&mut dialogue, read.turns);
+        Ok(Some(dialogue))
+    }))
 }
 
 #[cfg(test)]
@@ -88,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_dialogue_keeps_services_intents_and_acts() {
-        let d = &read_text(&Sgd, "corpus/dev/dialogues_001.json", TWO_SERVICES)[0];
+        let d = &read_text(&FORMAT, "corpus/dev/dialogues_001.json", TWO_SERVICES)[0];
         assert_eq!(d.id.as_str(), "dev-1_00007");
         assert_eq!((d.source.as_str(), d.language.as_deref()), ("sgd", Some("en")));
         assert_eq!(d.domains, ["Boats_1", "Inns_2"]);
@@ -109,7 +88,7 @@ mod tests {
     fn ids_without_a_split_and_generated_ids() {
         let ids = |name| {
             let text = r#"[{"dialogue_id":"1_00007","turns":[{"speaker":"USER","utterance":"x"}]},{"turns":[{"speaker":"USER","utterance":"x"}]}]"#;
-            read_text(&Sgd, name, text).iter().map(|d| d.id.to_string()).collect::<Vec<_>>()
+            read_text(&FORMAT, name, text).iter().map(|d| d.id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(ids("elsewhere/boats.json"), ["1_00007", "boats-000002"]);
         assert_eq!(ids("elsewhere/boats_test.json"), ["test-1_00007", "boats_test-000002"]);
@@ -122,9 +101,9 @@ mod tests {
             {"dialogue_id":"c","services":[],"turns":[{"speaker":"USER","utterance":5}]},
             {"dialogue_id":"d","services":[],"turns":[{"speaker":"USER","utterance":"fine"}]},
             7, {"dialogue_id":"#;
-        assert_eq!(read_text(&Sgd, "x.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "x.json", text).len(), 1);
         assert_eq!(
-            problems(&Sgd, "x.json", text),
+            problems(&FORMAT, "x.json", text),
             [
                 "x.json:1 (a): missing field `turns` at column 33",
                 "x.json:2 (b): the dialogue has no turns",

@@ -1,15 +1,20 @@
-//! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one array.
+//! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one JSON array.
 //!
-//! Published data sets have variants. The list is also called `conversation` or `items`. Its members may be
-//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A `system`
-//! text in the record becomes the first turn.
+//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be
+//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text
+//! `system` in the record becomes the first turn.
 
 use serde_json::Value;
 
 use crate::formats::chat_json::{self, Content, Record};
 use crate::formats::prelude::*;
 
-pub(super) struct ShareGpt;
+pub(super) static FORMAT: Format = Format {
+    name: "sharegpt",
+    about: "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array",
+    sniff,
+    read,
+};
 
 const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
 const SPEAKERS: [&str; 3] = ["from", "role", "speaker"];
@@ -18,65 +23,42 @@ const TEXTS: [&str; 4] = ["value", "content", "text", "markdown"];
 const QUESTIONS: [&str; 2] = ["human", "user"];
 const ANSWERS: [&str; 3] = ["assistant", "gpt", "bot"];
 
-impl Format for ShareGpt {
-    fn name(&self) -> &'static str {
-        "sharegpt"
-    }
-
-    fn about(&self) -> &'static str {
-        "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let is_turn = |turn: &Value| {
-            let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
-            (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
-        };
-        let fits = |record: &Record| {
-            let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
-            list.and_then(|list| list.first()).is_some_and(is_turn)
-        };
-        let sample = chat_json::sample(probe);
-        if sample.iter().any(fits) {
-            return Fit::Yes;
-        }
-        // The first record may be longer than the probe.
-        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
-        let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
-        if long { Fit::Maybe } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        chat_json::read(input, options, dialogue)
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let is_turn = |turn: &Value| {
+        let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
+        (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
+    };
+    chat_json::fit(probe, &LISTS, is_turn, r#""conversations":[{"from":"#)
 }
 
-fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
-    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
-    let id = dialogue.id.clone();
-    let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    chat_json::read(input, options, add_turns)
+}
+
+fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String> {
     let list = LISTS.iter().find_map(|&key| match record.get_mut(key) {
         Some(Value::Array(list)) => Some((key, std::mem::take(list))),
         _ => None,
     });
     let Some((key, turns)) = list else {
-        return Err(fail("the record has no list `conversations` (or `conversation`, `items`)".to_owned()));
+        return Err("the record has no list `conversations` (or `conversation`, `items`)".to_owned());
     };
     record.remove(key);
-    if let Some(text) = chat_json::take_text(&mut record, &["system", "system_prompt"]) {
+    if let Some(text) = chat_json::take_text(record, &["system", "system_prompt"]) {
         dialogue.push("system", Role::System, text);
     }
     for (n, turn) in (1..).zip(turns) {
         let Value::Object(turn) = turn else {
-            return Err(fail(format!("turn {n} of `{key}` is not an object")));
+            return Err(format!("turn {n} of `{key}` is not an object"));
         };
-        add_turns(&mut dialogue, turn).map_err(|why| fail(format!("turn {n} of `{key}` {why}")))?;
+        add_member(dialogue, turn).map_err(|reason| format!("turn {n} of `{key}` {reason}"))?;
     }
-    dialogue.metadata = chat_json::rest(record);
-    Ok(dialogue)
+    Ok(())
 }
 
-fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
+/// Adds the turns of a member of the list: one turn, or a question and its answer. The error is the end of a sentence
+/// about the member.
+fn add_member(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
     let Some(speaker) = chat_json::take_text(&mut turn, &SPEAKERS) else {
         let before = dialogue.turns.len();
         for key in QUESTIONS.iter().chain(&ANSWERS) {
@@ -92,16 +74,11 @@ fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static s
     let value = TEXTS.iter().find_map(|&key| turn.remove(key)).ok_or("has no `value`")?;
     let content = Content::of(&value).ok_or("has a `value` that is neither a string nor a list of parts")?;
     let name = chat_json::take_text(&mut turn, &["name"]);
-    let added = dialogue.push(
-        name.unwrap_or_else(|| speaker.clone()),
-        chat_json::role(&speaker),
-        content.text_or_calls(),
-    );
+    let role = chat_json::role(&speaker);
+    let added = dialogue.push(name.unwrap_or(speaker), role, content.text_or_calls());
     added.time = chat_json::take_time(&mut turn);
     added.metadata = chat_json::rest(turn);
-    if !content.other.is_empty() {
-        added.note("parts", content.other);
-    }
+    added.note("parts", content.other);
     Ok(())
 }
 
@@ -125,7 +102,7 @@ mod tests {
             let array = format!("[{{\"id\":\"e\",\"conversations\":[]}},\n{one}\n]");
             for text in [format!("{one}\n"), array] {
                 assert_eq!(sniffed("s.json", &text), Some("sharegpt"), "{text}");
-                let got = read_text(&ShareGpt, "s.json", &text);
+                let got = read_text(&FORMAT, "s.json", &text);
                 assert_eq!(got.len(), 1);
                 assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("k_0", "s"));
                 let said: Vec<_> =
@@ -138,7 +115,7 @@ mod tests {
     #[test]
     fn the_rest_of_a_record_is_kept() {
         let text = r#"{"id":"a","system":"Be kind.","language":"English","model":"m1","conversations":[{"from":"human","value":"hi","weight":0},{"from":"function_call","value":"f()"},{"from":"observation","value":"7"},{"from":"narrator","value":"Silence."}]}"#;
-        let got = &read_text(&ShareGpt, "s.jsonl", text)[0];
+        let got = &read_text(&FORMAT, "s.jsonl", text)[0];
         assert_eq!(
             turns(got),
             [
@@ -153,7 +130,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&got.metadata).unwrap(), r#"{"language":"English","model":"m1"}"#);
         assert_eq!(got.turns[1].metadata["weight"], 0);
         let chinese = text.replace("English", "zh-CN");
-        assert_eq!(read_text(&ShareGpt, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
+        assert_eq!(read_text(&FORMAT, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
     }
 
     #[test]
@@ -167,7 +144,7 @@ mod tests {
 {"id":"g","conversations":[{"from":"human","value":"x"}]}
 "#;
         assert_eq!(
-            problems(&ShareGpt, "a.json", text),
+            problems(&FORMAT, "a.json", text),
             [
                 "a.json:1 (a): turn 1 of `conversations` has no `from`",
                 "a.json:2 (b): the record has no list `conversations` (or `conversation`, `items`)",
@@ -178,7 +155,7 @@ mod tests {
                 "a.json:8: the file ends in the middle of a JSON value",
             ]
         );
-        assert_eq!(read_text(&ShareGpt, "a.json", text).len(), 1);
+        assert_eq!(read_text(&FORMAT, "a.json", text).len(), 1);
     }
 
     #[test]

@@ -3,18 +3,18 @@
 //!
 //! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
 //!   dialogue per day.
-//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. Ids do not
-//!   change in later exports. One exception: a message that gets its first reply after the first export moves from
-//!   the dialogue of its day to the dialogue of its thread.
+//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. A later
+//!   export gives the same ids. One exception: a message that gets its first reply after an export is in the dialogue of
+//!   its day in that export, and in the dialogue of its thread in later exports.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
-//! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
-//!   topics, pins and similar notices are turns with the role `system`. A day with only notices is skipped.
-//!   Bots have the role `agent`.
-//! - Memory use: one day of a channel with the threads that started on it, and about 20 bytes for each thread of the
-//!   channel. All files of a channel are read once to find the days of each thread. Then the
-//!   days are read in order, each with the later days that continue its threads.
+//! - Joins, leaves and edit events are skipped. The metadata `left_out` of the day's dialogue counts them. New topics,
+//!   pins and similar notices are turns with the role `system`. A day with only notices is skipped. Bots have the role
+//!   `agent`.
+//! - First, all files of a channel are read to find the days of each thread. Then the days are read in order, each with
+//!   the later days that continue its threads. Memory holds one day with the threads that started on it, and about 20
+//!   bytes for each thread of the channel.
 //!
-//! A single day's file can be read too. Its threads then contain only the messages of that day.
+//! The file of a single day can be read too. Its threads then contain only the messages of that day.
 
 mod channel;
 mod message;
@@ -22,131 +22,117 @@ mod names;
 
 use std::{
     collections::VecDeque,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use serde_json::Value;
 
-use crate::formats::prelude::*;
+use crate::{formats::prelude::*, walk::entries};
 use channel::{ChannelDays, Day, days, for_each_message};
 use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
 
-pub(super) struct Slack;
+pub(super) static FORMAT: Format = Format {
+    name: "slack",
+    about: "Slack export: the unpacked folder, the folder of a channel, or the file of a day",
+    sniff,
+    read,
+};
 
-impl Format for Slack {
-    fn name(&self) -> &'static str {
-        "slack"
+pub(super) static FOLDER: Folder = Folder { claims: claims_folder, read: read_folder };
+
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let name = probe.file_name();
+    let is_list = LISTS.iter().any(|(list, _)| *list == name)
+        || USERS.contains(&name.as_str())
+        || name == "integration_logs.json";
+    let Some((_, Value::Object(first))) = probe.first_element(1) else {
+        return if is_list && probe.text.trim() == "[]" { Fit::Companion } else { Fit::No };
+    };
+    let has = |key: &str| first.contains_key(key);
+    let is_message = probe.text.trim_start().starts_with('[')
+        && timestamps(&first).is_some()
+        && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
+    if is_message {
+        Fit::Yes
+    } else if is_list
+        && (has("id") && (has("members") || has("profile") || has("team_id")) || has("service_type"))
+    {
+        Fit::Companion
+    } else {
+        Fit::No
     }
+}
 
-    fn about(&self) -> &'static str {
-        "Slack export: the unpacked folder, the folder of a channel, or the file of a day"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let name = probe.file_name();
-        let is_list = LISTS.iter().any(|(list, _)| *list == name)
-            || USERS.contains(&name.as_str())
-            || name == "integration_logs.json";
-        let Some((_, Value::Object(first))) = probe.first_element(1) else {
-            return if is_list && probe.text.trim() == "[]" { Fit::Companion } else { Fit::No };
-        };
-        let has = |key: &str| first.contains_key(key);
-        let is_message = probe.text.trim_start().starts_with('[')
-            && timestamps(&first).is_some()
-            && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
-        if is_message {
-            Fit::Yes
-        } else if is_list
-            && (has("id") && (has("members") || has("profile") || has("team_id")) || has("service_type"))
-        {
-            Fit::Companion
-        } else {
-            Fit::No
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let (name, day, limit) = (input.name.clone(), input.stem(), options.max_record);
+    let folder = input.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+    let mut problems = Vec::new();
+    let names = Names::read(&root_of(&folder), limit, &mut problems);
+    let channel = names.channel(&input.folder_name().unwrap_or_else(|| "slack".to_owned()));
+    let mut stream = Some(input.into_stream());
+    let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+    Ok(Box::new(std::iter::from_fn(move || {
+        if let Some(stream) = stream.take() {
+            let mut problems = Vec::new();
+            let mut messages = Day::default();
+            for_each_message(stream, &name, limit, &mut problems, |raw, line| {
+                messages.take(&raw, line, &names, &|_| true)
+            });
+            out.extend(problems.into_iter().map(Err));
+            out.extend(messages.dialogues(&channel, &day, &name));
         }
-    }
+        out.pop_front()
+    })))
+}
 
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let (name, day, limit) = (input.name.clone(), input.stem(), options.max_record);
-        let folder = input.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-        let mut problems = Vec::new();
-        let names = Names::read(&root_of(&folder), limit, &mut problems);
-        let channel = names.channel(&input.folder_name().unwrap_or_else(|| "slack".to_owned()));
-        let mut stream = Some(input.into_stream());
-        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
-        Ok(Box::new(std::iter::from_fn(move || {
-            if let Some(stream) = stream.take() {
-                let mut problems = Vec::new();
-                let mut messages = Day::default();
-                for_each_message(stream, &name, limit, &mut problems, |raw, at| {
-                    messages.take(&raw, at, &names, &|_| true)
-                });
-                out.extend(problems.into_iter().map(Err));
-                out.extend(messages.dialogues(&channel, &day, &name));
+fn claims_folder(folder: &Path) -> bool {
+    let lists = LISTS.iter().map(|(list, _)| *list).chain(USERS);
+    if lists.into_iter().any(|list| folder.join(list).is_file()) {
+        return subfolders(folder).is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
+    }
+    // The folder of a single channel. Its first days may be empty.
+    let days = days(folder).unwrap_or_default();
+    let fits = |path: &PathBuf| Input::open(path).is_ok_and(|input| sniff(&input.probe()) == Fit::Yes);
+    days.iter().take(5).any(|(_, path)| fits(path))
+}
+
+fn read_folder(folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
+    let (root, channels) = match days(folder)? {
+        days if days.is_empty() => (folder.to_owned(), subfolders(folder)?),
+        _ => (root_of(folder), vec![folder.to_owned()]),
+    };
+    let mut problems = Vec::new();
+    let names = Arc::new(Names::read(&root, options.max_record, &mut problems));
+    let limit = options.max_record;
+    let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+    let mut channels = VecDeque::from(channels);
+    let mut current: Option<ChannelDays> = None;
+    Ok(Box::new(std::iter::from_fn(move || {
+        loop {
+            if let Some(item) = out.pop_front() {
+                return Some(item);
             }
-            out.pop_front()
-        })))
-    }
-
-    fn claims_folder(&self, folder: &Path) -> bool {
-        let lists = LISTS.iter().map(|(list, _)| *list).chain(USERS);
-        if lists.into_iter().any(|list| folder.join(list).is_file()) {
-            return subfolders(folder)
-                .is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
-        }
-        // The folder of a single channel. Its first days may be empty.
-        let days = days(folder).unwrap_or_default();
-        let fits =
-            |path: &PathBuf| Input::open(path).is_ok_and(|input| self.sniff(&input.probe()) == Fit::Yes);
-        days.iter().take(5).any(|(_, path)| fits(path))
-    }
-
-    fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
-        let (root, channels) = match days(folder)? {
-            days if days.is_empty() => (folder.to_owned(), subfolders(folder)?),
-            _ => (root_of(folder), vec![folder.to_owned()]),
-        };
-        let mut problems = Vec::new();
-        let names = Arc::new(Names::read(&root, options.max_record, &mut problems));
-        let limit = options.max_record;
-        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
-        let mut channels = VecDeque::from(channels);
-        let mut current: Option<ChannelDays> = None;
-        Ok(Box::new(std::iter::from_fn(move || {
-            loop {
-                if let Some(item) = out.pop_front() {
-                    return Some(item);
-                }
-                match &mut current {
-                    Some(channel) if !channel.is_read() => out.extend(channel.read_next()),
-                    _ => {
-                        let folder = channels.pop_front()?;
-                        match ChannelDays::new(&folder, Arc::clone(&names), limit) {
-                            Ok(channel) => current = Some(channel),
-                            Err(e) => {
-                                let path = folder.display().to_string();
-                                out.push_back(Err(RecordError::from(e).at(&path, 1)));
-                            }
+            match &mut current {
+                Some(channel) if !channel.is_read() => out.extend(channel.read_next()),
+                _ => {
+                    let folder = channels.pop_front()?;
+                    match ChannelDays::new(&folder, Arc::clone(&names), limit) {
+                        Ok(channel) => current = Some(channel),
+                        Err(e) => {
+                            let path = folder.display().to_string();
+                            out.push_back(Err(RecordError::from(e).at(&path, 1)));
                         }
                     }
                 }
             }
-        })))
-    }
+        }
+    })))
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        let path = entry.at("read", folder)?.path();
-        if path.is_dir() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 #[cfg(test)]
@@ -166,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_single_day_can_be_read() {
-        let got = read_text(&Slack, "general/2026-03-02.json", DAY);
+        let got = read_text(&FORMAT, "general/2026-03-02.json", DAY);
         let ids: Vec<_> = got.iter().map(|d| (d.id.as_str(), d.turns.len())).collect();
         assert_eq!(
             ids,
@@ -175,7 +161,7 @@ mod tests {
         assert_eq!(got[0].metadata["without_root"], true);
         assert_eq!(got[1].metadata["left_out"], 1);
         assert_eq!(
-            problems(&Slack, "general/2026-03-02.json", DAY),
+            problems(&FORMAT, "general/2026-03-02.json", DAY),
             [
                 "general/2026-03-02.json:7: the message has no `ts` like \"1772442840.000200\"",
                 "general/2026-03-02.json:8: the message is not a JSON object",
@@ -188,7 +174,7 @@ mod tests {
         assert_eq!(sniffed("2026-03-02.json", DAY), Some("slack"));
         let fit = |name: &str, text: &str| {
             let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-            Slack.sniff(&Input::from_stream(name.into(), Some(name.into()), stream).unwrap().probe())
+            sniff(&Input::from_stream(name.into(), Some(name.into()), stream).unwrap().probe())
         };
         assert_eq!(fit("users.json", r#"[{"id":"U1","name":"ana","profile":{}}]"#), Fit::Companion);
         assert_eq!(fit("dms.json", "[]"), Fit::Companion);

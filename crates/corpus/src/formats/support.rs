@@ -1,22 +1,23 @@
 //! Shared code of the readers: converts lines and JSON elements to dialogues and problems.
 
 use std::{
-    borrow::Cow,
-    io::BufRead,
+    io::Read,
     path::{Path, absolute},
 };
 
+use serde::de::DeserializeOwned;
+
 use crate::formats::prelude::*;
 
-/// Reason why a record is rejected. The caller of the parser adds file and line.
+/// Reason for rejecting a record, with the id of the record if known. File and line are added later.
 #[derive(Debug)]
 pub(crate) struct RecordError {
-    pub(crate) id: Option<String>,
-    pub(crate) reason: Cow<'static, str>,
+    id: Option<String>,
+    reason: String,
 }
 
 impl RecordError {
-    pub(crate) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
         RecordError { id: None, reason: reason.into() }
     }
 
@@ -26,12 +27,20 @@ impl RecordError {
     }
 
     pub(crate) fn at(self, path: &str, line: u64) -> Problem {
-        Problem::Record(Reject {
-            path: path.to_owned(),
-            line: Some(line),
-            id: self.id,
-            reason: self.reason.into(),
-        })
+        let RecordError { id, reason } = self;
+        Problem::Record(Reject { path: path.to_owned(), line: Some(line), id, reason })
+    }
+}
+
+impl From<String> for RecordError {
+    fn from(reason: String) -> Self {
+        RecordError::new(reason)
+    }
+}
+
+impl From<&str> for RecordError {
+    fn from(reason: &str) -> Self {
+        RecordError::new(reason)
     }
 }
 
@@ -47,28 +56,35 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Returns the message of a serde_json error without its line number, which is relative to the fragment.
+/// Returns the message of a JSON error with the column but without the line, which is not the line in the file.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
+    use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();
     let (what, column) = match text.rsplit_once(" at line ") {
-        Some((what, place)) => (what.to_owned(), place.rsplit_once(' ').map(|(_, column)| column.to_owned())),
-        None => (text, None),
+        Some((what, position)) => (what, position.rsplit_once(' ').map_or("0", |(_, column)| column)),
+        None => (text.as_str(), "0"),
     };
     let what = match e.classify() {
-        serde_json::error::Category::Syntax if what.contains("recursion limit") => {
-            "JSON is nested deeper than 128 levels".to_owned()
-        }
-        serde_json::error::Category::Syntax => format!("not valid JSON: {what}"),
-        serde_json::error::Category::Eof => "not valid JSON: it ends early".to_owned(),
-        _ => what,
+        Syntax if what.contains("recursion limit") => "JSON is nested deeper than 128 levels".to_owned(),
+        Syntax => format!("not valid JSON: {what}"),
+        Eof => "not valid JSON: it ends early".to_owned(),
+        _ => what.to_owned(),
     };
-    match column {
-        Some(column) if column != "0" => format!("{what} at column {column}"),
-        _ => what,
-    }
+    if column == "0" { what } else { format!("{what} at column {column}") }
 }
 
-/// Validates a dialogue that was just read.
+/// Parses a JSON record. An error has the id from the field `id_field` of the record, if the JSON is valid.
+pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], id_field: &str) -> Result<T, RecordError> {
+    serde_json::from_slice(json).map_err(|e| RecordError::from(e).with_id(id_in(json, id_field)))
+}
+
+/// Returns the string in a field of a JSON object. Returns `None` if the JSON is invalid or has no such string.
+pub(crate) fn id_in(json: &[u8], field: &str) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_slice(json).ok()?;
+    record.get(field)?.as_str().map(str::to_owned)
+}
+
+/// Validates a dialogue and numbers its turns.
 pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, RecordError> {
     match dialogue.check() {
         Ok(()) => Ok(dialogue),
@@ -76,12 +92,30 @@ pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, RecordError> {
     }
 }
 
-/// Makes an id from the file name and the position in the file, for records without an id.
-pub(crate) fn generated_id(stem: &str, position: u64) -> Result<DialogueId> {
-    DialogueId::new(format!("{stem}-{position:06}"))
+/// Validates the dialogue of a record and adds file and line to an error. Returns `None` for a skipped record.
+pub(crate) fn finished(
+    record: Result<Option<Dialogue>, RecordError>,
+    path: &str,
+    line: u64,
+) -> Option<Result<Dialogue, Problem>> {
+    let dialogue = record.and_then(|dialogue| dialogue.map(checked).transpose());
+    dialogue.map_err(|e| e.at(path, line)).transpose()
 }
 
-/// Creates an empty dialogue whose source is the corpus name.
+/// Returns the id of a record. An empty or missing id is replaced by [`generated_id`].
+pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Result<DialogueId> {
+    match id.filter(|id| !id.is_empty()) {
+        Some(id) => DialogueId::new(id),
+        None => generated_id(stem, number),
+    }
+}
+
+/// Makes the id of a record without an id from the file name and a number, usually the position of the record.
+pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
+    DialogueId::new(format!("{stem}-{number:06}"))
+}
+
+/// Creates a dialogue without turns. Its source is the name of a corpus.
 pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> Dialogue {
     let mut dialogue = Dialogue::new(id);
     dialogue.source = source.to_owned();
@@ -89,13 +123,7 @@ pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> 
     dialogue
 }
 
-/// Returns the id of a JSON record that does not match its format, if it is valid JSON.
-pub(crate) fn id_in(json: &[u8], field: &str) -> Option<String> {
-    let record: serde_json::Value = serde_json::from_slice(json).ok()?;
-    record.get(field)?.as_str().map(str::to_owned)
-}
-
-/// Formats a dialog act: `inform(hotel-area=north)`. All parts except the intent may be empty.
+/// Formats a dialog act, for example `inform(hotel-area=north)`. All parts except the intent may be empty.
 pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
     let target = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
     match (target.as_str(), value) {
@@ -107,27 +135,31 @@ pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String
 
 /// Converts a line error to a problem.
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
-    let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
         LineError::TooLong { number, bytes, limit } => {
-            Problem::Record(reject(number, too_long(bytes, limit)))
+            RecordError::new(too_long(bytes, limit)).at(path, number)
         }
         LineError::NotUtf8 { number, column } => {
-            Problem::Record(reject(number, format!("invalid UTF-8 at byte {column} of the line")))
+            RecordError::new(format!("invalid UTF-8 at byte {column} of the line")).at(path, number)
         }
-        LineError::Broken { number, source } => Problem::File(reject(number, broken_stream(&source))),
+        LineError::Broken { number, source } => file_problem(path, Some(number), broken_stream(&source)),
     }
 }
 
-/// Formats the message for a record over the size limit.
+/// Creates the problem for a file of which no more records can be read.
+pub(crate) fn file_problem(path: &str, line: Option<u64>, reason: impl Into<String>) -> Problem {
+    Problem::File(Reject { path: path.to_owned(), line, id: None, reason: reason.into() })
+}
+
+/// Formats the reason for rejecting a record over the size limit.
 pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
+    let (size, limit) = (bytes as f64 / 1e6, limit as f64 / 1e6);
     format!(
-        "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
-        bytes as f64 / 1e6,
-        limit as f64 / 1e6
+        "the record is {size:.1} MB long, over the limit of {limit:.1} MB (raise it with --max-record-mb)"
     )
 }
 
+/// Formats the reason for a file that cannot be read further.
 pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     match source.kind() {
         std::io::ErrorKind::UnexpectedEof => "the compressed file ends early: it is truncated".to_owned(),
@@ -135,85 +167,61 @@ pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     }
 }
 
-/// Converts an element error to a problem.
+/// Converts an error of the JSON reader to a problem.
 pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
-    let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
         ElementError::TooLong { keys, line, bytes, limit } => {
-            let mut r = reject(line, too_long(bytes, limit));
-            r.id = keys.last().cloned();
-            Problem::Record(r)
+            RecordError::new(too_long(bytes, limit)).with_id(keys.last()).at(path, line)
         }
-        ElementError::Broken { line, what } => Problem::File(reject(line, what)),
-        ElementError::Stream { line, source } => Problem::File(reject(line, broken_stream(&source))),
+        ElementError::Broken { line, what } => file_problem(path, Some(line), what),
+        ElementError::Stream { line, source } => file_problem(path, Some(line), broken_stream(&source)),
     }
 }
 
-/// Reads dialogues from a file with one record per line. Blank lines are skipped. `parse` returns `None` to skip a
-/// line.
+/// Reads dialogues from a file with one record per line. Blank lines are skipped, and lines for which `parse` returns
+/// `None`.
 pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
 where
     F: FnMut(Line<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
-    Box::new(std::iter::from_fn(move || {
-        loop {
-            return Some(match lines.next_line()? {
-                Err(e) => Err(line_problem(&path, e)),
-                Ok(line) if line.text.trim().is_empty() => continue,
-                Ok(line) => {
-                    let number = line.number;
-                    match parse(line).and_then(|d| d.map(checked).transpose()) {
-                        Ok(None) => continue,
-                        Ok(Some(dialogue)) => Ok(dialogue),
-                        Err(fail) => Err(fail.at(&path, number)),
-                    }
-                }
-            });
-        }
-    }))
+    let items = std::iter::from_fn(move || {
+        Some(match lines.next_line()? {
+            Err(e) => Some(Err(line_problem(&path, e))),
+            Ok(line) if line.text.trim().is_empty() => None,
+            Ok(line) => finished(parse(line), &path, line.number),
+        })
+    });
+    Box::new(items.flatten())
 }
 
-/// Reads dialogues from one large JSON document. Each value at nesting depth `depth` is a record.
-///
-/// `parse` returns `None` to skip a value.
+/// Reads dialogues from one large JSON document. Each value at nesting depth `depth` is a record. Values for which
+/// `parse` returns `None` are skipped.
 pub(crate) fn from_elements<F>(input: Input, options: &ReadOptions, depth: usize, mut parse: F) -> Dialogues
 where
     F: FnMut(&Element) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
-    let mut elements = Elements::at_depth(input.into_stream(), depth, options.max_record);
-    Box::new(std::iter::from_fn(move || {
-        loop {
-            return Some(match elements.next()? {
-                Err(e) => Err(element_problem(&path, e)),
-                Ok(element) => match parse(&element).and_then(|d| d.map(checked).transpose()) {
-                    Ok(None) => continue,
-                    Ok(Some(dialogue)) => Ok(dialogue),
-                    Err(fail) => Err(fail.at(&path, element.line)),
-                },
-            });
-        }
+    let elements = Elements::at_depth(input.into_stream(), depth, options.max_record);
+    Box::new(elements.filter_map(move |element| match element {
+        Err(e) => Some(Err(element_problem(&path, e))),
+        Ok(element) => finished(parse(&element), &path, element.line),
     }))
 }
 
-/// Reads a small companion file completely.
-pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
-    let mut text = String::new();
-    let mut stream = Input::open(path)?.into_stream();
-    loop {
-        let mut line = Vec::new();
-        let n = stream.read_until(b'\n', &mut line).map_err(|source| Error::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        })?;
-        if n == 0 {
-            return Ok(text);
-        }
-        text.push_str(&String::from_utf8_lossy(&line));
-    }
+/// Splits a line at tabs. Returns an error if the line does not have N columns; `names` lists them for the error.
+pub(crate) fn columns<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], RecordError> {
+    let cells: Vec<&str> = line.split('\t').collect();
+    let count = cells.len();
+    cells.try_into().map_err(|_| format!("the line has {count} columns, not {N} ({names})").into())
+}
+
+/// Reads a whole small file, such as a list of tasks. Invalid UTF-8 is replaced.
+pub(crate) fn read_companion(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    Input::open(path)?.into_stream().read_to_end(&mut bytes).at("read", path)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -226,19 +234,19 @@ pub(crate) mod testing {
     use crate::formats::Format;
 
     /// Returns all items that a reader produces for a text.
-    pub(crate) fn read_all(format: &dyn Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
+    pub(crate) fn read_all(format: &Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         format.read(input, &ReadOptions::default()).unwrap().collect()
     }
 
     /// Returns only the dialogues.
-    pub(crate) fn read_text(format: &dyn Format, name: &str, text: &str) -> Vec<Dialogue> {
+    pub(crate) fn read_text(format: &Format, name: &str, text: &str) -> Vec<Dialogue> {
         read_all(format, name, text).into_iter().filter_map(Result::ok).collect()
     }
 
     /// Returns only the problems, formatted as for users.
-    pub(crate) fn problems(format: &dyn Format, name: &str, text: &str) -> Vec<String> {
+    pub(crate) fn problems(format: &Format, name: &str, text: &str) -> Vec<String> {
         let show = |p| match p {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
@@ -250,12 +258,9 @@ pub(crate) mod testing {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         let (format, fit) = crate::formats::sniff(&input.probe())?;
-        (fit > crate::formats::Fit::Companion).then(|| format.name())
+        (fit > crate::formats::Fit::Companion).then(|| format.name)
     }
 }
-
-/// Names of corpus splits.
-const SPLITS: [&str; 7] = ["train", "training", "dev", "valid", "validation", "val", "test"];
 
 /// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,7 +273,7 @@ pub(super) struct PathInfo {
 }
 
 impl PathInfo {
-    /// Reads the path of a file. It is made absolute, so that ids do not depend on the current folder.
+    /// Parses the path of a file. A relative path is made absolute, so that ids do not depend on the current folder.
     pub(super) fn of(input: &Input) -> Self {
         let stem = input.stem().trim_end_matches(".txt").trim_end_matches(".tsv").to_owned();
         let path = input.path.as_deref().and_then(|path| absolute(path).ok()).unwrap_or_default();
@@ -285,25 +290,25 @@ impl PathInfo {
         PathInfo { corpus, split, stem }
     }
 
-    /// Returns a prefix for ids, unique for each file: corpus, split and file name, each once.
+    /// Returns a prefix for ids: corpus, split and file name, joined by `-`. A file name that is the split is omitted.
     pub(super) fn prefix(&self) -> String {
         let stem = Some(&self.stem).filter(|stem| self.split.as_ref() != Some(stem));
-        let parts: Vec<&str> = [self.corpus.as_ref(), self.split.as_ref(), stem]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        parts.join("-")
+        let parts = [self.corpus.as_ref(), self.split.as_ref(), stem].into_iter().flatten();
+        parts.map(String::as_str).collect::<Vec<_>>().join("-")
     }
 
-    /// Returns the corpus name: the folder name, or the file name if there is no folder.
-    pub(super) fn source(&self) -> String {
-        self.corpus.as_ref().unwrap_or(&self.stem).clone()
+    /// Creates a dialogue without turns. Its source is the corpus, or the file name if no folder names a corpus. The
+    /// split becomes metadata.
+    pub(super) fn dialogue(&self, id: DialogueId) -> Dialogue {
+        let mut dialogue = support::dialogue(id, self.corpus.as_ref().unwrap_or(&self.stem), None);
+        dialogue.note("split", self.split.as_deref());
+        dialogue
     }
 }
 
 fn is_split(name: &str) -> bool {
-    SPLITS.contains(&name.to_ascii_lowercase().as_str())
+    ["train", "training", "dev", "valid", "validation", "val", "test"]
+        .contains(&name.to_ascii_lowercase().as_str())
 }
 
 #[cfg(test)]
@@ -323,7 +328,8 @@ mod tests {
         assert_eq!(place("/x/douban/train.txt").prefix(), "douban-train");
         assert_eq!(place("/x/mwoz/train.tsv.1").prefix(), "mwoz-train");
         assert_eq!(place("/x/sets/mdc.sr.dev.tsv").prefix(), "sets-mdc.sr.dev");
-        assert_eq!(place("/x/douban/train.txt").source(), "douban");
-        assert_eq!(place("/train.txt").source(), "train");
+        let source = |path: &str| place(path).dialogue(DialogueId::new("d").unwrap()).source;
+        assert_eq!(source("/x/douban/train.txt"), "douban");
+        assert_eq!(source("/train.txt"), "train");
     }
 }

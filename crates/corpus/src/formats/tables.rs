@@ -1,4 +1,5 @@
-//! Shared code of the CSV and TSV readers: one dialogue per row, or one per run of rows with the same id.
+//! Shared code of the readers for CSV and TSV tables. A row is a dialogue, or consecutive rows with the same id are a
+//! dialogue.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -7,22 +8,21 @@ use std::{
 
 use crate::formats::prelude::*;
 
-/// Returns a cell as text. A missing cell is empty.
+/// Returns the text of the cell at an index, counted from 0. A missing cell is empty.
 pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError> {
     let bytes = row.cell(at).unwrap_or_default();
-    std::str::from_utf8(bytes).map_err(|e| {
-        RecordError::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1))
-    })
+    std::str::from_utf8(bytes)
+        .map_err(|e| format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1).into())
 }
 
-/// Returns the first row of a text, if it is complete and UTF-8.
+/// Returns the cells of the first row. Returns `None` if the row is incomplete or not UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;
     row.cells().map(|cell| String::from_utf8(cell.to_vec()).ok()).collect()
 }
 
-/// Returns the role for a common role name in tables. `system` means notices, as in chats.
+/// Returns the role for a common role name. `system` is the role of notices. Returns `None` for other names.
 pub(super) fn known_role(word: &str) -> Option<Role> {
     match word.trim().to_lowercase().as_str() {
         "user" | "usr" | "customer" | "client" | "caller" | "seeker" | "visitor" | "guest" | "human" => {
@@ -37,12 +37,11 @@ pub(super) fn known_role(word: &str) -> Option<Role> {
     }
 }
 
-/// Sorts the turns by the numbers in the table, and sets their turn numbers.
+/// Sorts the turns by the numbers in the table. Does nothing if a turn has no number in the table.
 ///
-/// Does nothing if a row has no number. If the numbers are unique, they become the turn numbers, shifted to start at
-/// 1 if the table starts at 0. Otherwise the turns are numbered in order, and the number in the table becomes
-/// metadata with the key `keep`.
-pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], keep: &str) {
+/// Unique numbers become the turn numbers, plus 1 if the first number is 0. Otherwise the number in the table becomes
+/// metadata with the key `metadata_key`.
+fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], metadata_key: &str) {
     let Some(numbers) = numbers.iter().copied().collect::<Option<Vec<u32>>>() else {
         return;
     };
@@ -57,83 +56,71 @@ pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], kee
         if unique {
             turn.number = TurnNo(number.saturating_add(first));
         } else {
-            turn.metadata.insert(keep.to_owned(), number.into());
+            turn.note(metadata_key, number);
         }
         dialogue.turns.push(turn);
     }
 }
 
-/// Converts a row error to a problem.
+/// Converts an error of the row reader to a problem.
 fn row_problem(path: &str, e: RowError) -> Problem {
-    let reject = |line, reason: String| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
         RowError::TooLong { line, bytes, limit } => {
-            Problem::Record(reject(line, support::too_long(bytes, limit)))
+            RecordError::new(support::too_long(bytes, limit)).at(path, line)
         }
-        RowError::TooWide { line } => {
-            Problem::Record(reject(line, "the row has more than 65536 columns".into()))
+        RowError::TooWide { line } => RecordError::new("the row has more than 65536 columns").at(path, line),
+        RowError::Unclosed { line } => {
+            let reason = "a quote opened in this row is not closed, so the rest of the file cannot be split into \
+                          rows; the file is truncated, or a quote within a text is not doubled";
+            support::file_problem(path, Some(line), reason)
         }
-        RowError::Unclosed { line } => Problem::File(reject(
-            line,
-            "a quote opened in this row is not closed, so the rest of the file cannot be split into rows; \
-             the file is truncated, or a quote within a text is not doubled"
-                .into(),
-        )),
-        RowError::Broken { line, source } => Problem::File(reject(line, support::broken_stream(&source))),
+        RowError::Broken { line, source } => {
+            support::file_problem(path, Some(line), support::broken_stream(&source))
+        }
     }
 }
 
-/// Reads dialogues from a table with a header and one dialogue per row. `parse` returns `None` to skip a row.
+/// Reads dialogues from a table with a header and one dialogue per row.
 pub(super) fn from_rows<F>(input: Input, options: &ReadOptions, dialect: Dialect, mut parse: F) -> Dialogues
 where
-    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
+    F: FnMut(&Row<'_>) -> Result<Dialogue, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut rows = Rows::new(input.into_stream(), dialect, options.max_record);
     let mut header = true;
-    Box::new(std::iter::from_fn(move || {
-        loop {
-            let row = match rows.next_row()? {
-                Err(e) => return Some(Err(row_problem(&path, e))),
-                Ok(row) => row,
-            };
-            if std::mem::take(&mut header) || row.is_blank() {
-                continue;
-            }
-            match parse(&row).and_then(|d| d.map(support::checked).transpose()) {
-                Ok(None) => {}
-                Ok(Some(dialogue)) => return Some(Ok(dialogue)),
-                Err(fail) => return Some(Err(fail.at(&path, row.line))),
-            }
-        }
-    }))
+    let items = std::iter::from_fn(move || {
+        Some(match rows.next_row()? {
+            Err(e) => Some(Err(row_problem(&path, e))),
+            Ok(row) if std::mem::take(&mut header) || row.is_blank() => None,
+            Ok(row) => support::finished(parse(&row).map(Some), &path, row.line),
+        })
+    });
+    Box::new(items.flatten())
 }
 
-/// Converts the rows of a table with one turn per row to dialogues.
+/// Converter from the rows of a table to dialogues. Each row is a turn.
 pub(super) trait TurnRows: Send + 'static {
-    /// Returns the dialogue id of a row. Consecutive rows with the same id are one dialogue.
-    ///
-    /// `row_number` counts the rows from 1.
+    /// Metadata key for turn numbers that are not unique within a dialogue.
+    const NUMBER_KEY: &'static str;
+
+    /// Returns the dialogue id of a row. Consecutive rows with the same id are one dialogue. `row_number` is the number
+    /// of the row, counted from 1 without the header and blank rows.
     fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError>;
 
-    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the
-    /// table.
+    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the table,
+    /// if the table has one.
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// Returns the metadata key for turn numbers that are not unique.
-    fn number_key(&self) -> &'static str;
-
     /// Returns whether the first row is a header.
-    fn has_header(&self) -> bool;
+    fn has_header(&self) -> bool {
+        true
+    }
 }
 
-/// Reads dialogues from a table with one turn per row.
+/// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
 ///
-/// If a row is invalid, its whole dialogue is rejected with one problem, because a partial dialogue would be
-/// misleading.
-///
-/// The rows of a dialogue must be consecutive. To detect violations, the reader remembers the first million ids. For a
-/// later id, a violation gives a second dialogue with the same id.
+/// The rows of a dialogue must be consecutive. If the id of one of the first million dialogues occurs again later, the
+/// rows there are rejected. For a later dialogue, they become a second dialogue with the same id.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -159,14 +146,16 @@ const REMEMBERED_IDS: usize = 1_000_000;
 
 struct Groups<R, P> {
     path: String,
+    /// Whether the next row is the header.
     header: bool,
     rows: Rows<R>,
     limit: usize,
     parse: P,
     row_number: u64,
     open: Option<Open>,
-    /// The line of the previous row, if it could not be read.
+    /// The line of the previous row, if that row is invalid and its dialogue is unknown.
     bad_line: Option<u64>,
+    /// Hashes of the first [`REMEMBERED_IDS`] dialogue ids.
     seen: HashSet<u64>,
     ready: VecDeque<Result<Dialogue, Problem>>,
     ended: bool,
@@ -175,11 +164,12 @@ struct Groups<R, P> {
 /// The dialogue whose rows are being read.
 struct Open {
     id: String,
+    /// The line of the first row.
     line: u64,
     size: usize,
     numbers: Vec<Option<u32>>,
-    /// The dialogue so far, or `None` after a problem was reported.
-    state: Option<Dialogue>,
+    /// The dialogue so far, or `None` after a problem of the dialogue was reported.
+    dialogue: Option<Dialogue>,
 }
 
 impl<R: BufRead, P: TurnRows> Groups<R, P> {
@@ -194,7 +184,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                 match &mut problem {
                     Problem::File(reject) => {
                         self.ended = true;
-                        // Drop the open dialogue: the lost part of the file may contain more of its rows.
+                        // The open dialogue is dropped, because the lost part of the file may contain more of its rows.
                         reject.id = self.open.take().map(|open| open.id);
                     }
                     Problem::Record(reject) => self.bad_line = reject.line,
@@ -218,13 +208,13 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         let bad_line = self.bad_line.take();
         match &mut self.open {
             Some(open) if open.id == id => {
-                let added = match (bad_line, open.state.as_mut()) {
+                let added = match (bad_line, open.dialogue.as_mut()) {
                     (_, None) => return,
-                    (Some(bad_line), _) => Err(RecordError::new(format!(
+                    (Some(bad_line), _) => Err(format!(
                         "the row of this dialogue on line {bad_line} is invalid; the whole dialogue is skipped"
-                    ))),
+                    ).into()),
                     (None, Some(_)) if open.size + size > self.limit => {
-                        Err(RecordError::new(support::too_long((open.size + size) as u64, self.limit)))
+                        Err(support::too_long((open.size + size) as u64, self.limit).into())
                     }
                     (None, Some(dialogue)) => self.parse.add(dialogue, &row),
                 };
@@ -234,7 +224,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                         open.size += size;
                     }
                     Err(fail) => {
-                        open.state = None;
+                        open.dialogue = None;
                         self.ready.push_back(Err(fail.with_id(Some(id)).at(&self.path, line)));
                     }
                 }
@@ -242,31 +232,30 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
             _ => {
                 let started = begin(&self.parse, &mut self.seen, &id, &row);
                 self.close();
-                let (state, numbers) = match started {
+                let (dialogue, numbers) = match started {
                     Ok((dialogue, number)) => (Some(dialogue), vec![number]),
                     Err(fail) => {
-                        let problem = fail.with_id(Some(id.as_str())).at(&self.path, line);
-                        self.ready.push_back(Err(problem));
+                        self.ready.push_back(Err(fail.with_id(Some(&id)).at(&self.path, line)));
                         (None, Vec::new())
                     }
                 };
-                self.open = Some(Open { id, line, size, numbers, state });
+                self.open = Some(Open { id, line, size, numbers, dialogue });
             }
         }
     }
 
     /// Finishes the open dialogue.
     fn close(&mut self) {
-        let Some(Open { id: _, line, size: _, numbers, state: Some(mut dialogue) }) = self.open.take() else {
+        let Some(Open { line, numbers, dialogue: Some(mut dialogue), .. }) = self.open.take() else {
             return;
         };
-        number_turns(&mut dialogue, &numbers, self.parse.number_key());
+        number_turns(&mut dialogue, &numbers, P::NUMBER_KEY);
         dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
-        let done = support::checked(dialogue).map_err(|fail| fail.at(&self.path, line));
-        self.ready.push_back(done);
+        self.ready.extend(support::finished(Ok(Some(dialogue)), &self.path, line));
     }
 }
 
+/// Starts the dialogue of a row. Returns it with the turn number of the row.
 fn begin(
     parse: &impl TurnRows,
     seen: &mut HashSet<u64>,
@@ -275,15 +264,13 @@ fn begin(
 ) -> Result<(Dialogue, Option<u32>), RecordError> {
     let checked_id = DialogueId::new(id)?;
     let [a, b, c, d, e, f, g, h, ..] = checked_id.key().0;
-    let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    if seen.contains(&key) {
-        return Err(RecordError::new(
-            "the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
-             consecutive: sort the file by its id column",
-        ));
+    let hash = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    if seen.contains(&hash) {
+        return Err("the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
+             consecutive: sort the file by its id column".into());
     }
     if seen.len() < REMEMBERED_IDS {
-        seen.insert(key);
+        seen.insert(hash);
     }
     let mut dialogue = Dialogue::new(checked_id);
     let number = parse.add(&mut dialogue, row)?;

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::formats::prelude::*;
 
-/// Number of records to check for format detection. The first record alone may be damaged.
+/// Number of records at the beginning of a file that are checked to detect its format.
 const SNIFFED_RECORDS: usize = 5;
 
-/// Returns the role of a speaker in a task-oriented dialogue. Here, `system` is the agent.
+/// Returns the role of a speaker in a task-oriented corpus, where `system` is the agent. Returns `None` for an empty
+/// name.
 pub(super) fn role_of(speaker: &str) -> Option<Role> {
     let speaker = speaker.trim().to_lowercase();
     match speaker.as_str() {
@@ -22,7 +23,8 @@ pub(super) fn role_of(speaker: &str) -> Option<Role> {
     }
 }
 
-/// Returns the split in a file or folder name: `train` for `train_en`, `None` for `train-and-dev`.
+/// Returns the split that a file or folder name contains: `train` for `train_en`. Returns `None` for a name without a
+/// split or with several, such as `train-and-dev`.
 pub(super) fn split_of(name: &str) -> Option<String> {
     const SPLITS: [&str; 7] = ["train", "dev", "val", "valid", "validation", "test", "testdev"];
     let name = name.to_lowercase();
@@ -31,7 +33,7 @@ pub(super) fn split_of(name: &str) -> Option<String> {
     found.next().is_none().then(|| split.to_owned())
 }
 
-/// Returns the position of a record in its array, counted from 1.
+/// Returns the position of a record in its array, counted from 1. Returns 0 for a member of an object.
 pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
@@ -41,17 +43,15 @@ pub(super) fn record<T: DeserializeOwned>(
     element: &Element,
     id_field: Option<&str>,
 ) -> Result<T, RecordError> {
-    serde_json::from_slice(&element.json).map_err(|e| {
-        let id = match id_field {
-            None => element.keys.last().cloned(),
-            Some(field) => support::id_in(&element.json, field),
-        };
-        RecordError::from(e).with_id(id)
-    })
+    match id_field {
+        Some(field) => support::parse(&element.json, field),
+        None => serde_json::from_slice(&element.json)
+            .map_err(|e| RecordError::from(e).with_id(element.keys.last())),
+    }
 }
 
-/// Returns whether one of the first values at a depth of a JSON document passes a test. Its arguments are the path of
-/// keys and the value.
+/// Returns whether one of the first five values at a depth of a JSON document passes a test. The arguments of the test
+/// are the keys of the value and the value.
 pub(super) fn any_element(
     probe: &Probe<'_>,
     depth: usize,
@@ -66,7 +66,7 @@ pub(super) fn any_element(
         .any(|e| serde_json::from_slice(&e.json).is_ok_and(|value| test(&e.keys, &value)))
 }
 
-/// Returns whether one of the first lines is a JSON object that passes a test.
+/// Returns whether one of the first five lines is a JSON object that passes a test.
 pub(super) fn any_json_line(
     probe: &Probe<'_>,
     mut test: impl FnMut(&serde_json::Map<String, Value>) -> bool,
@@ -82,10 +82,8 @@ pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     }
 }
 
-/// Returns the dialog acts of a turn in any of the MultiWOZ notations.
-///
-/// The annotation is an object with the acts as keys, or a list of `[act, domain, slot, value]`. It can also be a
-/// string, usually "No Annotation".
+/// Returns the dialog acts in an annotation of MultiWOZ. Depending on the version, the annotation is an object with the
+/// acts as keys, a list of `[act, domain, slot, value]`, or a string, usually "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {
@@ -105,14 +103,27 @@ pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     names
 }
 
-/// Returns whether a file is a `schema.json` of SGD or MultiWOZ 2.2.
+/// Returns whether a file is the schema file of SGD or MultiWOZ 2.2.
 pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
     any_element(probe, 1, |_, value| {
         value.get("service_name").is_some() && value.get("intents").is_some_and(Value::is_array)
     })
 }
 
-/// A turn whose annotations are grouped by service.
+/// Returns whether a JSON value is a dialogue of SGD or MultiWOZ 2.2. The two corpora have the same layout, but the turns
+/// of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
+pub(super) fn is_framed(value: &Value, is_multiwoz: bool) -> bool {
+    let turn = value.get("turns").and_then(|turns| turns.get(0));
+    let id = value.get("dialogue_id").and_then(Value::as_str);
+    let (Some(turn), Some(id)) = (turn, id) else {
+        return false;
+    };
+    value.get("services").is_some_and(Value::is_array)
+        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
+        && is_multiwoz == (id.ends_with(".json") || turn.get("turn_id").is_some())
+}
+
+/// A turn of SGD or MultiWOZ 2.2. Its annotations are grouped by service into frames.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a turn")]
 pub(super) struct FramedTurn {
@@ -152,13 +163,13 @@ struct ServiceCall {
     method: String,
 }
 
-/// Appends turns with frames to a dialogue: texts, speakers, acts, user intents and service calls.
+/// Appends turns with their acts, intents and service calls to a dialogue of SGD or MultiWOZ 2.2.
 pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) {
-    // The active intent of each service. A turn may repeat old intents in addition to a new one.
+    // The active intent of each service. A turn may repeat the intents of earlier turns next to a new intent.
     let mut active: BTreeMap<String, String> = BTreeMap::new();
     for framed in turns {
-        let mut turn = Turn { text: framed.utterance, role: role_of(&framed.speaker), ..Turn::default() };
-        turn.speaker = framed.speaker;
+        let (role, speaker) = (role_of(&framed.speaker), framed.speaker);
+        let mut turn = Turn { role, speaker, text: framed.utterance, ..Turn::default() };
         let mut repeated = None;
         let mut services = Vec::new();
         for frame in framed.frames {

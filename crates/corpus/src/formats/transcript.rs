@@ -1,85 +1,75 @@
 //! Plain-text transcripts: `Speaker: text`, one turn per line.
 //!
-//! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next one.
+//! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next dialogue.
 //! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
 //!   In such a file, a dialogue ends only at a rule, or at a `#` line after a blank line.
-//! - A line may start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` is an offset
-//!   from an unknown start, and becomes the metadata `at` of the turn.
+//! - A line can start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` has no date, so it
+//!   becomes the metadata `at` of the turn.
 //! - A line without a speaker, or an indented line, continues the previous turn.
 //! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the
 //!   metadata `comments` of the dialogue.
-//! - Roles are recognized from common names (`Customer`, `Agent 2`, `Support (Ana)`, …). All other speakers are
-//!   participants.
+//! - The role of a speaker is recognized from a common name, such as `Customer`, `Agent 2` or `Support (Ana)`. All other
+//!   speakers are participants.
 
 use std::collections::BTreeSet;
 
 use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 
-pub(super) struct Transcript;
+pub(super) static FORMAT: Format = Format {
+    name: "transcript",
+    about: "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ===",
+    sniff,
+    read,
+};
 
-impl Format for Transcript {
-    fn name(&self) -> &'static str {
-        "transcript"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    const OTHERS: [&str; 12] =
+        [".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".html", ".xml", ".log", ".ini", ".py"];
+    if OTHERS.iter().any(|e| probe.has_extension(e))
+        || probe.text.starts_with(['{', '[', '<']) && is_markup(probe)
+    {
+        return Fit::No;
     }
-
-    fn about(&self) -> &'static str {
-        "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ==="
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        const OTHERS: [&str; 12] = [
-            ".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".html", ".xml", ".log", ".ini",
-            ".py",
-        ];
-        if OTHERS.iter().any(|e| probe.has_extension(e))
-            || probe.text.starts_with(['{', '[', '<']) && is_markup(probe)
-        {
-            return Fit::No;
+    let (mut lines, mut turns, mut by_role) = (0, 0, 0);
+    let mut speakers = BTreeSet::new();
+    for line in probe.lines().take(60).filter(|line| kind(line) == Kind::Text) {
+        lines += 1;
+        if let Some(spoken) = spoken(line, &|_| false) {
+            turns += 1;
+            by_role += usize::from(known_role(&spoken.speaker).is_some());
+            speakers.insert(spoken.speaker);
         }
-        let (mut lines, mut turns, mut by_role) = (0, 0, 0);
-        let mut speakers = BTreeSet::new();
-        for line in probe.lines().take(60).filter(|line| kind(line) == Kind::Text) {
-            lines += 1;
-            if let Some(said) = spoken(line, &|_| false) {
-                turns += 1;
-                by_role += usize::from(is_role_name(&said.speaker));
-                speakers.insert(said.speaker);
-            }
-        }
-        // Lists of `key: value` look similar, but their keys rarely repeat.
-        let is_talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
-        let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && is_talk;
-        if fits { Fit::Maybe } else { Fit::No }
     }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let reader = Reader {
-            path: input.name.clone(),
-            stem: input.stem(),
-            limit: options.max_record,
-            blank_ends: !ignores_blank_lines(input.probe().text),
-            count: 0,
-            after_blank: false,
-            heading: Heading::default(),
-            draft: None,
-            speakers: BTreeSet::new(),
-        };
-        Ok(chat_text::read(input, options, reader))
-    }
+    // A list of `key: value` looks similar, but its keys rarely repeat.
+    let is_talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
+    let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && is_talk;
+    if fits { Fit::Maybe } else { Fit::No }
 }
 
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let reader = Reader {
+        stem: input.stem(),
+        limit: options.max_record,
+        blank_ends: !ignores_blank_lines(input.probe().text),
+        count: 0,
+        after_blank: false,
+        heading: Heading::default(),
+        draft: None,
+        speakers: BTreeSet::new(),
+    };
+    Ok(chat_text::read(input, options, reader))
+}
+
+/// Returns whether a file starts like JSON or XML. A `[` can also be the start of a time in a transcript.
 fn is_markup(probe: &Probe<'_>) -> bool {
     let start = probe.text.trim_start();
-    start.starts_with(['{', '<'])
-        || start.starts_with("[{")
-        || start.starts_with("[\n")
-        || start.starts_with("[\"")
+    ["{", "<", "[{", "[\n", "[\""].iter().any(|markup| start.starts_with(markup))
 }
 
 /// Returns whether blank lines do not separate dialogues in a file.
 ///
-/// Only the first three blocks are checked, so the result does not change when the file grows.
+/// Only the first three blocks of lines are checked, so the result does not change if more lines are appended.
 fn ignores_blank_lines(head: &str) -> bool {
     let mut blocks: Vec<usize> = Vec::new();
     let mut speakers = BTreeSet::new();
@@ -91,7 +81,7 @@ fn ignores_blank_lines(head: &str) -> bool {
             Kind::Rule(_) => fresh = true,
             Kind::Comment(_) => {}
             Kind::Text => {
-                let Some(said) = spoken(line, &|_| false) else {
+                let Some(spoken) = spoken(line, &|_| false) else {
                     continue;
                 };
                 if fresh && blocks.len() == 3 {
@@ -102,40 +92,40 @@ fn ignores_blank_lines(head: &str) -> bool {
                     _ => blocks.push(1),
                 }
                 fresh = false;
-                speakers.insert(said.speaker);
+                speakers.insert(spoken.speaker);
             }
         }
     }
     blocks.len() > 1 && speakers.len() > 1 && blocks.iter().all(|&turns| turns == 1)
 }
 
-/// Lines before the first turn of a dialogue.
+/// Title and comments of a dialogue.
 #[derive(Default)]
 struct Heading {
     title: Option<String>,
     comments: Vec<String>,
-    /// The first line that is neither a title nor a turn.
+    /// Number of the first line before the dialogue that is neither a title nor a comment.
     stray_line: Option<u64>,
 }
 
 struct Reader {
-    path: String,
     stem: String,
     limit: usize,
+    /// Whether a blank line ends a dialogue.
     blank_ends: bool,
-    /// Number of dialogues started.
+    /// Number of dialogues that were started.
     count: u64,
+    /// Whether the previous line was blank.
     after_blank: bool,
     heading: Heading,
     draft: Option<Draft>,
-    /// Speakers in the current dialogue.
+    /// Names of the speakers in the current dialogue.
     speakers: BTreeSet<String>,
 }
 
 /// Maximum length of a title, in bytes.
 const TITLE_BYTES: usize = 200;
-/// Maximum number of comments on a dialogue. More comments are dropped, because the file is probably not a
-/// transcript.
+/// Maximum number of comments of a dialogue. Further comments are dropped.
 const MAX_COMMENTS: usize = 100;
 
 impl LineReader for Reader {
@@ -182,29 +172,27 @@ impl Reader {
 
     fn text(&mut self, line: Line<'_>, out: &mut Out) {
         let indented = line.text.starts_with("  ") || line.text.starts_with('\t');
-        let said = match (&self.draft, indented) {
+        let spoken = match (&self.draft, indented) {
             (Some(_), true) => None,
             _ => spoken(line.text, &|name| self.speakers.contains(name)),
         };
         let text = line.text.trim();
-        match (said, &mut self.draft) {
+        match (spoken, &mut self.draft) {
             (None, Some(draft)) => draft.append(text),
             (None, None) if self.heading.title.is_none() && text.len() <= TITLE_BYTES => {
                 self.heading.title = Some(text.to_owned());
             }
             (None, None) => _ = self.heading.stray_line.get_or_insert(line.number),
-            (Some(said), _) => {
+            (Some(spoken), _) => {
                 if self.draft.is_none() {
                     self.begin(line.number, out);
                 }
                 let Some(draft) = &mut self.draft else { return };
-                draft.dialogue.time = draft.dialogue.time.or(said.time);
-                if let Some(turn) = draft.turn(&said.speaker, role(&said.speaker), said.text) {
-                    turn.time = said.time;
-                    if let Some(at) = said.at {
-                        turn.note("at", at);
-                    }
-                    self.speakers.insert(said.speaker);
+                draft.dialogue.time = draft.dialogue.time.or(spoken.time);
+                if let Some(turn) = draft.turn(&spoken.speaker, role(&spoken.speaker), spoken.text) {
+                    turn.time = spoken.time;
+                    turn.note("at", spoken.at);
+                    self.speakers.insert(spoken.speaker);
                 }
             }
         }
@@ -214,33 +202,29 @@ impl Reader {
         self.count += 1;
         match support::generated_id(&self.stem, self.count) {
             Ok(id) => {
-                let mut dialogue = Dialogue::new(id);
-                dialogue.source = self.stem.clone();
+                let mut dialogue = support::dialogue(id, &self.stem, None);
                 dialogue.title = self.heading.title.take();
                 self.heading.stray_line = None;
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be used in ids.
-            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
+            // The file name cannot be part of an id.
+            Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
 
-    /// Ends the current dialogue, if any. A heading without turns is kept for the next dialogue.
+    /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
+    /// unless it has a stray line, which is reported.
     fn close(&mut self, out: &mut Out) {
         self.speakers.clear();
         match self.draft.take() {
             Some(mut draft) => {
-                let comments = std::mem::take(&mut self.heading.comments);
-                if !comments.is_empty() {
-                    draft.dialogue.note("comments", comments);
-                }
-                out.push_back(draft.finish(&self.path));
+                draft.dialogue.note("comments", std::mem::take(&mut self.heading.comments));
+                out.push_back(draft.finish());
             }
             None => {
                 if let Some(line) = self.heading.stray_line {
                     self.heading = Heading::default();
-                    let reason = "no turns found here: no line starts with `Speaker: `";
-                    out.push_back(Err(RecordError::new(reason).at(&self.path, line)));
+                    out.push_back((line, Err("no turns found here: no line starts with `Speaker: `".into())));
                 }
             }
         }
@@ -285,19 +269,19 @@ struct Spoken<'a> {
     text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. A name is accepted if it is a known speaker (`is_known`), is a role name, or looks
-/// like a name.
+/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker: neither known
+/// (`is_known`), nor a role name, nor similar to a name.
 fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
-    // Markdown: **Agent:** text
+    // In Markdown, a name can be bold: **Agent:** text
     let name = name.trim().trim_matches('*').trim();
     let (name, stamp) = match stamp {
         None => trailing_stamp(name),
         stamp => (name, stamp),
     };
-    let named = is_known(name) || is_role_name(name) || ends && looks_like_name(name);
-    if !named {
+    let is_speaker = is_known(name) || known_role(name).is_some() || ends && looks_like_name(name);
+    if !is_speaker {
         return None;
     }
     let text = text.strip_prefix("**").unwrap_or(text).trim();
@@ -309,10 +293,10 @@ fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'
     Some(Spoken { time, at, speaker: name.to_owned(), text })
 }
 
-/// Splits a line into name and text at a colon.
+/// Splits a line into a name and a text at a colon.
 ///
-/// Prefers a full-width colon, or a colon before white space or the end of the line. The third value is then `true`.
-/// Otherwise splits at the first colon, and the third value is `false`.
+/// Prefers a full-width colon, or a colon before white space or the end of the line; the third value is then true. If
+/// there is no such colon, splits at the first colon, and the third value is false.
 fn split_name(text: &str) -> Option<(&str, &str, bool)> {
     const LONGEST: usize = 120;
     let mut first = None;
@@ -348,7 +332,7 @@ fn looks_like_name(name: &str) -> bool {
         && (words.len() == 1 || words.iter().all(|w| is_word(w)))
 }
 
-/// Splits off a time at the start of a line, with or without brackets.
+/// Splits off a time at the start of a line, with or without brackets. Returns the time and the rest of the line.
 fn leading_stamp(line: &str) -> (Option<&str>, &str) {
     for (open, close) in [('[', ']'), ('(', ')')] {
         if let Some((inner, rest)) = line.strip_prefix(open).and_then(|inner| inner.split_once(close)) {
@@ -356,7 +340,7 @@ fn leading_stamp(line: &str) -> (Option<&str>, &str) {
             return if is_stamp(inner) { (Some(inner), after_stamp(rest)) } else { (None, line) };
         }
     }
-    // Without brackets: a time, or a date and a time.
+    // A time without brackets has one word, or two if it has a date.
     let spaces: Vec<usize> = line.match_indices(' ').take(2).map(|(at, _)| at).collect();
     for &at in spaces.iter().rev() {
         if is_stamp(&line[..at]) {
@@ -371,7 +355,7 @@ fn after_stamp(rest: &str) -> &str {
     ["- ", "– ", "— "].iter().find_map(|dash| rest.strip_prefix(dash)).unwrap_or(rest).trim_start()
 }
 
-/// Splits off a time after a name: `Agent (00:12)`.
+/// Splits off a time in brackets after a name, as in `Agent (00:12)`.
 fn trailing_stamp(name: &str) -> (&str, Option<&str>) {
     for (open, close) in [('[', ']'), ('(', ')')] {
         let parts = name.strip_suffix(close).and_then(|name| name.rsplit_once(open));
@@ -386,7 +370,7 @@ fn is_stamp(text: &str) -> bool {
     is_clock(text) || text.as_bytes().get(4) == Some(&b'-') && Time::parse(text).is_some()
 }
 
-/// Returns whether a text is a clock time or an offset: `00:12`, `1:02:03`, `00:12.345`.
+/// Returns whether a text is a time of day or an offset: `00:12`, `1:02:03`, `00:12.345`.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let digits = |t: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -398,6 +382,7 @@ fn is_clock(text: &str) -> bool {
     first && (1..=2).contains(&rest.len()) && rest.iter().all(|p| digits(p, 2..=2)) && digits(fraction, 1..=6)
 }
 
+/// Returns the role if a name is a role name, optionally followed by a number or brackets: `Agent 2`, `Support (Ana)`.
 fn known_role(name: &str) -> Option<Role> {
     let name = name.to_lowercase();
     let name = name.split(['(', '[']).next().unwrap_or_default();
@@ -416,12 +401,7 @@ fn known_role(name: &str) -> Option<Role> {
     })
 }
 
-/// Returns whether a name is a role name.
-fn is_role_name(name: &str) -> bool {
-    known_role(name).is_some()
-}
-
-/// Returns the role of a speaker, by the whole name or by its first word (`Agent Smith`).
+/// Returns the role of a speaker. It is recognized from the whole name, or from its first word, as in `Agent Smith`.
 fn role(name: &str) -> Role {
     known_role(name).or_else(|| known_role(name.split_whitespace().next()?)).unwrap_or(Role::Participant)
 }
@@ -432,7 +412,7 @@ mod tests {
     use crate::formats::support::testing::{problems, read_text, sniffed};
 
     fn show(text: &str) -> Vec<String> {
-        read_text(&Transcript, "calls.txt", text).iter().map(show_one).collect()
+        read_text(&FORMAT, "calls.txt", text).iter().map(show_one).collect()
     }
 
     fn show_one(d: &Dialogue) -> String {
@@ -455,7 +435,7 @@ mod tests {
                 "calls-000003 [Third] Speaker 1/participant: One. | Speaker 2/participant: Two.",
             ]
         );
-        assert!(problems(&Transcript, "calls.txt", text).is_empty());
+        assert!(problems(&FORMAT, "calls.txt", text).is_empty());
         assert_eq!(sniffed("calls.txt", text), Some("transcript"));
     }
 
@@ -478,7 +458,7 @@ mod tests {
     fn leading_times_are_kept() {
         let text =
             "[2026-03-02 09:14] client: hi\n# on hold\n[00:01:12] agent: yo\nagent (00:12): there: now\n";
-        let got = &read_text(&Transcript, "t.txt", text)[0];
+        let got = &read_text(&FORMAT, "t.txt", text)[0];
         assert_eq!(got.time.unwrap().to_string(), "2026-03-02T09:14:00Z");
         assert_eq!(got.turns[0].time, got.time);
         assert_eq!(got.turns[1].metadata["at"], "00:01:12");
@@ -494,13 +474,13 @@ mod tests {
     fn text_without_a_speaker_is_reported() {
         let text = "Title\nSome prose.\nMore of it.\n\nA: x\n\nB:\n\nA: y\nB: z\n";
         assert_eq!(
-            problems(&Transcript, "p.txt", text),
+            problems(&FORMAT, "p.txt", text),
             [
                 "p.txt:2: no turns found here: no line starts with `Speaker: `",
                 "p.txt:7 (p-000002): every turn's text is empty",
             ]
         );
-        assert_eq!(read_text(&Transcript, "p.txt", text).len(), 2);
+        assert_eq!(read_text(&FORMAT, "p.txt", text).len(), 2);
     }
 
     #[test]
@@ -509,7 +489,7 @@ mod tests {
         let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
         let input = Input::from_stream("t.txt".into(), Some("t.txt".into()), stream).unwrap();
         let options = ReadOptions { max_record: 500, ..ReadOptions::default() };
-        let got: Vec<_> = Transcript.read(input, &options).unwrap().collect();
+        let got: Vec<_> = FORMAT.read(input, &options).unwrap().collect();
         let reason = format!("{:?}", got[0].as_ref().unwrap_err());
         assert!(reason.contains("over the limit") && reason.contains("t-000001"), "{reason}");
         assert_eq!(got[1].as_ref().unwrap().id.as_str(), "t-000002");

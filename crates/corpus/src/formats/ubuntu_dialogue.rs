@@ -1,67 +1,61 @@
-//! Ubuntu Dialogue Corpus: two-person chats from #ubuntu.
+//! Ubuntu Dialogue Corpus: chats of two people from the IRC channel #ubuntu.
 //!
 //! There are two layouts:
 //!
 //! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
 //!   text.
-//! - Version 2 has tables with one sample per row. Training rows are `Context,Utterance,Label`: the utterance is the
-//!   next one (label 1) or a random one (label 0). Validation and test rows are
+//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows the
+//!   context in the corpus (label 1) or is random (label 0). A validation or test row is
 //!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
-//! A row becomes the context followed by the utterance. Label and distractors become metadata. In texts, `__eou__`
-//! ends an utterance and `__eot__` a turn. Every utterance becomes a separate turn.
+//! A row becomes a dialogue of the context and the utterance. Label and distractors become metadata. `__eou__` ends an
+//! utterance, and `__eot__` ends a turn of one or more utterances. Every utterance becomes a separate turn.
 
+use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 
-pub(super) struct UbuntuDialogue;
+pub(super) static FORMAT: Format = Format {
+    name: "ubuntu-dialogue",
+    about: "Ubuntu Dialogue Corpus: version 2's CSV (Context,Utterance,Label) and the raw dialogs/*/*.tsv",
+    sniff,
+    read,
+};
 
-impl Format for UbuntuDialogue {
-    fn name(&self) -> &'static str {
-        "ubuntu-dialogue"
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let lines: Vec<&str> = probe.lines().take(10).collect();
+    if lines.is_empty() {
+        return Fit::No;
     }
+    if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
+        return Fit::Yes;
+    }
+    // A list of the chats in a split has lines such as `1234.tsv, 5`.
+    let listed =
+        |line: &&str| line.split_once(".tsv,").is_some_and(|(file, folder)| digits(file) && digits(folder));
+    if lines.iter().all(listed) { Fit::Companion } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "Ubuntu Dialogue Corpus: version 2's CSV (Context,Utterance,Label) and the raw dialogs/*/*.tsv"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let lines: Vec<&str> = probe.lines().take(10).collect();
-        if lines.is_empty() {
-            return Fit::No;
-        }
-        if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
-            return Fit::Yes;
-        }
-        // The lists of the chats in each split: `1234.tsv, 5`.
-        let listed = |line: &&str| {
-            line.split_once(".tsv,").is_some_and(|(file, folder)| digits(file) && digits(folder))
-        };
-        if lines.iter().all(listed) { Fit::Companion } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let Some(table) = Table::recognized(input.probe().text) else {
-            let options = options.clone();
-            // A file is one chat and is read completely.
-            return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
-        };
-        let path_info = PathInfo::of(&input);
-        let prefix = format!("ubuntu-dialogue-{}", input.stem());
-        let mut rows = 0;
-        Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
-            rows += 1;
-            table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
-        }))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let Some(table) = Table::recognized(input.probe().text) else {
+        return Ok(read_chat(input, options));
+    };
+    let path_info = PathInfo::of(&input);
+    let prefix = format!("ubuntu-dialogue-{}", input.stem());
+    let mut rows = 0;
+    Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
+        rows += 1;
+        let id = support::generated_id(&prefix, rows)?;
+        let mut dialogue = support::dialogue(id, "ubuntu-dialogue", Some("en"));
+        dialogue.note("split", path_info.split.as_deref());
+        table.add_turns(&mut dialogue, row).map_err(|e| e.with_id(Some(dialogue.id.as_str())))?;
+        Ok(dialogue)
+    }))
 }
 
 fn digits(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
-
-const MESSAGE: &str =
-    "the line is not a message; the columns must be time, from, to and text, separated by tabs";
 
 /// A line of a raw chat.
 struct Message<'a> {
@@ -73,80 +67,79 @@ struct Message<'a> {
 impl<'a> Message<'a> {
     fn parse(line: &'a str) -> Result<Self, RecordError> {
         let mut cells = line.splitn(4, '\t');
-        let mut cell = || cells.next().ok_or_else(|| RecordError::new(MESSAGE));
+        let mut cell = || {
+            let reason =
+                "the line is not a message; the columns must be time, from, to and text, separated by tabs";
+            cells.next().ok_or(reason)
+        };
         let (time, from, _, text) = (cell()?, cell()?.trim(), cell()?, cell()?.trim());
         let read = Some(time).filter(|time| time.contains('T')).and_then(Time::parse);
         match read {
             Some(time) if !from.is_empty() => Ok(Message { time, from, text }),
-            Some(_) => Err(RecordError::new("the message has no sender")),
-            None => Err(RecordError::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
+            Some(_) => Err("the message has no sender".into()),
+            None => Err(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z").into()),
         }
     }
 }
 
-fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
-    let path = input.name.clone();
-    let mut out = Vec::new();
+/// Reads a raw chat, which becomes one dialogue. Invalid lines are reported.
+fn read_chat(input: Input, options: &ReadOptions) -> Dialogues {
     // File numbers are unique only within a folder.
     let name = match input.folder_name() {
         Some(folder) => format!("ubuntu-dialogue-{folder}-{}", input.stem()),
         None => format!("ubuntu-dialogue-{}", input.stem()),
     };
-    let mut dialogue = match DialogueId::new(name) {
-        Ok(id) => Dialogue::new(id),
-        Err(e) => return vec![Err(RecordError::from(e).at(&path, 1))],
-    };
-    dialogue.source = "ubuntu-dialogue".into();
-    dialogue.language = Some("en".into());
-    let mut lines = Lines::new(input.into_stream(), options.max_record);
-    let mut first = None::<String>;
-    let mut size = 0;
-    while let Some(line) = lines.next_line() {
-        let line = match line {
-            Ok(line) => line,
-            // A truncated chat is dropped.
-            Err(e @ LineError::Broken { .. }) => return vec![Err(support::line_problem(&path, e))],
-            Err(e) => {
-                out.push(Err(support::line_problem(&path, e)));
-                continue;
-            }
-        };
-        if line.text.trim().is_empty() {
-            continue;
+    match DialogueId::new(name) {
+        Ok(id) => {
+            let dialogue = support::dialogue(id, "ubuntu-dialogue", Some("en"));
+            let draft = Some(Draft::new(dialogue, 1, options.max_record));
+            chat_text::read(input, options, Chat { draft, first: None })
         }
-        size += line.text.len();
-        if size > options.max_record || dialogue.turns.len() >= MAX_TURNS {
-            let reason = format!(
-                "the chat is over {:.1} MB long (raise the limit with --max-record-mb)",
-                options.max_record as f64 / 1e6
-            );
-            return vec![Err(RecordError::new(reason)
-                .with_id(Some(dialogue.id.as_str()))
-                .at(&path, line.number))];
-        }
-        match Message::parse(line.text) {
-            // The corpus has some empty messages.
-            Ok(message) if message.text.is_empty() => {}
-            Ok(message) => {
-                // The person who starts the chat is the user; the other one is the agent.
-                let is_user = first.get_or_insert_with(|| message.from.to_owned()) == message.from;
-                let role = if is_user { Role::User } else { Role::Agent };
-                dialogue.push(message.from, role, message.text).time = Some(message.time);
-            }
-            Err(fail) => out.push(Err(fail.at(&path, line.number))),
-        }
+        Err(e) => Box::new(std::iter::once(Err(RecordError::from(e).at(&input.name, 1)))),
     }
-    dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
-    out.push(support::checked(dialogue).map_err(|fail| fail.at(&path, 1)));
-    out
 }
 
-/// Table layout of version 2.
+struct Chat {
+    draft: Option<Draft>,
+    /// Name of the person who starts the chat.
+    first: Option<String>,
+}
+
+impl LineReader for Chat {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        if line.text.trim().is_empty() {
+            return;
+        }
+        match Message::parse(line.text) {
+            // The corpus contains some empty messages.
+            Ok(message) if message.text.is_empty() => {}
+            Ok(message) => {
+                // The person who starts the chat is the user, and the other person is the agent.
+                let is_user = self.first.get_or_insert_with(|| message.from.to_owned()) == message.from;
+                let role = if is_user { Role::User } else { Role::Agent };
+                let draft = self.draft.as_mut();
+                if let Some(turn) = draft.and_then(|draft| draft.turn(message.from, role, message.text)) {
+                    turn.time = Some(message.time);
+                }
+            }
+            Err(e) => out.push_back((line.number, Err(e))),
+        }
+    }
+
+    fn end(&mut self, out: &mut Out) {
+        if let Some(mut draft) = self.draft.take() {
+            draft.dialogue.time = draft.dialogue.turns.first().and_then(|turn| turn.time);
+            out.push_back(draft.finish());
+        }
+    }
+}
+
+/// Layout of a table in version 2 of the corpus.
 #[derive(Clone, Copy)]
 enum Table {
-    /// Context, utterance, label.
+    /// The columns are context, utterance and label.
     Train,
-    /// Context, true utterance, distractors.
+    /// The columns are context, true utterance and distractors.
     Evaluation,
 }
 
@@ -161,64 +154,56 @@ impl Table {
         }
     }
 
-    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, RecordError> {
-        let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
-        let cell = |at| tables::text(row, at).map_err(|fail| fail.with_id(Some(id.as_str())));
-        let wanted = match self {
-            Table::Train => 3,
-            Table::Evaluation => 2,
+    /// Adds the turns and the metadata of a row to its dialogue.
+    fn add_turns(self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<(), RecordError> {
+        let cell = |at| tables::text(row, at);
+        let (width, wanted) = match self {
+            Table::Train => (row.width(), 3),
+            Table::Evaluation => (row.width(), 2),
         };
-        if row.width() < wanted {
-            return Err(fail(format!("the row has {} columns, not {wanted}", row.width())));
+        if width < wanted {
+            return Err(format!("the row has {width} columns, not {wanted}").into());
         }
-        let mut dialogue = support::dialogue(id.clone(), "ubuntu-dialogue", Some("en"));
-        dialogue.note_some("split", split);
-        let context = cell(0)?;
-        let turns: Vec<&str> = context.split("__eot__").collect();
-        // There is an `__eot__` after the last turn too.
+        let turns: Vec<&str> = cell(0)?.split("__eot__").collect();
+        // The last turn also ends with `__eot__`.
         let turns = match turns.split_last() {
             Some((last, rest)) if last.trim().is_empty() => rest,
             _ => &turns,
         };
         let response = cell(1)?;
         if utterances(response).next().is_none() {
-            return Err(fail("the row has no utterance after the context".to_owned()));
+            return Err("the row has no utterance after the context".into());
         }
         for (turn, (speaker, role)) in turns.iter().chain([&response]).zip(speakers()) {
             for utterance in utterances(turn) {
                 dialogue.push(speaker, role.clone(), utterance);
             }
         }
-        match self {
-            Table::Train => {
-                let label = cell(2)?.trim();
-                let number = match label {
-                    "1" | "1.0" => 1,
-                    "0" | "0.0" => 0,
-                    _ => return Err(fail(format!("the label `{label}` is neither 0 nor 1"))),
-                };
-                dialogue.note("label", number);
-            }
+        let label = match self {
+            Table::Train => match cell(2)?.trim() {
+                "1" | "1.0" => 1,
+                "0" | "0.0" => 0,
+                label => return Err(format!("the label `{label}` is neither 0 nor 1").into()),
+            },
             Table::Evaluation => {
-                let distractors = (2..row.width()).map(cell).collect::<Result<Vec<_>, _>>()?;
-                let texts: Vec<String> = distractors
-                    .into_iter()
-                    .map(|text| utterances(text).collect::<Vec<_>>().join(" "))
-                    .collect();
-                dialogue.note("label", 1);
-                dialogue.note("distractors", texts);
+                let distractors = (2..width).map(cell).collect::<Result<Vec<_>, _>>()?;
+                let texts =
+                    distractors.into_iter().map(|text| utterances(text).collect::<Vec<_>>().join(" "));
+                dialogue.note("distractors", texts.collect::<Vec<String>>());
+                1
             }
-        }
-        Ok(dialogue)
+        };
+        dialogue.note("label", label);
+        Ok(())
     }
 }
 
-/// Splits a turn into utterances.
+/// Splits a turn into utterances. Empty utterances are omitted.
 fn utterances(turn: &str) -> impl Iterator<Item = &str> {
     turn.split("__eou__").map(str::trim).filter(|utterance| !utterance.is_empty())
 }
 
-/// Returns the alternating speakers of a chat. The user starts.
+/// Returns the name and role of the speaker of each turn, without end. The speakers alternate, and the user starts.
 pub(super) fn speakers() -> impl Iterator<Item = (&'static str, Role)> {
     [("user", Role::User), ("agent", Role::Agent)].into_iter().cycle()
 }
@@ -241,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_training_row_is_a_context_with_utterance_and_label() {
-        let got = read_text(&UbuntuDialogue, "train.csv", TRAIN);
+        let got = read_text(&FORMAT, "train.csv", TRAIN);
         assert_eq!(
             texts(&got[0]),
             [
@@ -268,7 +253,7 @@ mod tests {
     #[test]
     fn bad_rows_are_reported() {
         assert_eq!(
-            problems(&UbuntuDialogue, "train.csv", TRAIN),
+            problems(&FORMAT, "train.csv", TRAIN),
             [
                 "train.csv:3 (ubuntu-dialogue-train-000002): the row has no utterance after the context",
                 "train.csv:5 (ubuntu-dialogue-train-000004): the label `maybe` is neither 0 nor 1",
@@ -281,7 +266,7 @@ mod tests {
     fn an_evaluation_row_keeps_its_distractors() {
         let text = "Context,Ground Truth Utterance,Distractor_0,Distractor_1\n\
         hello __eou__ __eot__ ,hi __eou__ there __eou__,no __eou__ way __eou__,never __eou__\n";
-        let got = read_text(&UbuntuDialogue, "/c/valid.csv", text);
+        let got = read_text(&FORMAT, "/c/valid.csv", text);
         assert_eq!(texts(&got[0]), [("user", "hello"), ("agent", "hi"), ("agent", "there")]);
         assert_eq!(got[0].metadata["distractors"], serde_json::json!(["no way", "never"]));
         assert_eq!(got[0].metadata["split"], "valid");
@@ -295,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_raw_chat_is_one_dialogue() {
-        let got = read_text(&UbuntuDialogue, "dialogs/4/17.tsv", CHAT);
+        let got = read_text(&FORMAT, "dialogs/4/17.tsv", CHAT);
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].id.as_str(), "ubuntu-dialogue-4-17");
         assert_eq!(
@@ -310,7 +295,7 @@ mod tests {
     fn bad_lines_of_a_chat_are_reported() {
         let text = "2009-03-01T10:00:00.000Z\tamy\t\thello\nso\tit\nlately\tamy\t\thello\n2009-03-01T10:00:00Z\t\t\thi\n";
         assert_eq!(
-            problems(&UbuntuDialogue, "3/1.tsv", text),
+            problems(&FORMAT, "3/1.tsv", text),
             [
                 "3/1.tsv:2: the line is not a message; the columns must be time, from, to and text, separated by tabs",
                 "3/1.tsv:3: `lately` is not a time like 2008-04-23T14:55:00.000Z",
@@ -318,7 +303,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            problems(&UbuntuDialogue, "3/1.tsv", "\n"),
+            problems(&FORMAT, "3/1.tsv", "\n"),
             ["3/1.tsv:1 (ubuntu-dialogue-3-1): the dialogue has no turns"]
         );
     }

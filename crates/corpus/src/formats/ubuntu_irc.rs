@@ -2,12 +2,12 @@
 //! `X.annotation.txt` in the same folder.
 //!
 //! A channel contains many conversations at the same time. The annotation starts at some message (usually number
-//! 1000), and links each message to those that it answers. A conversation is a connected component of the links,
-//! including linked earlier messages. The numbers in links are line numbers in the log, counted from 0.
+//! 1000), and links each message to the messages that it answers. A conversation is a connected component of the links.
+//! The numbers in links are line numbers in the log, counted from 0.
 //!
-//! Every line is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The clock of a log has
-//! only hours and minutes. The date in the file name is used for the first annotated message. Logs up to 2007 have a
-//! 12-hour clock, so their times may be half a day early.
+//! Every message is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The times of a log have
+//! only hours and minutes. The first annotated message gets the date in the file name. Logs up to 2007 have a 12-hour
+//! clock, so the times of their turns can be half a day early.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,56 +17,51 @@ use std::{
 use crate::formats::irc_log::{self, Clock, Links, LogLine, link};
 use crate::formats::prelude::*;
 
-pub(super) struct UbuntuIrc;
+pub(super) static FORMAT: Format = Format {
+    name: "ubuntu-irc",
+    about: "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder",
+    sniff,
+    read,
+};
 
 const LOG_EXTENSIONS: [&str; 2] = [".ascii.txt", ".raw.txt"];
 
-impl Format for UbuntuIrc {
-    fn name(&self) -> &'static str {
-        "ubuntu-irc"
-    }
-
-    fn about(&self) -> &'static str {
-        "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let name = probe.file_name();
-        if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
-            let lines: Vec<_> = probe.lines().take(20).collect();
-            let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
-            // Pasted text can leave stray lines in a log.
-            if lines.is_empty() || fitting * 2 < lines.len() {
-                return Fit::No;
-            }
-            let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
-            return match *log {
-                // The same log in a different encoding. Reading both would duplicate every conversation.
-                ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
-                _ if has_companion(".annotation.txt") => Fit::Yes,
-                _ => Fit::Maybe,
-            };
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let name = probe.file_name();
+    if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
+        let lines: Vec<_> = probe.lines().take(20).collect();
+        let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
+        // A log can contain other lines, for example from pasted text.
+        if lines.is_empty() || fitting * 2 < lines.len() {
+            return Fit::No;
         }
-        let links = || {
-            let mut lines = probe.lines().take(20).peekable();
-            lines.peek().is_some() && lines.all(|line| link(line).is_some())
+        let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
+        return match *log {
+            // Both files contain the same log. Reading both would give every conversation twice.
+            ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
+            _ if has_companion(".annotation.txt") => Fit::Yes,
+            _ => Fit::Maybe,
         };
-        let tokens = || probe.lines().take(20).any(|line| line.starts_with("<s> "));
-        match name.as_str() {
-            n if n.ends_with(".annotation.txt") && links() => Fit::Companion,
-            n if n.ends_with(".tok.txt") && tokens() => Fit::Companion,
-            _ => Fit::No,
-        }
     }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let options = options.clone();
-        // A log is small, and only its annotated messages are kept.
-        Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
+    let links = || {
+        let mut lines = probe.lines().take(20).peekable();
+        lines.peek().is_some() && lines.all(|line| link(line).is_some())
+    };
+    let tokens = || probe.lines().take(20).any(|line| line.starts_with("<s> "));
+    match name.as_str() {
+        n if n.ends_with(".annotation.txt") && links() => Fit::Companion,
+        n if n.ends_with(".tok.txt") && tokens() => Fit::Companion,
+        _ => Fit::No,
     }
 }
 
-/// Returns the companion file of a log: the same name with a different extension.
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let options = options.clone();
+    // A log is small, so the whole log is read at once.
+    Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
+}
+
+/// Returns the existing file with the name of a log and a different extension. The file may be compressed.
 fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
     let stem = stem(log)?;
     ["", ".gz", ".zst"]
@@ -75,7 +70,7 @@ fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
         .find(|p| p.exists())
 }
 
-/// Returns the name of a log without its extensions.
+/// Returns the file name of a log without its extensions.
 fn stem(log: &Path) -> Option<&str> {
     let name = log.file_name()?.to_str()?.trim_end_matches(".gz").trim_end_matches(".zst");
     let known = LOG_EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
@@ -87,19 +82,20 @@ struct Message {
     nick: String,
     text: String,
     act: Option<&'static str>,
+    /// The time of the message as a result of [`Clock::run`].
     minute: Option<i64>,
 }
 
-/// The annotated messages of a log file, and the times needed to date them.
+/// The annotated messages of a log file.
 #[derive(Default)]
 struct Log {
     /// The messages by line number, counted from 0.
     messages: BTreeMap<u64, Message>,
-    /// The running minute at which the day in the file name starts.
+    /// The start of the day in the file name, on the time scale of [`Clock::run`].
     midnight: Option<i64>,
-    /// Number of lines read, including invalid lines.
+    /// Number of lines that were read, including invalid lines.
     lines: u64,
-    /// The read error, if the end of the log could not be read.
+    /// The problem of the file, if the log could not be read to its end.
     broken: Option<Problem>,
 }
 
@@ -112,28 +108,25 @@ impl Log {
         while let Some(line) = lines.next_line() {
             let number = log.lines;
             let annotated = links.named.contains_key(&number);
+            if let Err(e @ LineError::Broken { .. }) = line {
+                log.broken = Some(support::line_problem(&path, e));
+                break;
+            }
+            log.lines += 1;
             let line = match line {
                 Ok(line) => line,
-                Err(e @ LineError::Broken { .. }) => {
-                    log.broken = Some(support::line_problem(&path, e));
-                    break;
-                }
                 Err(e) => {
                     // An invalid line outside all conversations is ignored.
-                    if annotated {
-                        problems.push(support::line_problem(&path, e));
-                    }
-                    log.lines += 1;
+                    problems.extend(annotated.then(|| support::line_problem(&path, e)));
                     continue;
                 }
             };
-            log.lines += 1;
-            let (shown, what) = irc_log::parse(line.text);
-            let minute = shown.map(|shown| clock.run(shown));
+            let (time, kind) = irc_log::parse(line.text);
+            let minute = time.map(|time| clock.run(time));
             if log.midnight.is_none() && links.first.is_some_and(|first| number >= first) {
-                log.midnight = clock.now().map(|(minute, shown)| minute - shown);
+                log.midnight = clock.now().map(|(minute, time)| minute - time);
             }
-            match what {
+            match kind {
                 LogLine::Message(message) if annotated && !message.text.is_empty() => {
                     let (nick, text) = (message.nick.to_owned(), message.text.to_owned());
                     log.messages.insert(number, Message { nick, text, act: message.act, minute });
@@ -149,11 +142,10 @@ impl Log {
     }
 }
 
+/// Reads a log with its reply links. Returns the conversations and all problems.
 fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
     let name = input.name.clone();
-    let unreadable = |reason: String| {
-        vec![Err(Problem::File(Reject { path: name.clone(), line: None, id: None, reason }))]
-    };
+    let unreadable = |reason: String| vec![Err(support::file_problem(&name, None, reason))];
     let Some((path, stem)) =
         input.path.clone().and_then(|path| Some((path.clone(), stem(&path)?.to_owned())))
     else {
@@ -189,8 +181,10 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
     problems.into_iter().map(Err).chain(dialogues).chain(log.broken.map(Err)).collect()
 }
 
+/// Builder of dialogues from the conversations in a log.
 struct Builder<'a> {
     stem: String,
+    /// The date in the file name.
     date: Option<jiff::civil::Date>,
     split: Option<String>,
     links: &'a Links,
@@ -199,6 +193,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// Builds the dialogue of a conversation. Returns `None` for a conversation without messages, or one of which the end
+    /// could not be read.
     fn dialogue(&self, conversation: &BTreeSet<u64>, path: &str) -> Result<Option<Dialogue>, Problem> {
         let messages: Vec<_> = conversation
             .iter()
@@ -212,7 +208,7 @@ impl Builder<'_> {
         let at = |fail: RecordError| fail.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = support::dialogue(id, "ubuntu-irc", Some("en"));
-        dialogue.note_some("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));
+        dialogue.note("split", self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)));
         let nicks: BTreeSet<&str> = messages.iter().map(|(_, message)| message.nick.as_str()).collect();
         let turn_of: BTreeMap<u64, u64> = messages.iter().map(|(number, _)| *number).zip(1..).collect();
         for (number, message) in &messages {
@@ -220,19 +216,10 @@ impl Builder<'_> {
             let turn = dialogue.push(&message.nick, Role::Participant, text);
             turn.time = self.time(message);
             turn.acts.extend(message.act.map(str::to_owned));
-            let answered: BTreeSet<u64> = self
-                .links
-                .neighbors
-                .get(number)
-                .into_iter()
-                .flatten()
-                .copied()
-                .filter(|n| n < number)
-                .collect();
-            let answered: Vec<u64> = answered.iter().filter_map(|n| turn_of.get(n).copied()).collect();
-            if !answered.is_empty() {
-                turn.note("replies_to", answered);
-            }
+            let neighbors = self.links.neighbors.get(number).into_iter().flatten();
+            let answered: BTreeSet<&u64> = neighbors.filter(|n| *n < number).collect();
+            let answered: Vec<u64> = answered.into_iter().filter_map(|n| turn_of.get(n).copied()).collect();
+            turn.note("replies_to", answered);
         }
         dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
         support::checked(dialogue).map(Some).map_err(at)
@@ -245,9 +232,8 @@ impl Builder<'_> {
     }
 }
 
-/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`.
-///
-/// A text with only names is not changed.
+/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`. The last word of
+/// a text is never removed.
 fn strip<'a>(text: &'a str, nicks: &BTreeSet<&str>) -> &'a str {
     let mut rest = text;
     while let Some((word, after)) = rest.split_once(char::is_whitespace) {
@@ -294,7 +280,7 @@ some stray line
     /// Reads a log. Returns the dialogues, and the problems with only the file name of the path.
     fn read(path: &Path, options: &ReadOptions) -> (Vec<Dialogue>, Vec<String>) {
         let (mut dialogues, mut problems) = (Vec::new(), Vec::new());
-        for item in UbuntuIrc.read(Input::open(path).unwrap(), options).unwrap() {
+        for item in FORMAT.read(Input::open(path).unwrap(), options).unwrap() {
             match item {
                 Ok(dialogue) => dialogues.push(dialogue),
                 Err(Problem::Record(r) | Problem::File(r)) => {
@@ -399,7 +385,7 @@ some stray line
     #[test]
     fn logs_and_companions_are_detected() {
         let (_dir, path) = folder(LOG.as_bytes(), "0 1 -\n");
-        let fit = |path: &Path| UbuntuIrc.sniff(&Input::open(path).unwrap().probe());
+        let fit = |path: &Path| sniff(&Input::open(path).unwrap().probe());
         assert_eq!(fit(&path), Fit::Yes);
         assert_eq!(fit(&path.with_file_name("2010-05-02_00.annotation.txt")), Fit::Companion);
         let raw = path.with_file_name("2010-05-02_00.raw.txt");

@@ -1,19 +1,18 @@
 //! WhatsApp chats, exported as text by an iPhone (`[02/03/26, 09:14:05] Ann: hi`) or by Android
 //! (`02/03/2026, 09:14 - Ann: hi`).
 //!
-//! - A chat may span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
+//! - A chat can span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
 //!   when a new day starts after more than an hour of silence.
-//! - The dialogue id is the name of the chat and the time of its first message. It stays the same in later exports.
-//!   The name of the chat is the file name, or the folder name if the file is `_chat.txt`. An export without old
-//!   messages may start within a dialogue, which then has a different id.
+//! - A dialogue id is the name of the chat and the time of the first message of the dialogue. The name of the chat is the
+//!   file name, or the folder name if the file is `_chat.txt`. A later export gives the same ids, unless it starts within
+//!   a dialogue because old messages are missing.
 //! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
-//! - Times are local times of the phone without a time zone. They are interpreted as UTC.
-//! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An
-//!   iPhone exports notices as messages. They are recognized by English phrases; in other languages they are read as
-//!   messages.
-//! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
-//!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
+//! - The times are local times of the phone without a time zone. They are read as UTC.
+//! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An iPhone
+//!   exports notices as messages, which are recognized by English phrases. In other languages, they are read as messages.
+//! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the turn
+//!   describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
 
 mod line;
 
@@ -23,65 +22,58 @@ use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
 use line::{Content, Header, Order, clean, order, without_edited};
 
-pub(super) struct WhatsApp;
+pub(super) static FORMAT: Format = Format {
+    name: "whatsapp",
+    about: "WhatsApp chat, exported as text from an iPhone or Android",
+    sniff,
+    read,
+};
 
-/// Silence after which a new dialogue starts.
+/// Time without messages after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
-/// Silence after which a new dialogue starts on a new day.
+/// Time without messages after which a new dialogue starts if a new day has started.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
-impl Format for WhatsApp {
-    fn name(&self) -> &'static str {
-        "whatsapp"
-    }
+fn sniff(probe: &Probe<'_>) -> Fit {
+    let mut lines = probe.lines().take(200);
+    let Some(first) = lines.next().and_then(Header::parse) else {
+        return Fit::No;
+    };
+    let more: Vec<_> = lines.filter_map(Header::parse).collect();
+    let has_speaker = more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
+    if has_speaker { Fit::Yes } else { Fit::No }
+}
 
-    fn about(&self) -> &'static str {
-        "WhatsApp chat, exported as text from an iPhone or Android"
-    }
-
-    fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let mut lines = probe.lines().take(200);
-        let Some(first) = lines.next().and_then(Header::parse) else {
-            return Fit::No;
-        };
-        let more: Vec<_> = lines.filter_map(Header::parse).collect();
-        let has_speaker =
-            more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
-        if has_speaker { Fit::Yes } else { Fit::No }
-    }
-
-    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let (order, assumed) = order(input.probe().lines());
-        let stem = match input.stem() {
-            stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
-            stem => stem,
-        };
-        let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
-        let reader = Reader {
-            path: input.name.clone(),
-            title: title.unwrap_or(&stem).to_owned(),
-            stem,
-            limit: options.max_record,
-            order,
-            assumed,
-            last: None,
-            skipping: false,
-            draft: None,
-        };
-        Ok(chat_text::read(input, options, reader))
-    }
+fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
+    let (order, assumed) = order(input.probe().lines());
+    let stem = match input.stem() {
+        stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
+        stem => stem,
+    };
+    let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
+    let reader = Reader {
+        title: title.unwrap_or(&stem).to_owned(),
+        stem,
+        limit: options.max_record,
+        order,
+        assumed,
+        last: None,
+        skipping: false,
+        draft: None,
+    };
+    Ok(chat_text::read(input, options, reader))
 }
 
 struct Reader {
-    path: String,
     stem: String,
     title: String,
     limit: usize,
     order: Order,
+    /// Whether the order is only assumed.
     assumed: bool,
     /// Time of the last message.
     last: Option<DateTime>,
-    /// Whether the next lines continue a message that was rejected.
+    /// Whether lines without a header continue a message that was rejected.
     skipping: bool,
     draft: Option<Draft>,
 }
@@ -96,7 +88,7 @@ impl LineReader for Reader {
                 None => {
                     self.skipping = true;
                     let reason = "text before the first message; is the start of the export missing?";
-                    out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
+                    out.push_back((line.number, Err(reason.into())));
                 }
             }
             return;
@@ -107,7 +99,7 @@ impl LineReader for Reader {
             let reason = format!(
                 "the date {date} or its time is invalid in the order {order}, which was detected at the beginning of the file"
             );
-            out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
+            out.push_back((line.number, Err(reason.into())));
             return;
         };
         self.skipping = false;
@@ -140,18 +132,10 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
         return;
     };
     turn.time = Time::from_civil(time);
-    if edited.is_some() {
-        turn.note("edited", true);
-    }
-    if content.deleted {
-        turn.note("deleted", true);
-    }
-    if let Some(media) = content.media {
-        turn.note("media", media);
-    }
-    if let Some(file) = content.attachment {
-        turn.note("attachment", file);
-    }
+    turn.note("edited", edited.map(|_| true));
+    turn.note("deleted", content.deleted.then_some(true));
+    turn.note("media", content.media);
+    turn.note("attachment", content.attachment);
 }
 
 fn continue_message(draft: &mut Draft, line: &str) {
@@ -171,14 +155,12 @@ impl Reader {
                 let mut dialogue = support::dialogue(id, "whatsapp", None);
                 dialogue.title = Some(self.title.clone());
                 dialogue.time = Time::from_civil(time);
-                if self.assumed {
-                    let order = format!("{} (assumed)", self.order.name());
-                    dialogue.note("date_order", order);
-                }
+                let order = self.assumed.then(|| format!("{} (assumed)", self.order.name()));
+                dialogue.note("date_order", order);
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be used in ids.
-            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
+            // The file name cannot be part of an id.
+            Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
 
@@ -186,7 +168,7 @@ impl Reader {
         if let Some(draft) = self.draft.take() {
             let turns = &draft.dialogue.turns;
             if turns.is_empty() || turns.iter().any(|t| t.role != Some(Role::System)) {
-                out.push_back(draft.finish(&self.path));
+                out.push_back(draft.finish());
             }
         }
     }
@@ -215,8 +197,8 @@ I mean it
     fn a_chat_is_split_at_silence() {
         assert_eq!(sniffed("x.txt", ANDROID), Some("whatsapp"));
         let name = "WhatsApp Chat with Tickets.txt";
-        assert!(problems(&WhatsApp, name, ANDROID).is_empty());
-        let got = read_text(&WhatsApp, name, ANDROID);
+        assert!(problems(&FORMAT, name, ANDROID).is_empty());
+        let got = read_text(&FORMAT, name, ANDROID);
         let shown: Vec<_> = got
             .iter()
             .map(|d| {
@@ -242,8 +224,8 @@ I mean it
     #[test]
     fn ids_are_stable_in_later_exports() {
         let cut = ANDROID.find("03/03/2026, 11:00").unwrap();
-        let early = read_text(&WhatsApp, "c.txt", &ANDROID[..cut]);
-        let late = read_text(&WhatsApp, "c.txt", ANDROID);
+        let early = read_text(&FORMAT, "c.txt", &ANDROID[..cut]);
+        let late = read_text(&FORMAT, "c.txt", ANDROID);
         let ids = |ds: &[Dialogue]| ds.iter().map(|d| d.id.as_str().to_owned()).collect::<Vec<_>>();
         assert_eq!(ids(&early)[..], ids(&late)[..2]);
     }
@@ -252,7 +234,7 @@ I mean it
     fn an_iphone_export_is_named_after_its_folder() {
         let text = "\u{200e}[3/14/26, 9:14:05\u{202f}AM] Trip: \u{200e}Messages and calls are end-to-end encrypted.\r\n[3/14/26, 9:15:00\u{202f}AM] ~\u{202f}Ann: hi\r\n[3/14/26, 1:15:00\u{202f}PM] Bob: \u{200e}image omitted\r\n";
         assert_eq!(sniffed("_chat.txt", text), Some("whatsapp"));
-        let got = &read_text(&WhatsApp, "WhatsApp Chat - Trip/_chat.txt", text)[0];
+        let got = &read_text(&FORMAT, "WhatsApp Chat - Trip/_chat.txt", text)[0];
         assert_eq!(got.id.as_str(), "WhatsApp Chat - Trip-2026-03-14T09:14:05");
         assert_eq!(got.title.as_deref(), Some("Trip"));
         assert_eq!(got.turns[0].role, Some(Role::System));
@@ -263,18 +245,18 @@ I mean it
 
     #[test]
     fn an_assumed_order_is_recorded_and_invalid_dates_are_reported() {
-        let got = &read_text(&WhatsApp, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
+        let got = &read_text(&FORMAT, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
         assert_eq!(got.metadata["date_order"], "day/month/year (assumed)");
         let text = "lost\n02/03/26, 09:14 - Ann: a\n13/03/26, 09:14 - Ann: b\n14/03/26, 09:14 - Ann: b\n03/15/26, 09:15 - Ann: c\nmore of c\n03/03/26, 25:10 - Ann: d\n14/03/26, 09:16 - Ann: e\n";
         assert_eq!(
-            problems(&WhatsApp, "c.txt", text),
+            problems(&FORMAT, "c.txt", text),
             [
                 "c.txt:1: text before the first message; is the start of the export missing?",
                 "c.txt:5: the date 03/15/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
                 "c.txt:7: the date 03/03/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
             ]
         );
-        let got = read_text(&WhatsApp, "c.txt", text);
+        let got = read_text(&FORMAT, "c.txt", text);
         assert_eq!(got.last().unwrap().turns.iter().map(|t| &*t.text).collect::<Vec<_>>(), ["b", "e"]);
     }
 

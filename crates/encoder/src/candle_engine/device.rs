@@ -125,7 +125,7 @@ fn opened(choice: DeviceChoice, device: candle_core::Result<candle_core::Device>
             "check the GPU driver, or use --device cpu".to_owned(),
         ),
     };
-    Err(Error::Unavailable { message, hint: Some(hint) })
+    Err(Error::unavailable(message).with_hint(hint))
 }
 
 impl fmt::Display for Device {

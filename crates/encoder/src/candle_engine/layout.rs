@@ -48,10 +48,10 @@ impl Rows {
         let mut unpadded = Vec::with_capacity(batch.tokens());
         let mut token = 0;
         for (row, sequence) in batch.sequences.iter().enumerate() {
-            for place in row * longest..row * longest + sequence.len() {
-                padded[place] = token;
-                mask[place] = 0.0;
-                unpadded.push(place as u32);
+            for position in row * longest..row * longest + sequence.len() {
+                padded[position] = token;
+                mask[position] = 0.0;
+                unpadded.push(position as u32);
                 token += 1;
             }
         }
@@ -63,18 +63,14 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
+    /// Copies the states of all tokens to rows of equal length.
     pub(super) fn pad(&self, tokens: &Tensor, sent: &Sent) -> Result<Tensor> {
-        match &self.ragged {
-            Some(ragged) => tokens.index_select(&sent.indices(&ragged.padded)?, 0),
-            None => Ok(tokens.clone()),
-        }
+        select(tokens, self.ragged.as_ref().map(|ragged| &ragged.padded), sent)
     }
 
+    /// Copies the states of all tokens from rows of equal length.
     pub(super) fn unpad(&self, rows: &Tensor, sent: &Sent) -> Result<Tensor> {
-        match &self.ragged {
-            Some(ragged) => rows.index_select(&sent.indices(&ragged.unpadded)?, 0),
-            None => Ok(rows.clone()),
-        }
+        select(rows, self.ragged.as_ref().map(|ragged| &ragged.unpadded), sent)
     }
 
     pub(super) fn mask(&self, dtype: DType, sent: &Sent) -> Result<Option<Tensor>> {
@@ -83,6 +79,11 @@ impl Rows {
         };
         self.ragged.as_ref().map(mask).transpose()
     }
+}
+
+/// Returns the rows with these indices; all rows if there are no indices.
+fn select(rows: &Tensor, indices: Option<&Indices>, sent: &Sent) -> Result<Tensor> {
+    indices.map_or_else(|| Ok(rows.clone()), |indices| rows.index_select(&sent.indices(indices)?, 0))
 }
 
 /// Sequences of a batch, without padding.

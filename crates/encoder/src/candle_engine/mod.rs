@@ -39,9 +39,8 @@ pub struct CandleEngine {
     max_tokens: usize,
     words: Tensor,
     positions: Tensor,
-    types: Option<Tensor>,
-    turns: Option<Tensor>,
-    roles: Option<Tensor>,
+    /// Embeddings of segment types, turns and roles; `None` if the network does not have them.
+    tables: [Option<Tensor>; 3],
     norm: Norm,
     layers: Vec<Layer>,
     /// Locked while a batch is computed, because the device may not have enough memory for two batches.
@@ -80,7 +79,7 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Segment types, turns and roles; `None` if the network has no embeddings for them.
+    /// Rows of the tables of [`CandleEngine::tables`].
     columns: [Option<Indices>; 3],
 }
 
@@ -94,7 +93,7 @@ impl CandleEngine {
         let optional = |t: &Option<network::Table>| t.as_ref().map(table).transpose();
         let e = &network.embeddings;
         let (words, positions) = (table(&e.words)?, table(&e.positions)?);
-        let (types, turns, roles) = (optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?);
+        let tables = [optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?];
         let norm = factory.norm(&e.norm)?;
         let layers =
             network.layers.iter().map(|l| factory.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
@@ -108,9 +107,7 @@ impl CandleEngine {
             max_tokens,
             words,
             positions,
-            types,
-            turns,
-            roles,
+            tables,
             norm,
             layers,
             turn: Mutex::default(),
@@ -151,10 +148,9 @@ impl CandleEngine {
         });
         let positions = tables.indices(positions);
         type Column = fn(&Sequence) -> &Option<Vec<u32>>;
-        let columns: [(&Option<Tensor>, Column); 3] =
-            [(&self.types, |s| &s.types), (&self.turns, |s| &s.turns), (&self.roles, |s| &s.roles)];
-        let columns = columns.map(|(table, column)| {
-            table.as_ref()?;
+        let columns: [(usize, Column); 3] = [(0, |s| &s.types), (1, |s| &s.turns), (2, |s| &s.roles)];
+        let columns = columns.map(|(n, column)| {
+            self.tables[n].as_ref()?;
             let mut indices = Vec::with_capacity(batch.tokens());
             for s in batch.sequences {
                 match column(s) {
@@ -211,7 +207,7 @@ impl CandleEngine {
     fn embed(&self, inputs: &Inputs, sent: &Sent) -> candle_core::Result<Tensor> {
         let pick = |table: &Tensor, indices: &Indices| table.index_select(&sent.indices(indices)?, 0);
         let mut x = (pick(&self.words, &inputs.ids)? + pick(&self.positions, &inputs.positions)?)?;
-        for (table, indices) in [&self.types, &self.turns, &self.roles].into_iter().zip(&inputs.columns) {
+        for (table, indices) in self.tables.iter().zip(&inputs.columns) {
             if let (Some(table), Some(indices)) = (table, indices) {
                 x = (x + pick(table, indices)?)?;
             }
@@ -307,10 +303,6 @@ impl Backend for CandleEngine {
 
     fn hidden(&self) -> usize {
         self.shape.hidden
-    }
-
-    fn layers(&self) -> usize {
-        self.layers.len()
     }
 
     fn best_batch(&self) -> usize {

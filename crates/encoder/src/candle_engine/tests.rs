@@ -126,9 +126,6 @@ fn pooling_on_the_device_agrees_with_pooling_on_the_host() {
         fn hidden(&self) -> usize {
             self.0.hidden()
         }
-        fn layers(&self) -> usize {
-            self.0.layers()
-        }
         fn best_batch(&self) -> usize {
             1
         }

@@ -30,13 +30,8 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Architecture; 5] = [
-        Architecture::Bert,
-        Architecture::Roberta,
-        Architecture::XlmRoberta,
-        Architecture::Camembert,
-        Architecture::DistilBert,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Bert, Self::Roberta, Self::XlmRoberta, Self::Camembert, Self::DistilBert];
 
     /// The `model_type` in `config.json`.
     pub const fn name(self) -> &'static str {
@@ -230,7 +225,7 @@ fn refuse_variants(file: &Object) -> Result<()> {
 }
 
 /// Returns an error if a folder contains only an adapter for a different model.
-pub fn refuse_adapter(folder: &std::path::Path) -> Result<()> {
+pub fn refuse_adapter(folder: &Path) -> Result<()> {
     if folder.join("adapter_config.json").exists() {
         return Err(Error::data(format!("{} contains an adapter, not a complete network", folder.display()))
             .with_hint("merge it into its base model (PEFT: `merge_and_unload`), then save that"));
@@ -270,7 +265,7 @@ impl SentenceSettings {
     }
 
     fn new(file: &Object) -> Result<Self> {
-        for (key, value) in file.values() {
+        for (key, value) in &file.values {
             let harmless = match (key.as_str(), value) {
                 ("max_seq_length" | "do_lower_case" | "unpad_inputs", _) | (_, Value::Null) => true,
                 ("transformer_task", task) => task == "feature-extraction",
@@ -297,7 +292,7 @@ impl SentenceSettings {
 #[derive(Debug, Clone, Default)]
 pub struct Object {
     path: PathBuf,
-    values: Map<String, Value>,
+    pub values: Map<String, Value>,
 }
 
 impl Object {
@@ -309,16 +304,6 @@ impl Object {
             Some(_) => Err(Error::data(format!("{}: must contain one JSON object", path.display()))
                 .with_hint("download the model again")),
         }
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// All keys and values.
-    pub fn values(&self) -> &Map<String, Value> {
-        &self.values
     }
 
     /// Returns the value of a key; `null` counts as missing.

@@ -7,15 +7,16 @@ mod config;
 mod modules;
 mod network;
 mod pipeline;
-mod save;
+pub(crate) mod save;
 mod tokenizer;
 mod tokenizer_files;
 mod vocabulary;
-mod weights;
+pub(crate) mod weights;
 
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use save::bytes_of;
 use turnwise_core::error::{Error, Result};
 use weights::Tensor;
 
@@ -178,7 +179,7 @@ impl ModelFolder {
         let tokenizer = self.tokenizer()?;
         all.part("tokenizer", tokenizer.to_json()?.as_bytes())
             .text("frame", format_args!("{:?} {:?}", tokenizer.before(), tokenizer.after()))
-            .text("cut in front", tokenizer.cut_front);
+            .text("cut in front", tokenizer.parts.cut_front);
         Ok(all.finish())
     }
 }
@@ -203,8 +204,8 @@ fn settings(all: &mut Fingerprinter, pipeline: &Pipeline) {
                     "dense",
                     format_args!("{} {} {}", dense.inputs, dense.outputs, dense.activation.class()),
                 )
-                .part("weight", &bytes(&dense.weight))
-                .part("bias", &bytes(dense.bias.as_deref().unwrap_or(&[]))),
+                .part("weight", &bytes_of(&dense.weight))
+                .part("bias", &bytes_of(dense.bias.as_deref().unwrap_or(&[]))),
         };
     }
     for (name, text) in pipeline.prompts.texts.iter().filter(|(_, text)| !text.is_empty()) {
@@ -213,10 +214,6 @@ fn settings(all: &mut Fingerprinter, pipeline: &Pipeline) {
     all.text("default prompt", pipeline.prompts.text(None).unwrap_or_default());
     all.text("max tokens", pipeline.max_tokens);
     all.text("truncate", pipeline.truncate_dim.unwrap_or(0));
-}
-
-fn bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -34,19 +34,17 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 4] = [
-        (Kind::Transformer, "Transformer"),
-        (Kind::Pooling, "Pooling"),
-        (Kind::Dense, "Dense"),
-        (Kind::Normalize, "Normalize"),
-    ];
-
     /// Returns the kind of a module class. Old files use `sentence_transformers.models.Pooling`, new files use
     /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is custom
     /// code, whatever its name.
     fn of(class: &str) -> Option<Kind> {
-        let name = class.strip_prefix("sentence_transformers.")?.rsplit('.').next()?;
-        Kind::ALL.into_iter().find(|(_, known)| *known == name).map(|(kind, _)| kind)
+        match class.strip_prefix("sentence_transformers.")?.rsplit('.').next()? {
+            "Transformer" => Some(Kind::Transformer),
+            "Pooling" => Some(Kind::Pooling),
+            "Dense" => Some(Kind::Dense),
+            "Normalize" => Some(Kind::Normalize),
+            _ => None,
+        }
     }
 }
 
@@ -199,7 +197,7 @@ fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     }
     let known = |k: &String| PoolingMode::ALL.iter().any(|m| m.flag() == k);
     let on = file
-        .values()
+        .values
         .iter()
         .find(|(k, v)| k.starts_with("pooling_mode_") && !known(k) && **v == Value::Bool(true));
     if let Some((key, _)) = on {

@@ -1,7 +1,7 @@
 //! Reads the tensors of a folder into a [`Network`]. Parameters have a fixed order ([`list`]) and the names that BERT
 //! uses. Names of other architectures are translated.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use rayon::prelude::*;
 use turnwise_core::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::{
 pub struct Layout {
     counts: Counts,
     /// Parameters in the order of [`list`], with their names in the files.
-    places: Vec<(Parameter, String)>,
+    parameters: Vec<(Parameter, String)>,
     /// Notices about unused tensors.
     pub notices: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl Layout {
             roles: rows(ROLES),
             layers: config.layers,
         };
-        let places: Vec<_> = list(&config.shape, &counts)
+        let parameters: Vec<_> = list(&config.shape, &counts)
             .into_iter()
             .map(|parameter| {
                 let name = names.in_file(&parameter.name);
@@ -49,25 +49,19 @@ impl Layout {
                 Ok((parameter, name))
             })
             .collect::<Result<_>>()?;
-        let notices = names.unused(config, &places)?;
-        Ok(Layout { counts, places, notices })
+        let notices = names.unused(config, &parameters)?;
+        Ok(Layout { counts, parameters, notices })
     }
 
-    /// Reads the network.
+    /// Reads the network. Fails if a value is not finite.
     pub fn read(&self, config: &Config, weights: &Weights) -> Result<Network> {
-        let read = self.places.par_iter().map(|(parameter, name)| {
-            let numbers = weights.expect(name, &parameter.dims)?.numbers()?;
-            Ok((parameter.name.as_str(), numbers))
-        });
-        let mut read: HashMap<&str, Vec<f32>> = read.collect::<Result<_>>()?;
-        assemble(&config.shape, &self.counts, &mut |name| {
-            read.remove(name).ok_or_else(|| Error::Internal(format!("the parameter {name} was not read")))
-        })
+        let values = self.parameters.par_iter().map(|(p, name)| weights.expect(name, &p.dims)?.numbers());
+        Ok(assemble(&config.shape, &self.counts, values.collect::<Result<_>>()?))
     }
 
     /// Returns all parameters with their tensors, in order.
     pub fn tensors<'a>(&'a self, weights: &'a Weights) -> Result<Vec<(&'a Parameter, Tensor<'a>)>> {
-        self.places.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
+        self.parameters.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
     }
 }
 
@@ -75,7 +69,7 @@ impl Layout {
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Maps each name without prefix, and with the current names of norm parameters, to the name in the file.
+    /// Name in the file by name without prefix. In the latter, parameters of norms have their current names.
     names_in_file: BTreeMap<String, &'a str>,
 }
 
@@ -95,7 +89,6 @@ const WRAPPERS: [&str; 10] = [
 
 impl<'a> Names<'a> {
     fn new(architecture: Architecture, weights: &'a Weights) -> Result<Self> {
-        const WORDS: &str = "embeddings.word_embeddings.weight";
         let known = |prefix: &str| {
             prefix.is_empty() || prefix.trim_end_matches('.').split('.').all(|p| WRAPPERS.contains(&p))
         };
@@ -114,11 +107,8 @@ impl<'a> Names<'a> {
         };
         let names_in_file = weights.names().filter_map(|name| {
             let bare = name.strip_prefix(prefix.as_str())?;
-            Some((
-                bare.replace("LayerNorm.gamma", "LayerNorm.weight")
-                    .replace("LayerNorm.beta", "LayerNorm.bias"),
-                name,
-            ))
+            let bare = bare.replace("LayerNorm.gamma", "LayerNorm.weight");
+            Some((bare.replace("LayerNorm.beta", "LayerNorm.bias"), name))
         });
         Ok(Names { architecture, names_in_file: names_in_file.collect(), prefix })
     }
@@ -126,16 +116,14 @@ impl<'a> Names<'a> {
     /// Returns the name of a parameter in the file, or the expected name if the tensor is missing.
     fn in_file(&self, name: &str) -> String {
         let own = name_in(self.architecture, name);
-        match self.names_in_file.get(&own) {
-            Some(names_in_file) => (*names_in_file).to_owned(),
-            None => format!("{}{own}", self.prefix),
-        }
+        let found = self.names_in_file.get(&own).map(|name| (*name).to_owned());
+        found.unwrap_or_else(|| format!("{}{own}", self.prefix))
     }
 
     /// Checks the unused tensors. Heads and poolers do not affect the hidden states and are ignored. An unknown
     /// tensor in the embeddings or layers is an error, because ignoring the tensor would change the vectors.
     fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
-        let used: std::collections::HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
+        let used: HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {
             Architecture::DistilBert => "transformer.layer.",
             _ => "encoder.layer.",
@@ -157,13 +145,11 @@ impl<'a> Names<'a> {
                 _ => {}
             }
         }
-        Ok(match above {
-            0 => Vec::new(),
-            n => vec![format!(
-                "the weights have {n} layers, but config.json has {}; the last ones are ignored",
-                config.layers
-            )],
-        })
+        let layers = config.layers;
+        let ignored = format!(
+            "the weights have {above} layers, but config.json has {layers}; the last ones are ignored"
+        );
+        Ok(if above > 0 { vec![ignored] } else { Vec::new() })
     }
 }
 
@@ -176,20 +162,14 @@ pub struct Parameter {
     pub dims: Vec<usize>,
 }
 
-/// Sizes of the embedding tables, and number of layers.
+/// Number of layers, and number of rows of each embedding table. It is `None` for a table that the network does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of word embeddings.
     pub words: usize,
-    /// Number of position embeddings.
     pub positions: usize,
-    /// Number of segment embeddings; `None` if there are none.
     pub types: Option<usize>,
-    /// Number of turn embeddings; `None` if there are none.
     pub turns: Option<usize>,
-    /// Number of role embeddings; `None` if there are none.
     pub roles: Option<usize>,
-    /// Number of layers.
     pub layers: usize,
 }
 
@@ -197,9 +177,9 @@ const WORDS: &str = "embeddings.word_embeddings.weight";
 const POSITIONS: &str = "embeddings.position_embeddings.weight";
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
 /// Name of the turn embeddings, which are optional.
-pub const TURNS: &str = "embeddings.turn_embeddings.weight";
+const TURNS: &str = "embeddings.turn_embeddings.weight";
 /// Name of the role embeddings, which are optional.
-pub const ROLES: &str = "embeddings.role_embeddings.weight";
+const ROLES: &str = "embeddings.role_embeddings.weight";
 const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
 
 const QUERY: &str = "attention.self.query";
@@ -289,46 +269,22 @@ fn part(layer: usize, name: &str) -> String {
     format!("encoder.layer.{layer}.{name}")
 }
 
-type Take<'a> = dyn FnMut(&str) -> Result<Vec<f32>> + 'a;
-
-/// Builds a network. `take` returns the values of the parameter with the given name.
-pub fn assemble(shape: &Shape, counts: &Counts, take: &mut Take) -> Result<Network> {
-    let (h, i) = (shape.hidden, shape.intermediate);
-    let layers = (0..counts.layers).map(|layer| {
-        let mut linear = |name: &str, inputs: usize, outputs: usize| {
-            let name = part(layer, name);
-            let weight = take(&format!("{name}.weight"))?;
-            Ok::<_, Error>(Linear { inputs, outputs, weight, bias: take(&format!("{name}.bias"))? })
-        };
-        Ok(Layer {
-            query: linear(QUERY, h, h)?,
-            key: linear(KEY, h, h)?,
-            value: linear(VALUE, h, h)?,
-            attention_output: linear(ATTENTION_OUTPUT, h, h)?,
-            intermediate: linear(INTERMEDIATE, h, i)?,
-            output: linear(OUTPUT, i, h)?,
-            attention_norm: norm(&part(layer, ATTENTION_NORM), take)?,
-            output_norm: norm(&part(layer, OUTPUT_NORM), take)?,
-        })
+/// Builds a network from the values of all parameters, in the order of [`list`].
+fn assemble(shape: &Shape, counts: &Counts, values: Vec<Vec<f32>>) -> Network {
+    let mut values = values.into_iter();
+    let mut next = || values.next().unwrap_or_default();
+    let mut table = |rows| Table { rows, data: next() };
+    let (words, positions) = (table(counts.words), table(counts.positions));
+    let [types, turns, roles] = [counts.types, counts.turns, counts.roles].map(|rows| rows.map(&mut table));
+    let mut norm = || Norm { weight: next(), bias: next() };
+    let embeddings = Embeddings { words, positions, types, turns, roles, norm: norm() };
+    let norms: Vec<_> = (0..counts.layers).map(|_| (norm(), norm())).collect();
+    let mut linear = |(_, inputs, outputs)| Linear { inputs, outputs, weight: next(), bias: next() };
+    let layers = norms.into_iter().map(|(attention_norm, output_norm)| {
+        let [query, key, value, attention_output, intermediate, output] = linears(shape).map(&mut linear);
+        Layer { query, key, value, attention_output, intermediate, output, attention_norm, output_norm }
     });
-    let layers = layers.collect::<Result<_>>()?;
-    let mut table = |name: &str, rows: usize| Ok::<_, Error>(Table { rows, data: take(name)? });
-    Ok(Network {
-        shape: shape.clone(),
-        embeddings: Embeddings {
-            words: table(WORDS, counts.words)?,
-            positions: table(POSITIONS, counts.positions)?,
-            types: counts.types.map(|rows| table(TYPES, rows)).transpose()?,
-            turns: counts.turns.map(|rows| table(TURNS, rows)).transpose()?,
-            roles: counts.roles.map(|rows| table(ROLES, rows)).transpose()?,
-            norm: norm(EMBEDDING_NORM, take)?,
-        },
-        layers,
-    })
-}
-
-fn norm(name: &str, take: &mut Take) -> Result<Norm> {
-    Ok(Norm { weight: take(&format!("{name}.weight"))?, bias: take(&format!("{name}.bias"))? })
+    Network { shape: shape.clone(), embeddings, layers: layers.collect() }
 }
 
 /// Returns the values of all parameters of a network, in the order of [`list`].

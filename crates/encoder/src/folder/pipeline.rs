@@ -60,7 +60,7 @@ pub enum PoolingMode {
     Max,
     /// Mean over all tokens.
     Mean,
-    /// The sum, divided by the square root of the number of tokens.
+    /// Sum over all tokens, divided by the square root of their number.
     MeanSqrtLen,
     /// Mean over all tokens with the weights 1, 2, 3, … by position.
     WeightedMean,
@@ -70,14 +70,8 @@ pub enum PoolingMode {
 
 impl PoolingMode {
     /// All modes, in the order in which sentence-transformers concatenates modes enabled by flags.
-    pub const ALL: [PoolingMode; 6] = [
-        PoolingMode::Cls,
-        PoolingMode::Max,
-        PoolingMode::Mean,
-        PoolingMode::MeanSqrtLen,
-        PoolingMode::WeightedMean,
-        PoolingMode::LastToken,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Cls, Self::Max, Self::Mean, Self::MeanSqrtLen, Self::WeightedMean, Self::LastToken];
 
     /// Name of the mode in the model's files.
     pub const fn name(self) -> &'static str {
@@ -137,7 +131,7 @@ pub enum DenseActivation {
     Tanh,
     /// `max(x, 0)`.
     Relu,
-    /// `x·Φ(x)`, exact.
+    /// `x·Φ(x)`, where `Φ` is the normal distribution function. It is not approximated.
     Gelu,
     /// `1/(1 + exp(−x))`.
     Sigmoid,
@@ -147,14 +141,8 @@ pub enum DenseActivation {
 
 impl DenseActivation {
     /// All activation functions.
-    pub const ALL: [DenseActivation; 6] = [
-        DenseActivation::Identity,
-        DenseActivation::Tanh,
-        DenseActivation::Relu,
-        DenseActivation::Gelu,
-        DenseActivation::Sigmoid,
-        DenseActivation::Silu,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Identity, Self::Tanh, Self::Relu, Self::Gelu, Self::Sigmoid, Self::Silu];
 
     /// Name of the PyTorch class in the model's files.
     pub const fn class(self) -> &'static str {

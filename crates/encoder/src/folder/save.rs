@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    fmt::Display,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -53,11 +54,11 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     let files = texts(model)?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).at("create", parent)?;
-    let temporary = TemporaryFolder(files::temporary_path(path));
-    files::remove_folder(&temporary.0)?;
-    fs::create_dir(&temporary.0).at("create", &temporary.0)?;
+    let temporary = TemporaryFolder::create(files::temporary_path(path))?;
     for (name, text) in files {
-        write_text(&temporary.0.join(name), &text)?;
+        let file = temporary.0.join(name);
+        create_parent(&file)?;
+        files::replace(&file, text.as_bytes())?;
     }
     let network = network::parameters(model.network);
     let named = network.iter().map(|(p, numbers)| {
@@ -78,8 +79,22 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     files::sync_folder(parent)
 }
 
-/// Temporary folder that is being written; removed on drop.
-struct TemporaryFolder(PathBuf);
+/// Creates the parent folder of a path.
+pub(crate) fn create_parent(path: &Path) -> Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))
+}
+
+/// Temporary folder that is being written. It is removed on drop, unless it was renamed.
+pub(crate) struct TemporaryFolder(pub PathBuf);
+
+impl TemporaryFolder {
+    /// Creates an empty folder and its parents. Removes an existing folder with this path.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        files::remove_folder(&path)?;
+        fs::create_dir_all(&path).at("create", &path)?;
+        Ok(TemporaryFolder(path))
+    }
+}
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
@@ -117,20 +132,6 @@ pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()>
     Ok(())
 }
 
-fn write_text(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at("create", folder)?;
-    }
-    fs::write(path, text).at("write", path)?;
-    flush(path)
-}
-
-fn flush(path: &Path) -> Result<()> {
-    // Windows flushes only files that are open for writing.
-    let file = File::options().read(true).write(true).open(path).at("open", path)?;
-    file.sync_all().at("flush", path)
-}
-
 fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     let (weight, bias) = ([dense.outputs, dense.inputs], [dense.outputs]);
     let weight = ("linear.weight".to_owned(), Numbers { dims: &weight, numbers: &dense.weight });
@@ -139,7 +140,11 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     files::sync_folder(folder)
 }
 
-fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
+/// Writes named tensors to a safetensors file, in place of an existing file.
+pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
+    path: &Path,
+    tensors: impl Iterator<Item = (S, Numbers<'a>)>,
+) -> Result<()> {
     // transformers rejects a file if the metadata does not contain a `format`.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     // safetensors creates the file with private permissions, so the permissions of a normal new file are restored.
@@ -151,13 +156,20 @@ fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers
     let as_usual = File::create(path).and_then(|file| file.metadata()).at("create", path)?.permissions();
     fs::set_permissions(&temporary, as_usual).at("change", &temporary)?;
     fs::rename(&temporary, path).at("replace", path)?;
-    flush(path)
+    // Windows flushes only files that are open for writing.
+    let file = File::options().write(true).open(path).at("open", path)?;
+    file.sync_all().at("flush", path)
+}
+
+/// Converts f32 values to little-endian bytes.
+pub(crate) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
 /// Tensor to write. Tensors are converted to bytes one at a time, to save memory.
-struct Numbers<'a> {
-    dims: &'a [usize],
-    numbers: &'a [f32],
+pub(crate) struct Numbers<'a> {
+    pub dims: &'a [usize],
+    pub numbers: &'a [f32],
 }
 
 impl View for Numbers<'_> {
@@ -170,7 +182,7 @@ impl View for Numbers<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        self.numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>().into()
+        bytes_of(self.numbers).into()
     }
 
     fn data_len(&self) -> usize {
@@ -203,7 +215,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     }
     add(
         "sentence_bert_config.json".into(),
-        json!({ "max_seq_length": model.pipeline.max_tokens, "do_lower_case": model.tokenizer.lowercase }),
+        json!({ "max_seq_length": model.pipeline.max_tokens, "do_lower_case": model.tokenizer.parts.lowercase }),
     );
     add("config_sentence_transformers.json".into(), sentence_transformers(model));
     add("tokenizer_config.json".into(), tokenizer(model));
@@ -233,7 +245,7 @@ fn config(model: &SavedModel) -> Value {
     };
     let padding = match architecture.counts_from_padding() {
         true => Some(shape.first_position - 1),
-        false => model.tokenizer.pad().map(|id| id as usize),
+        false => model.tokenizer.specials().pad.map(|id| id as usize),
     };
     let mut config = json!({
         "model_type": architecture.name(),
@@ -330,7 +342,7 @@ fn sentence_transformers(model: &SavedModel) -> Value {
 /// Returns `tokenizer_config.json`. It selects a class that only reads `tokenizer.json`, because that file already
 /// contains the effects of older settings and classes.
 fn tokenizer(model: &SavedModel) -> Value {
-    let tokenizer = model.tokenizer;
+    let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();
     for done in
         ["do_lower_case", "strip_accents", "tokenize_chinese_chars", "do_basic_tokenize", "never_split"]

@@ -3,7 +3,7 @@
 //! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds
 //! a separator token to such models.
 
-use std::{collections::BTreeMap, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 use serde_json::{Map, Value};
 use tokenizers::{AddedToken, processors::template::TemplateProcessing};
@@ -32,20 +32,28 @@ pub struct Specials {
 /// Tokenizer of a model.
 #[derive(Clone)]
 pub struct Tokenizer {
-    pub(super) inner: tokenizers::Tokenizer,
-    pub(super) specials: Specials,
+    pub(super) parts: Parts,
     /// Special tokens before the tokens of a text.
     before: Vec<u32>,
+    /// Special tokens after the tokens of a text.
     after: Vec<u32>,
-    max_tokens: usize,
+}
+
+/// Contents of the files of a tokenizer.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub inner: tokenizers::Tokenizer,
+    pub specials: Specials,
+    pub max_tokens: usize,
     /// Number of word embeddings of the model.
-    words: usize,
-    pub(super) cut_front: bool,
+    pub words: usize,
+    /// True if a long text is cut at its beginning instead of its end.
+    pub cut_front: bool,
     /// True if texts are converted to lower case before tokenization, as in sentence-transformers.
-    pub(super) lowercase: bool,
+    pub lowercase: bool,
     /// Tokenizer settings from `tokenizer_config.json`.
-    pub(super) settings: Map<String, Value>,
-    notices: Vec<String>,
+    pub settings: Map<String, Value>,
+    pub notices: Vec<String>,
 }
 
 /// Tokens of one text.
@@ -55,18 +63,6 @@ pub struct TokenizedText {
     pub ids: Vec<u32>,
     /// Number of tokens cut off because the text was too long.
     pub cut: usize,
-}
-
-/// Contents of the files of a tokenizer.
-pub(super) struct Parts {
-    pub inner: tokenizers::Tokenizer,
-    pub specials: Specials,
-    pub max_tokens: usize,
-    pub words: usize,
-    pub cut_front: bool,
-    pub lowercase: bool,
-    pub settings: Map<String, Value>,
-    pub notices: Vec<String>,
 }
 
 impl Tokenizer {
@@ -85,91 +81,73 @@ impl Tokenizer {
         if framed == 0 {
             parts.notices.push("the tokenizer adds no special tokens to texts".to_owned());
         }
-        let Parts { inner, specials, max_tokens, words, cut_front, lowercase, settings, notices } = parts;
-        Ok(Tokenizer {
-            inner,
-            specials,
-            before,
-            after,
-            max_tokens,
-            words,
-            cut_front,
-            lowercase,
-            settings,
-            notices,
-        })
+        Ok(Tokenizer { parts, before, after })
     }
 
-    /// Returns the tokenizer with a different maximum number of tokens per text. Fails if the special tokens leave no
-    /// room for text.
-    pub fn with_max_tokens(self, max_tokens: usize) -> Result<Self> {
-        match max_tokens > self.before.len() + self.after.len() {
-            true => Ok(Tokenizer { max_tokens, ..self }),
-            false => Err(Error::input(format!("a maximum of {max_tokens} tokens leaves no space for text"))),
-        }
+    /// Returns the tokenizer with a different maximum number of tokens per text. The maximum must be greater than the
+    /// number of special tokens.
+    pub(crate) fn with_max_tokens(mut self, max_tokens: usize) -> Self {
+        self.parts.max_tokens = max_tokens;
+        self
     }
 
     /// Tokenizes a text and adds special tokens. Truncates the text so that the total is at most
     /// [`Tokenizer::max_tokens`]. Fails if the model has no embedding for a token.
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
-        let pieces = self.pieces(text)?;
-        let kept = self.kept(pieces.len());
-        let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
-        Ok(TokenizedText { ids, cut: pieces.len() - kept.len() })
+        Ok(self.framed(&self.pieces(text)?).0)
     }
 
     /// Like [`Tokenizer::encode`], but also returns the byte range of each token in the text. Special tokens have
     /// empty ranges.
     pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
-        let encoding = self.inner.encode(text, false);
-        let encoding = encoding.map_err(|e| unreadable(e.as_ref()))?;
-        let pieces = self.known(encoding.get_ids())?;
-        let kept = self.kept(pieces.len());
-        let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
+        let encoding = self.parts.inner.encode(text, false).map_err(|e| unreadable(e.as_ref()))?;
+        let (tokenized, kept) = self.framed(self.known(encoding.get_ids())?);
         let mut ranges = vec![0..0; self.before.len()];
         // A token can be a part of a character. Its range is extended to the whole character.
         ranges.extend(
-            encoding.get_offsets()[kept.clone()]
+            encoding.get_offsets()[kept]
                 .iter()
                 .map(|(start, end)| text.floor_char_boundary(*start)..text.ceil_char_boundary(*end)),
         );
-        ranges.resize(ids.len(), 0..0);
-        Ok((TokenizedText { ids, cut: pieces.len() - kept.len() }, ranges))
+        ranges.resize(tokenized.ids.len(), 0..0);
+        Ok((tokenized, ranges))
     }
 
-    /// Returns the range of tokens that are kept if the text is too long.
-    fn kept(&self, pieces: usize) -> Range<usize> {
-        let room = self.max_tokens - self.before.len() - self.after.len();
-        let cut = pieces.saturating_sub(room);
-        if self.cut_front { cut..pieces } else { 0..pieces - cut }
+    /// Truncates tokens to the maximum number and adds the special tokens. Also returns the range of the tokens that
+    /// are kept.
+    pub(crate) fn framed(&self, pieces: &[u32]) -> (TokenizedText, Range<usize>) {
+        let room = self.parts.max_tokens - self.before.len() - self.after.len();
+        let cut = pieces.len().saturating_sub(room);
+        let kept = if self.parts.cut_front { cut..pieces.len() } else { 0..pieces.len() - cut };
+        let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
+        (TokenizedText { ids, cut }, kept)
     }
 
     /// Tokenizes a text without special tokens and without truncation.
     pub fn pieces(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false);
-        let encoding = encoding.map_err(|e| unreadable(e.as_ref()))?;
+        let encoding = self.parts.inner.encode_fast(text, false).map_err(|e| unreadable(e.as_ref()))?;
         self.known(encoding.get_ids()).map(<[u32]>::to_vec)
     }
 
     /// Returns the ids, or an error if the model has no embedding for one of them.
     fn known<'a>(&self, ids: &'a [u32]) -> Result<&'a [u32]> {
-        match ids.iter().find(|id| **id as usize >= self.words) {
+        match ids.iter().find(|id| **id as usize >= self.parts.words) {
             None => Ok(ids),
             Some(id) => Err(Error::data(format!(
                 "the tokenizer returned the id {id}, but the model has {} word embeddings: they do not match",
-                self.words
+                self.parts.words
             ))),
         }
     }
 
     /// Returns the id of a token; `None` if the token is not in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.parts.inner.token_to_id(token)
     }
 
     /// Returns the token with an id; `None` if there is no such token.
     pub fn token(&self, id: u32) -> Option<String> {
-        self.inner.id_to_token(id)
+        self.parts.inner.id_to_token(id)
     }
 
     /// Special tokens before a text.
@@ -184,52 +162,28 @@ impl Tokenizer {
 
     /// Maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
-        self.max_tokens
-    }
-
-    /// Number of word embeddings of the model.
-    pub(super) fn words(&self) -> usize {
-        self.words
+        self.parts.max_tokens
     }
 
     /// Number of tokens in the vocabulary, including added tokens.
     pub fn vocabulary(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        self.parts.inner.get_vocab_size(true)
     }
 
-    /// Id of the token that starts a sequence.
-    pub fn cls(&self) -> Option<u32> {
-        self.specials.cls
-    }
-
-    /// Id of the token that ends or separates sequences.
-    pub fn sep(&self) -> Option<u32> {
-        self.specials.sep
-    }
-
-    /// Id of the padding token.
-    pub fn pad(&self) -> Option<u32> {
-        self.specials.pad
-    }
-
-    /// Id of the mask token.
-    pub fn mask(&self) -> Option<u32> {
-        self.specials.mask
-    }
-
-    /// Id of the token for unknown words.
-    pub fn unknown(&self) -> Option<u32> {
-        self.specials.unknown
+    /// Ids of the special tokens.
+    pub fn specials(&self) -> Specials {
+        self.parts.specials
     }
 
     /// Notices about contradictions between the tokenizer files, and the values that are used.
     pub fn notices(&self) -> &[String] {
-        &self.notices
+        &self.parts.notices
     }
 
     /// Returns the tokenizer in the format of `tokenizer.json`. The output is deterministic.
     pub fn to_json(&self) -> Result<String> {
-        self.inner
+        self.parts
+            .inner
             .to_string(false)
             .map_err(|e| Error::Internal(format!("the tokenizer cannot be serialized: {e}")))
     }
@@ -239,8 +193,8 @@ impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer")
             .field("vocabulary", &self.vocabulary())
-            .field("specials", &self.specials)
-            .field("max_tokens", &self.max_tokens)
+            .field("specials", &self.parts.specials)
+            .field("max_tokens", &self.parts.max_tokens)
             .finish_non_exhaustive()
     }
 }
@@ -267,18 +221,6 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     }
 }
 
-/// Looks up the ids of the special tokens by their names in the files.
-pub(super) fn specials(inner: &tokenizers::Tokenizer, names: &BTreeMap<String, String>) -> Specials {
-    let id = |role: &str| names.get(role).and_then(|token| inner.token_to_id(token));
-    Specials {
-        cls: id("cls_token"),
-        sep: id("sep_token"),
-        pad: id("pad_token"),
-        mask: id("mask_token"),
-        unknown: id("unk_token"),
-    }
-}
-
 /// Default name of the separator.
 const SEPARATOR: &str = "[SEP]";
 
@@ -291,9 +233,10 @@ impl Tokenizer {
         }
         let unfit =
             |e: &dyn std::fmt::Display| Error::data(format!("cannot add a separator to the tokenizer: {e}"));
-        let named = self.sep().and_then(|id| self.token(id));
+        let named = self.parts.specials.sep.and_then(|id| self.token(id));
         let separator = named.unwrap_or_else(|| SEPARATOR.to_owned());
-        let mut inner = self.inner.clone();
+        let mut parts = Parts { notices: Vec::new(), ..self.parts.clone() };
+        let inner = &mut parts.inner;
         inner
             .add_special_tokens([AddedToken::from(separator.as_str(), true)])
             .map_err(|e| unfit(e.as_ref()))?;
@@ -309,20 +252,9 @@ impl Tokenizer {
             .build()
             .map_err(|e| unfit(&e))?;
         inner.with_post_processor(Some(template));
-        let mut settings = self.settings.clone();
-        settings.insert("sep_token".to_owned(), Value::String(separator));
-        let mut specials = self.specials;
-        specials.sep = Some(id);
-        let parts = Parts {
-            inner,
-            specials,
-            max_tokens: self.max_tokens(),
-            words: self.words().max(id as usize + 1),
-            cut_front: self.cut_front,
-            lowercase: self.lowercase,
-            settings,
-            notices: Vec::new(),
-        };
+        parts.settings.insert("sep_token".to_owned(), Value::String(separator));
+        parts.specials.sep = Some(id);
+        parts.words = parts.words.max(id as usize + 1);
         Ok(Some((Tokenizer::new(parts)?, id)))
     }
 }

@@ -16,14 +16,15 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 use crate::folder::{
     config::{self, Architecture, Config, Object},
-    tokenizer::{Parts, Tokenizer, specials},
+    tokenizer::{Parts, Specials, Tokenizer},
     vocabulary,
 };
 
 /// Contents of the small files of a tokenizer. The vocabulary is read later, by [`TokenizerFiles::load`].
 #[derive(Debug)]
 pub struct TokenizerFiles {
-    folder: PathBuf,
+    /// `tokenizer.json`, or the vocabulary file.
+    path: PathBuf,
     settings: Object,
     /// Names of the special tokens by role (`cls_token`, …).
     names: BTreeMap<String, String>,
@@ -85,15 +86,8 @@ impl TokenizerFiles {
             let name = named(&settings).or_else(|| named(&map)).unwrap_or_else(|| usual.to_owned());
             (role.to_owned(), name)
         });
-        let files = TokenizerFiles {
-            folder: folder.to_owned(),
-            settings,
-            names: names.into(),
-            family,
-            lowercase: sentence.lowercase,
-        };
-        files.source()?;
-        Ok(files)
+        let (path, lowercase) = (source(folder, family)?, sentence.lowercase);
+        Ok(TokenizerFiles { path, settings, names: names.into(), family, lowercase })
     }
 
     /// Maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
@@ -107,47 +101,33 @@ impl TokenizerFiles {
         Ok(self.settings.flag("add_prefix_space")?.unwrap_or(false))
     }
 
-    fn source(&self) -> Result<PathBuf> {
-        let files: &[&str] = match self.family {
-            Family::Bert => &["tokenizer.json", "vocab.txt"],
-            Family::Roberta => &["tokenizer.json", "vocab.json"],
-            Family::SentencePiece | Family::Other => &["tokenizer.json"],
-        };
-        let found = files.iter().map(|f| self.folder.join(f)).find(|f| f.exists());
-        found.ok_or_else(|| {
-            let error = Error::data(format!("{} contains no {}", self.folder.display(), files.join(" and no ")));
-            let piece = ["sentencepiece.bpe.model", "spiece.model"].iter().any(|f| self.folder.join(f).exists());
-            match piece {
-                true => error.with_hint(format!(
-                    "its tokenizer is a SentencePiece model; convert it to a tokenizer.json with Python: \
-                     from transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})",
-                    self.folder.display().to_string()
-                )),
-                false => error.with_hint("download all files of the model again"),
-            }
-        })
-    }
-
     /// Builds the tokenizer. Fails if it does not match the network.
     pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
-        let path = self.source()?;
+        let path = &self.path;
         let mut notices = Vec::new();
         let (mut inner, side) = match path.extension().is_some_and(|e| e == "txt") {
-            true => (vocabulary::word_pieces(&path, &self.names)?, None),
+            true => (vocabulary::word_pieces(path, &self.names)?, None),
             false if path.ends_with("vocab.json") => {
-                (vocabulary::byte_pairs(&path, &self.names, self.prefix_space()?)?, None)
+                (vocabulary::byte_pairs(path, &self.names, self.prefix_space()?)?, None)
             }
             false => {
-                let inner = from_file(&path)?;
+                let inner = from_file(path)?;
                 let side = inner.get_truncation().map(|t| t.direction);
                 (inner, side)
             }
         };
-        self.apply_class(&path, &mut inner, &mut notices)?;
-        self.apply_lowercase(&path, &mut inner)?;
-        self.frame(&path, &mut inner)?;
-        let specials = specials(&inner, &self.names);
-        self.check(&path, &inner, config, specials)?;
+        self.apply_class(&mut inner, &mut notices)?;
+        self.apply_lowercase(&mut inner)?;
+        self.frame(&mut inner)?;
+        let id = |role: &str| self.names.get(role).and_then(|token| inner.token_to_id(token));
+        let specials = Specials {
+            cls: id("cls_token"),
+            sep: id("sep_token"),
+            pad: id("pad_token"),
+            mask: id("mask_token"),
+            unknown: id("unk_token"),
+        };
+        self.check(&inner, config, specials)?;
         let cut_front = match self.settings.text("truncation_side")? {
             Some(side) => side == "left",
             None => side == Some(tokenizers::TruncationDirection::Left),
@@ -163,31 +143,19 @@ impl TokenizerFiles {
             settings,
             notices,
         };
-        Tokenizer::new(parts).map_err(|e| match e {
-            Error::Data { message, hint } => {
-                Error::Data { message: format!("{}: {message}", path.display()), hint }
-            }
-            other => other,
-        })
+        // All errors of `new` are data errors without a hint.
+        Tokenizer::new(parts).map_err(|e| Error::data(format!("{}: {e}", path.display())))
     }
 
     /// Applies settings of `tokenizer_config.json`. The classes of transformers use them instead of the
     /// normalizer in `tokenizer.json`, so the model's vectors depend on them.
-    fn apply_class(
-        &self,
-        path: &Path,
-        inner: &mut tokenizers::Tokenizer,
-        notices: &mut Vec<String>,
-    ) -> Result<()> {
+    fn apply_class(&self, inner: &mut tokenizers::Tokenizer, notices: &mut Vec<String>) -> Result<()> {
+        let file = self.path.file_name().unwrap_or_default().display();
         let ignored = format!(
-            "using the normalizer in {}, although transformers 5 ignores it for this tokenizer class",
-            path.file_name().unwrap_or_default().display()
+            "using the normalizer in {file}, although transformers 5 ignores it for this tokenizer class"
         );
         let differ = |what: &str| {
-            format!(
-                "tokenizer_config.json and {} differ in {what}: using the first, like transformers",
-                path.file_name().unwrap_or_default().display()
-            )
+            format!("tokenizer_config.json and {file} differ in {what}: using the first, like transformers")
         };
         match (self.family, inner.get_model()) {
             (Family::Bert, ModelWrapper::WordPiece(_)) => {
@@ -210,7 +178,7 @@ impl TokenizerFiles {
                 if new.handle_chinese_chars != old.handle_chinese_chars {
                     notices.push(differ("Chinese characters"));
                 }
-                normalize(path, inner, NormalizerWrapper::BertNormalizer(new))
+                normalize(&self.path, inner, NormalizerWrapper::BertNormalizer(new))
             }
             (Family::Roberta, ModelWrapper::BPE(_)) => {
                 let space = self.prefix_space()?;
@@ -238,7 +206,7 @@ impl TokenizerFiles {
         }
     }
 
-    fn apply_lowercase(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+    fn apply_lowercase(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if !self.lowercase {
             return Ok(());
         }
@@ -255,18 +223,18 @@ impl TokenizerFiles {
             }
             Some(old) => vec![first, old],
         };
-        normalize(path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
+        normalize(&self.path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
     /// Makes the tokenizer add the special tokens of its class, if its file has no rule for special tokens.
-    fn frame(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+    fn frame(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
         }
         let special = |role: &str| {
             let token = self.names.get(role).cloned().unwrap_or_default();
             let id = inner.token_to_id(&token);
-            id.map(|id| (token.clone(), id)).ok_or_else(|| lacks(path, role, &token))
+            id.map(|id| (token.clone(), id)).ok_or_else(|| lacks(&self.path, role, &token))
         };
         let (cls, sep) = (special("cls_token")?, special("sep_token")?);
         match self.family {
@@ -280,17 +248,11 @@ impl TokenizerFiles {
     }
 
     /// Returns an error if the tokenizer does not match the network. Not every mismatch can be detected.
-    fn check(
-        &self,
-        path: &Path,
-        inner: &tokenizers::Tokenizer,
-        config: &Config,
-        specials: super::tokenizer::Specials,
-    ) -> Result<()> {
+    fn check(&self, inner: &tokenizers::Tokenizer, config: &Config, specials: Specials) -> Result<()> {
         let size = inner.get_vocab_size(true);
         let added = inner.get_added_tokens_decoder().keys().max().map_or(0, |id| *id as usize + 1);
         let wrong = |what: String| {
-            Error::data(format!("{}: {what}", path.display())).with_hint(
+            Error::data(format!("{}: {what}", self.path.display())).with_hint(
                 "the tokenizer does not belong to this model; download all files of the model again",
             )
         };
@@ -312,7 +274,7 @@ impl TokenizerFiles {
             let name = self.names.get(role).map_or("", String::as_str);
             let named = self.family != Family::Other || self.settings.get(role).is_some();
             if id.is_none() && named {
-                return Err(lacks(path, role, name));
+                return Err(lacks(&self.path, role, name));
             }
         }
         match (specials.pad, config.padding) {
@@ -341,13 +303,35 @@ impl TokenizerFiles {
             "pad_to_multiple_of",
             "auto_map",
         ];
-        let mut settings = self.settings.values().clone();
+        let mut settings = self.settings.values.clone();
         settings.retain(|key, _| !PLACE.contains(&key.as_str()));
         for (role, name) in self.names.iter().filter(|(_, name)| inner.token_to_id(name).is_some()) {
             settings.entry(role.clone()).or_insert_with(|| json!(name));
         }
         settings
     }
+}
+
+/// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the file of an older model.
+fn source(folder: &Path, family: Family) -> Result<PathBuf> {
+    let files: &[&str] = match family {
+        Family::Bert => &["tokenizer.json", "vocab.txt"],
+        Family::Roberta => &["tokenizer.json", "vocab.json"],
+        Family::SentencePiece | Family::Other => &["tokenizer.json"],
+    };
+    let found = files.iter().map(|f| folder.join(f)).find(|f| f.exists());
+    found.ok_or_else(|| {
+            let error = Error::data(format!("{} contains no {}", folder.display(), files.join(" and no ")));
+            let piece = ["sentencepiece.bpe.model", "spiece.model"].iter().any(|f| folder.join(f).exists());
+            match piece {
+                true => error.with_hint(format!(
+                    "its tokenizer is a SentencePiece model; convert it to a tokenizer.json with Python: \
+                     from transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})",
+                    folder.display().to_string()
+                )),
+                false => error.with_hint("download all files of the model again"),
+            }
+        })
 }
 
 fn normalize(path: &Path, inner: &mut tokenizers::Tokenizer, new: NormalizerWrapper) -> Result<()> {

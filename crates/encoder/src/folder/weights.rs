@@ -19,7 +19,7 @@ use crate::folder::config;
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
 /// Weights of a model: named tensors in one or more memory-mapped files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Weights {
     files: Vec<(PathBuf, Mmap)>,
     tensors: BTreeMap<String, Entry>,
@@ -60,9 +60,8 @@ impl Weights {
 
     /// Opens the weights in a single file.
     pub fn open_file(path: &Path) -> Result<Self> {
-        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
-        let tensors = weights.add(path)?;
-        weights.tensors = tensors;
+        let mut weights = Weights::default();
+        weights.tensors = weights.add(path)?;
         Ok(weights)
     }
 
@@ -78,7 +77,7 @@ impl Weights {
             })?;
             shards.entry(shard).or_default().push(name);
         }
-        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        let mut weights = Weights::default();
         for (shard, names) in shards {
             let path = folder.join(shard);
             if !path.exists() {
@@ -99,16 +98,15 @@ impl Weights {
         Ok(weights)
     }
 
+    /// Maps a file. Returns its tensors by name.
     fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: the map is only read. If another program truncates the file, the process is killed by a signal, as
         // in every program that maps its weights.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
-        let header = Header::read(path, &map)?;
-        let tensors = header.metadata.tensors();
-        let entries = tensors.into_iter().map(|(name, info)| {
-            let (from, to) = info.data_offsets;
-            let bytes = header.data + from..header.data + to;
+        let (metadata, data) = read_header(path, &map)?;
+        let entries = metadata.tensors().into_iter().map(|(name, info)| {
+            let bytes = data + info.data_offsets.0..data + info.data_offsets.1;
             let entry = Entry { file: self.files.len(), dtype: info.dtype, dims: info.shape.clone(), bytes };
             (name, entry)
         });
@@ -184,12 +182,8 @@ impl<'a> Tensor<'a> {
         let bytes = &self.bytes[range.start * width..range.end * width];
         let pairs = bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
         Ok(match self.dtype {
-            Dtype::F16 => {
-                Cow::Owned(pairs.flat_map(|b| f16::from_le_bytes(b).to_f32().to_le_bytes()).collect())
-            }
-            Dtype::BF16 => {
-                Cow::Owned(pairs.flat_map(|b| bf16::from_le_bytes(b).to_f32().to_le_bytes()).collect())
-            }
+            Dtype::F16 => pairs.flat_map(|b| f16::from_le_bytes(b).to_f32().to_le_bytes()).collect(),
+            Dtype::BF16 => pairs.flat_map(|b| bf16::from_le_bytes(b).to_f32().to_le_bytes()).collect(),
             _ => Cow::Borrowed(bytes),
         })
     }
@@ -222,48 +216,38 @@ impl<'a> Tensor<'a> {
     }
 }
 
-struct Header {
-    metadata: Metadata,
-    /// Offset of the first tensor in the file.
-    data: usize,
-}
-
-impl Header {
-    fn read(path: &Path, file: &[u8]) -> Result<Self> {
-        let damaged =
-            |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
-        if file.starts_with(b"version https://git-lfs") {
-            return Err(damaged("the file is a Git LFS pointer, not the weights".to_owned())
-                .with_hint("run `git lfs pull` in the repository of the model"));
-        }
-        let Some((length, rest)) = file.split_first_chunk::<8>() else {
-            return Err(damaged(format!("the file is truncated: it has only {} bytes", file.len())));
-        };
-        let length = u64::from_le_bytes(*length);
-        let header = usize::try_from(length).ok().and_then(|n| rest.get(..n));
-        let Some(header) = header else {
-            return Err(damaged(format!(
-                "the header should have {length} bytes, but the file has {}: it is truncated or not a safetensors file",
-                file.len()
-            )));
-        };
-        let metadata = serde_json::from_slice::<Metadata>(header);
-        let metadata = metadata.map_err(|e| match unknown_type(header) {
-            Some((name, dtype)) => damaged(format!("the tensor `{name}` has the unknown type `{dtype}`"))
-                .with_hint("save the model as F32, F16 or BF16"),
-            None => damaged(format!("the header is damaged: {e}")),
-        })?;
-        let data = 8 + header.len();
-        let whole = data + metadata.data_len();
-        if whole != file.len() {
-            let state = if file.len() < whole { "truncated" } else { "too long" };
-            return Err(damaged(format!(
-                "the file is {state}: it should have {whole} bytes, but has {}",
-                file.len()
-            )));
-        }
-        Ok(Header { metadata, data })
+/// Reads the header of a safetensors file. Returns it with the offset of the first tensor. Fails if the file is damaged.
+fn read_header(path: &Path, file: &[u8]) -> Result<(Metadata, usize)> {
+    let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
+    if file.starts_with(b"version https://git-lfs") {
+        return Err(damaged("the file is a Git LFS pointer, not the weights".to_owned())
+            .with_hint("run `git lfs pull` in the repository of the model"));
     }
+    let Some((length, rest)) = file.split_first_chunk::<8>() else {
+        return Err(damaged(format!("the file is truncated: it has only {} bytes", file.len())));
+    };
+    let length = u64::from_le_bytes(*length);
+    let Some(header) = usize::try_from(length).ok().and_then(|n| rest.get(..n)) else {
+        return Err(damaged(format!(
+            "the header should have {length} bytes, but the file has {}: it is truncated or not a safetensors file",
+            file.len()
+        )));
+    };
+    let metadata: Metadata = serde_json::from_slice(header).map_err(|e| match unknown_type(header) {
+        Some((name, dtype)) => damaged(format!("the tensor `{name}` has the unknown type `{dtype}`"))
+            .with_hint("save the model as F32, F16 or BF16"),
+        None => damaged(format!("the header is damaged: {e}")),
+    })?;
+    let data = 8 + header.len();
+    let whole = data + metadata.data_len();
+    if whole != file.len() {
+        let state = if file.len() < whole { "truncated" } else { "too long" };
+        return Err(damaged(format!(
+            "the file is {state}: it should have {whole} bytes, but has {}",
+            file.len()
+        )));
+    }
+    Ok((metadata, data))
 }
 
 /// Finds a tensor with an unknown data type in a header that could not be parsed. Returns the tensor name and the

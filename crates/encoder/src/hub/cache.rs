@@ -14,7 +14,10 @@ use turnwise_core::{
     files::replace_json,
 };
 
-use crate::hub::{Spec, files, sha256_of};
+use crate::{
+    folder::save::create_parent,
+    hub::{Spec, files, sha256_of},
+};
 
 /// A complete model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,11 +50,11 @@ impl Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The model is complete.
-    Whole(Box<Snapshot>),
-    /// The model is incomplete, for this reason.
-    Part(String),
+    Complete(Box<Snapshot>),
+    /// The model is incomplete; the text is the reason.
+    Incomplete(String),
     /// The model is not in the cache.
-    Nothing,
+    Missing,
 }
 
 /// Looks up a model in the cache. Fails if a file in the cache cannot be read or is damaged.
@@ -60,41 +63,40 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     let Some(revision) = commit_of(&repository, spec.revision())? else {
         // Blobs without a reference belong to an unfinished pull.
         let begun = fs::read_dir(repository.join("blobs")).is_ok_and(|mut blobs| blobs.next().is_some());
-        return Ok(if begun {
-            Found::Part("its download is not finished".to_owned())
-        } else {
-            Found::Nothing
+        return Ok(match begun {
+            true => Found::Incomplete("its download is not finished".to_owned()),
+            false => Found::Missing,
         });
     };
     snapshot(&repository, &revision)
 }
 
-/// Determines whether a snapshot of a repository exists and is complete.
+/// Looks up a snapshot in the folder of a repository. Fails if a file in the cache cannot be read or is damaged.
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {
-        return Ok(Found::Nothing);
+        return Ok(Found::Missing);
     }
     let record = Record::read(repository, revision)?;
-    let lacking = match &record {
+    let missing = match &record {
         Some(record) => record.files.iter().find(|f| !path.join(&f.path).is_file()).map(|f| f.path.clone()),
         None => files::missing(&path)?,
     };
-    if let Some(file) = lacking {
-        return Ok(Found::Part(format!("{file} is missing")));
+    if let Some(file) = missing {
+        return Ok(Found::Incomplete(format!("{file} is missing")));
     }
     // The `transformers` library does not download modules.json, which configures pooling and normalization. If it
     // is not here, the model may still have one, unless the folder `.no_exist` records that it does not exist.
-    let noted = repository.join(".no_exist").join(revision).join(files::MODULES);
-    if record.is_none() && !path.join(files::MODULES).is_file() && !noted.exists() {
+    let known_missing = repository.join(".no_exist").join(revision).join(files::MODULES);
+    if record.is_none() && !path.join(files::MODULES).is_file() && !known_missing.exists() {
         let reason =
             "another program downloaded parts of it, and it is unknown whether the model has a modules.json";
-        return Ok(Found::Part(reason.to_owned()));
+        return Ok(Found::Incomplete(reason.to_owned()));
     }
-    Ok(Found::Whole(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
+    Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Resolves a branch, tag or commit to a commit; `None` if it is not in the cache.
+/// Resolves a branch, tag or commit to a commit; `None` if the cache has no such reference or snapshot.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     let reference = repository.join("refs").join(revision);
     match fs::read_to_string(&reference) {
@@ -110,8 +112,8 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     Ok(is_there.then(|| revision.to_owned()))
 }
 
-/// Whether the text can be the name of a snapshot. Rejects path separators, so that a file in `refs` cannot point
-/// outside the cache.
+/// Returns true if the text can be the name of a snapshot. Path separators are rejected, so that a file in `refs`
+/// cannot point outside the cache.
 pub(super) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
@@ -155,7 +157,7 @@ pub(super) fn repository_of(folder: &Path) -> Option<String> {
 /// Record of a snapshot that turnwise downloaded, stored as JSON next to the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// `org/name`.
+    /// Repository on the hub, as `org/name`.
     pub repository: String,
     /// Name of the snapshot: the commit hash, or a digest of the content if the source is a wheel.
     pub revision: String,
@@ -215,29 +217,27 @@ impl Record {
     /// Reads the record of a snapshot. Returns `None` if there is no record, because another program downloaded the
     /// snapshot. Fails if the record is damaged.
     pub fn read(repository: &Path, revision: &str) -> Result<Option<Self>> {
-        let path = place(repository, revision);
+        let path = record_path(repository, revision);
         let text = match fs::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.at("read", &path)?,
         };
-        serde_json::from_slice(&text).map(Some).map_err(|e| Error::Data {
-            message: format!("{} is damaged: {e}", path.display()),
-            hint: Some("remove the file and pull the model again; downloaded files are kept".to_owned()),
+        serde_json::from_slice(&text).map(Some).map_err(|e| {
+            Error::data(format!("{} is damaged: {e}", path.display()))
+                .with_hint("remove the file and pull the model again; downloaded files are kept")
         })
     }
 
     /// Writes the record to the repository's folder.
     pub fn write(&self, repository: &Path) -> Result<()> {
-        let path = place(repository, &self.revision);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).at("create", folder)?;
-        }
+        let path = record_path(repository, &self.revision);
+        create_parent(&path)?;
         replace_json(&path, self)
     }
 }
 
 /// Path of a record. The Hugging Face libraries ignore this folder.
-fn place(repository: &Path, revision: &str) -> PathBuf {
+fn record_path(repository: &Path, revision: &str) -> PathBuf {
     repository.join(".turnwise").join(format!("{revision}.json"))
 }
 
@@ -271,33 +271,33 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_program_is_used_only_if_complete() {
         let cache = Cache::new();
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
         for file in ["config.json", "model.safetensors", "vocab.txt"] {
             cache.write(&format!("snapshots/abc/{file}"), "{}");
         }
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
         cache.write("refs/main", "abc\n");
-        assert!(matches!(cache.find("o/m"), Found::Part(why) if why.contains("modules.json")));
+        assert!(matches!(cache.find("o/m"), Found::Incomplete(why) if why.contains("modules.json")));
         cache.write(".no_exist/abc/modules.json", "");
-        assert!(matches!(cache.find("o/m"), Found::Whole(s) if s.revision == "abc" && s.record.is_none()));
-        assert!(matches!(cache.find("o/m@abc"), Found::Whole(_)));
-        assert_eq!(cache.find("o/m@other"), Found::Nothing);
+        assert!(matches!(cache.find("o/m"), Found::Complete(s) if s.revision == "abc" && s.record.is_none()));
+        assert!(matches!(cache.find("o/m@abc"), Found::Complete(_)));
+        assert_eq!(cache.find("o/m@other"), Found::Missing);
         cache.write("snapshots/abc/modules.json", r#"[{"path":"1_Pooling","type":"x.Pooling"}]"#);
-        assert_eq!(cache.find("o/m"), Found::Part("1_Pooling/config.json is missing".into()));
+        assert_eq!(cache.find("o/m"), Found::Incomplete("1_Pooling/config.json is missing".into()));
     }
 
     #[test]
     fn a_reference_cannot_leave_the_cache() {
         let cache = Cache::new();
         cache.write("refs/main", "../../..");
-        assert_eq!(cache.find("o/m"), Found::Nothing);
+        assert_eq!(cache.find("o/m"), Found::Missing);
     }
 
     #[test]
     fn an_unfinished_pull_is_incomplete() {
         let cache = Cache::new();
         cache.write("blobs/0a.incomplete", "x");
-        assert_eq!(cache.find("o/m"), Found::Part("its download is not finished".into()));
+        assert_eq!(cache.find("o/m"), Found::Incomplete("its download is not finished".into()));
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         record.write(dir.path()).unwrap();
         assert_eq!(Record::read(dir.path(), "c0ffee").unwrap(), Some(record.clone()));
         assert_eq!(record.weights_checked(), Some(Checked::Pinned));
-        fs::write(place(dir.path(), "c0ffee"), "{").unwrap();
+        fs::write(record_path(dir.path(), "c0ffee"), "{").unwrap();
         assert!(Record::read(dir.path(), "c0ffee").unwrap_err().to_string().contains("is damaged"));
     }
 }

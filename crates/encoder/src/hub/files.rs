@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde::Deserialize;
 use turnwise_core::error::{Error, IoContext, Result};
 
+use crate::hub::BERT_FAMILY;
+
 /// Weights of a model that is not sharded.
 pub const WEIGHTS: &str = "model.safetensors";
 /// Index of a sharded model: maps each tensor to its weight file.
@@ -14,7 +16,8 @@ pub const MODULES: &str = "modules.json";
 /// Configuration of the network.
 pub const CONFIG: &str = "config.json";
 
-/// Needed files other than weights. They can be in the model's folder or in the folder of a module.
+/// Names of the files that an encoder can need, other than weights. Such a file can be in the model's folder or in the
+/// folder of a module.
 const SMALL: [&str; 18] = [
     CONFIG,
     MODULES,
@@ -39,7 +42,7 @@ const SMALL: [&str; 18] = [
 /// Tokenizer files; one of them is enough.
 const TOKENIZERS: [&str; 4] = ["tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model"];
 
-/// Whether an encoder needs the file at this path in the model.
+/// Returns true if an encoder can need the file with this path, relative to the model's folder.
 pub fn is_wanted(path: &str) -> bool {
     let (in_place, name) = match path.rsplit_once('/') {
         Some((folder, name)) => (is_module_folder(folder), name),
@@ -48,7 +51,7 @@ pub fn is_wanted(path: &str) -> bool {
     in_place && (SMALL.contains(&name) || name == WEIGHTS || is_shard(name))
 }
 
-/// Whether the name has the form `1_Pooling`, `2_Dense`, ….
+/// Returns true if the name has the form `1_Pooling`, `2_Dense`, ….
 fn is_module_folder(name: &str) -> bool {
     name.split_once('_').is_some_and(|(number, kind)| {
         !number.is_empty()
@@ -58,7 +61,7 @@ fn is_module_folder(name: &str) -> bool {
     })
 }
 
-/// Whether the name has the form `model-00001-of-00003.safetensors`.
+/// Returns true if the name has the form `model-00001-of-00003.safetensors`.
 fn is_shard(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.strip_prefix("model-")
@@ -67,11 +70,7 @@ fn is_shard(name: &str) -> bool {
         .is_some_and(|(n, of)| digits(n) && digits(of))
 }
 
-fn is_weights(path: &str) -> bool {
-    path.ends_with(".safetensors")
-}
-
-/// Whether a file contains pickled weights.
+/// Returns true if a file contains pickled weights of the model, by its name.
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
@@ -90,7 +89,8 @@ fn folder_of(path: &str) -> &str {
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
-    let weighted: BTreeSet<&str> = chosen.iter().filter(|p| is_weights(p)).map(|p| folder_of(p)).collect();
+    let weighted: BTreeSet<&str> =
+        chosen.iter().filter(|p| p.ends_with(".safetensors")).map(|p| folder_of(p)).collect();
     let is_refused = |path: &str| {
         is_pickle(path)
             && match folder_of(path) {
@@ -99,23 +99,19 @@ pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result
             }
     };
     if let Some(pickle) = all.iter().find(|path| is_refused(path)) {
-        return Err(Error::Data {
-            message: format!(
-                "{model} has weights only as a pickle ({pickle}); loading a pickle can run arbitrary code, \
-                 so turnwise reads only safetensors"
-            ),
-            hint: Some(format!(
-                "if you trust the model, convert it with Python: `from sentence_transformers import \
-                 SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then run `turnwise \
-                 model import converted`"
-            )),
-        });
+        return Err(Error::data(format!(
+            "{model} has weights only as a pickle ({pickle}); loading a pickle can run arbitrary code, so turnwise \
+             reads only safetensors"
+        ))
+        .with_hint(format!(
+            "if you trust the model, convert it with Python: `from sentence_transformers import \
+             SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then run `turnwise model \
+             import converted`"
+        )));
     }
     if weighted.is_empty() {
-        return Err(Error::Data {
-            message: format!("{model} has no weights in safetensors format ({WEIGHTS})"),
-            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
-        });
+        return Err(Error::data(format!("{model} has no weights in safetensors format ({WEIGHTS})"))
+            .with_hint(BERT_FAMILY));
     }
     // If both a single file and shards exist, keep the single file, which the loaders prefer.
     if chosen.contains(WEIGHTS) {

@@ -9,11 +9,12 @@ use std::{
 use serde::Serialize;
 use turnwise_core::{
     error::{Error, IoContext, Result},
-    files::{remove_folder, sync_folder, sync_parent},
+    files::sync_parent,
 };
 
 use crate::{
-    hub::{Known, Places, files},
+    folder::save::{TemporaryFolder, create_parent},
+    hub::{Known, Places, files, incomplete, names_in},
     statics,
 };
 
@@ -44,13 +45,8 @@ pub fn is_name(text: &str) -> bool {
 
 /// Returns the names of the imported models, sorted.
 pub fn names(imports: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(imports) else { return Vec::new() };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_name(name))
-        .collect();
+    let mut names: Vec<String> =
+        names_in(imports).filter(|name| is_name(name) && imports.join(name).is_dir()).collect();
     names.sort();
     names
 }
@@ -82,15 +78,11 @@ pub fn import(
     let shown = folder.display().to_string();
     let chosen = files::choose(&shown, all.iter().map(String::as_str))?;
     if let Some(file) = files::missing(&whole)? {
-        return Err(Error::Data {
-            message: format!("{shown} is incomplete: {file} is missing"),
-            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
-        });
+        return Err(incomplete(&shown, &file));
     }
-    fs::create_dir_all(&places.imports).at("create", &places.imports)?;
     // Names that start with a dot are not listed, so an interrupted import does not look like a model.
-    let temporary = Temporary(places.imports.join(format!(".{name}.{}.tmp", std::process::id())));
-    remove_folder(&temporary.0)?;
+    let temporary = places.imports.join(format!(".{name}.{}.tmp", std::process::id()));
+    let temporary = TemporaryFolder::create(temporary)?;
     let mut bytes = 0;
     for path in &chosen {
         bytes += copy(&whole.join(path), &temporary.0.join(path))?;
@@ -133,21 +125,11 @@ fn name_taken(name: &str, path: &Path) -> Error {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<u64> {
-    let folder = to.parent().unwrap_or(to);
-    fs::create_dir_all(folder).at("create", folder)?;
+    create_parent(to)?;
     let bytes = fs::copy(from, to).at("copy", from)?;
     File::open(to).and_then(|file| file.sync_all()).at("flush", to)?;
-    sync_folder(folder)?;
+    sync_parent(to)?;
     Ok(bytes)
-}
-
-/// Folder that is removed on drop, unless it was renamed.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

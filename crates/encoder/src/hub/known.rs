@@ -16,9 +16,9 @@ pub struct Known {
     pub aliases: &'static [&'static str],
     /// Repository on the Hugging Face hub, as `org/name`.
     pub repository: &'static str,
-    /// Width of its vectors.
+    /// Width of the vectors.
     pub dim: usize,
-    /// Languages it was trained on, for display.
+    /// Languages of the training texts, for display.
     pub languages: &'static str,
     /// Short description.
     pub about: &'static str,
@@ -119,13 +119,13 @@ impl Known {
     }
 }
 
-/// Revision used by default.
+/// Default revision: a branch.
 pub const MAIN: &str = "main";
 
 /// A model on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// `org/name`.
+    /// Repository on the hub, as `org/name`.
     pub repository: String,
     /// Branch, tag or commit; `None` means [`MAIN`].
     pub revision: Option<String>,
@@ -183,7 +183,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Whether the text is safe as one component of a path and a URL.
+/// Returns true if the text is safe as one component of a path and of a URL.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))

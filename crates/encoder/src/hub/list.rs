@@ -11,14 +11,14 @@ use turnwise_core::error::Result;
 use crate::{
     folder::Architecture,
     hub::{
-        Checked, KNOWN, Known, Origin, Places,
+        Checked, KNOWN, Origin, Places,
         cache::{self, Found, repository_of},
-        files, import,
+        files, import, names_in,
     },
 };
 
 /// A model in the output of `turnwise model list`: built in, downloaded or imported.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Name that users can pass to `--model`.
     pub name: String,
@@ -64,67 +64,49 @@ pub fn list(places: &Places) -> Result<Vec<Entry>> {
     let mut in_cache = cached(&places.cache)?;
     let mut entries: Vec<Entry> = Vec::new();
     for known in &KNOWN {
-        let (mut same, rest): (Vec<_>, Vec<_>) =
-            in_cache.into_iter().partition(|(repository, _, _)| repository == known.repository);
-        in_cache = rest;
-        // `cached` lists the revision of `main` first.
-        let here = if same.is_empty() { None } else { Some(same.remove(0).2) };
-        in_cache.extend(same);
-        entries.push(listed(known, here));
+        // `cached` lists the revision of `main` before other revisions.
+        let first = in_cache.iter().position(|(repository, ..)| repository == known.repository);
+        entries.push(Entry {
+            name: known.name.to_owned(),
+            aliases: known.aliases.to_vec(),
+            repository: Some(known.repository.to_owned()),
+            dim: Some(known.dim as u64),
+            languages: Some(known.languages),
+            about: Some(known.about),
+            pinned: known.sha256.is_some(),
+            here: first.map(|n| in_cache.remove(n).2),
+        });
     }
     in_cache.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
     entries.extend(in_cache.into_iter().map(|(repository, name, here)| Entry {
+        name,
+        repository: Some(repository),
         dim: dim(&here.path),
-        ..plain(name, Some(repository), here)
+        here: Some(here),
+        ..Entry::default()
     }));
     for name in import::names(&places.imports) {
         let path = places.imported(&name);
         let bytes = files::bytes(&path);
         let dim = dim(&path);
         let here = Here { origin: Origin::Imported, path, revision: None, bytes, checked: None };
-        entries.push(Entry { dim, ..plain(name, None, here) });
+        entries.push(Entry { name, dim, here: Some(here), ..Entry::default() });
     }
     Ok(entries)
 }
 
-fn listed(known: &'static Known, here: Option<Here>) -> Entry {
-    Entry {
-        name: known.name.to_owned(),
-        aliases: known.aliases.to_vec(),
-        repository: Some(known.repository.to_owned()),
-        dim: Some(known.dim as u64),
-        languages: Some(known.languages),
-        about: Some(known.about),
-        pinned: known.sha256.is_some(),
-        here,
-    }
-}
-
-fn plain(name: String, repository: Option<String>, here: Here) -> Entry {
-    Entry {
-        name,
-        aliases: Vec::new(),
-        repository,
-        dim: None,
-        languages: None,
-        about: None,
-        pinned: false,
-        here: Some(here),
-    }
-}
-
-/// Lists the complete encoders in the cache: repository, name with revision, and location.
+/// Lists the complete encoders in the cache: repository, name for `--model`, and location.
 fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for folder in entries.flatten().map(|entry| entry.path()) {
         let Some(repository) = repository_of(&folder) else { continue };
         let main = fs::read_to_string(folder.join("refs/main")).unwrap_or_default();
-        let mut revisions = names_in(&folder.join("snapshots"));
+        let mut revisions: Vec<String> = names_in(&folder.join("snapshots")).collect();
         revisions.sort_by_key(|revision| (*revision != main.trim(), revision.clone()));
         for revision in revisions.into_iter().filter(|r| cache::is_commit(r)) {
             // Other programs use the cache too, so unusable models are skipped silently.
-            let Ok(Found::Whole(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
+            let Ok(Found::Complete(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
             if !is_encoder(&snapshot.path) {
                 continue;
             }
@@ -142,16 +124,11 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     Ok(found)
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
-}
-
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
     model_type: String,
-    /// DistilBERT calls it `dim`.
+    /// Width of the vectors. DistilBERT's files call it `dim`.
     #[serde(alias = "dim")]
     hidden_size: Option<u64>,
 }

@@ -13,10 +13,14 @@ pub mod list;
 pub mod pull;
 pub mod resolve;
 
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, BufReader},
+    path::Path,
+};
 
 use sha2::{Digest, Sha256};
-use turnwise_core::error::{IoContext, Result};
+use turnwise_core::error::{Error, IoContext, Result};
 
 pub use cache::{Checked, Places, Record, Source};
 pub use known::{KNOWN, Known, Spec};
@@ -24,18 +28,27 @@ pub use resolve::{Origin, Resolved, resolve};
 
 /// Returns the SHA-256 of a file as 64 hexadecimal digits.
 pub fn sha256_of(path: &Path) -> Result<String> {
-    let mut file = File::open(path).at("open", path)?;
+    let file = File::open(path).at("open", path)?;
     let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut buffer).at("read", path)? {
-            0 => return Ok(hex(&hasher.finalize())),
-            n => hasher.update(&buffer[..n]),
-        }
-    }
+    io::copy(&mut BufReader::with_capacity(1 << 18, file), &mut hasher).at("read", path)?;
+    Ok(hex(&hasher.finalize()))
 }
 
 /// Formats bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Hint for a folder or a repository that lacks files of a supported model.
+const BERT_FAMILY: &str = "turnwise supports encoders of the BERT family in the Hugging Face layout";
+
+/// Error for a model that lacks a file.
+fn incomplete(model: &str, file: &str) -> Error {
+    Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(BERT_FAMILY)
+}
+
+/// Names of the entries of a folder that are UTF-8; empty if the folder cannot be read.
+fn names_in(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
 }

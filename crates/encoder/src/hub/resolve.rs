@@ -53,17 +53,17 @@ pub enum Origin {
 /// Fails if the model is not on this machine or if its download is incomplete.
 pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
     let path = Path::new(spec);
+    let found = |path: &Path, name: String, origin: Origin| {
+        Ok(Resolved { path: path.to_owned(), name, repository: None, revision: None, origin })
+    };
     if looks_like_a_path(spec) && path.is_dir() {
-        let (path, name) = (path.to_owned(), name_of(path));
-        return Ok(Resolved { path, name, repository: None, revision: None, origin: Origin::Folder });
+        return found(path, name_of(path), Origin::Folder);
     }
     if let Some(spec) = Spec::parse(spec)? {
         return in_cache(&spec, places);
     }
     if import::is_name(spec) && places.imported(spec).is_dir() {
-        let path = places.imported(spec);
-        let name = spec.to_owned();
-        return Ok(Resolved { path, name, repository: None, revision: None, origin: Origin::Imported });
+        return found(&places.imported(spec), spec.to_owned(), Origin::Imported);
     }
     Err(not_found(spec, places))
 }
@@ -74,7 +74,7 @@ fn looks_like_a_path(text: &str) -> bool {
 
 fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
     let message = match cache::find(spec, places)? {
-        Found::Whole(snapshot) => {
+        Found::Complete(snapshot) => {
             return Ok(Resolved {
                 path: snapshot.path,
                 name: spec.name().to_owned(),
@@ -83,10 +83,10 @@ fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
                 origin: Origin::Cache,
             });
         }
-        Found::Part(why) => format!("the model `{spec}` is incomplete in the cache: {why}"),
-        Found::Nothing => format!("the model `{spec}` is not in the cache ({})", places.cache.display()),
+        Found::Incomplete(why) => format!("the model `{spec}` is incomplete in the cache: {why}"),
+        Found::Missing => format!("the model `{spec}` is not in the cache ({})", places.cache.display()),
     };
-    Err(Error::Input { message, hint: Some(format!("download it with `turnwise model pull {spec}`")) })
+    Err(Error::input(message).with_hint(format!("download it with `turnwise model pull {spec}`")))
 }
 
 fn not_found(spec: &str, places: &Places) -> Error {

@@ -1,4 +1,4 @@
-//! Code shared by static encoders. It builds vectors of texts and dialogues from words, and counts terms in a corpus.
+//! Code shared by the static encoders: the implementation of [`Encoder`], and counts of the terms in a corpus.
 
 use std::collections::HashMap;
 
@@ -7,75 +7,103 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_text as text;
 
-use crate::{DialogueMode, DialogueOptions, EncodeStats, Encoded, Vectors, statics::linalg::Sparse};
+use crate::{
+    DialogueMode, DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, Vectors,
+    contract::speakers, statics::linalg::Sparse,
+};
 
-/// A vector and the number of known words that it was computed from. The vector is zero if there are none.
+/// Vector of an input and the number of known words that it was computed from. The vector is zero if there are none.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
 }
 
-/// Method that computes the vector of an input from its words. Each static encoder implements it.
-pub(super) trait Compose: Sync {
+/// Properties of a static encoder.
+pub(super) struct Properties {
+    /// Display name.
+    pub name: &'static str,
+    /// Number of known words, for display: `12 words`.
+    pub size: String,
     /// Width of the vectors.
-    fn width(&self) -> usize;
+    pub dim: usize,
+    /// Fingerprint of the encoder.
+    pub fingerprint: Fingerprint,
+    /// True if vectors are L2-normalized.
+    pub normalize: bool,
+}
 
-    /// Computes one vector for several texts, as if they were one text.
+/// A static encoder. Every type with this trait is also an [`Encoder`].
+pub(super) trait StaticEncoder: Send + Sync {
+    /// Returns the properties of the encoder.
+    fn properties(&self) -> &Properties;
+
+    /// Computes one vector for several texts, as if they were one text. The vector is not L2-normalized.
     fn compose(&self, texts: &[&str]) -> Composed;
-
-    /// Applies the final step to the vector of an input with known words.
-    fn finish(&self, vector: &mut [f64]);
 }
 
-/// Encodes each text to one vector.
-pub(super) fn encode(of: &impl Compose, texts: &[&str]) -> Encoded {
-    gather(of, texts.par_iter().map(|text| of.compose(&[text])))
-}
+impl<E: StaticEncoder> Encoder for E {
+    fn name(&self) -> &str {
+        self.properties().name
+    }
 
-/// Encodes each dialogue to one vector.
-pub(super) fn encode_dialogues(
-    of: &impl Compose,
-    dialogues: &[&Dialogue],
-    options: &DialogueOptions,
-) -> Encoded {
-    gather(of, dialogues.par_iter().map(|dialogue| whole(of, dialogue, options)))
-}
+    fn dim(&self) -> usize {
+        self.properties().dim
+    }
 
-/// L2-normalizes a vector. A zero vector stays unchanged.
-pub(super) fn to_length_one(vector: &mut [f64]) {
-    let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
-    if length > 0.0 {
-        vector.iter_mut().for_each(|v| *v /= length);
+    fn fingerprint(&self) -> Fingerprint {
+        self.properties().fingerprint
+    }
+
+    fn normalizes(&self) -> bool {
+        self.properties().normalize
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, f32 on cpu, {} threads", self.properties().size, rayon::current_num_threads())
+    }
+
+    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
+        let composed = texts.par_iter().map(|text| self.compose(&[text]));
+        gather(self.properties(), options.prompt.as_deref(), composed)
+    }
+
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let composed = dialogues.par_iter().map(|dialogue| compose_dialogue(self, dialogue, options));
+        gather(self.properties(), options.prompt.as_deref(), composed)
     }
 }
 
-/// Returns an error if a prompt is given, because static encoders have no prompts.
-pub(super) fn refuse_prompt(prompt: Option<&str>) -> Result<()> {
-    match prompt {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::input(format!("a static encoder does not support prompts, such as `{name}`"))
-                .with_hint("remove the prompt"))
-        }
+/// Collects the vectors of all inputs. Fails if a prompt is given, because static encoders have no prompts.
+fn gather(
+    encoder: &Properties,
+    prompt: Option<&str>,
+    composed: impl IndexedParallelIterator<Item = Composed>,
+) -> Result<Encoded> {
+    if let Some(name) = prompt {
+        return Err(Error::input(format!("a static encoder does not support prompts, such as `{name}`"))
+            .with_hint("remove the prompt"));
     }
-}
-
-fn gather(of: &impl Compose, parts: impl IndexedParallelIterator<Item = Composed>) -> Encoded {
-    let composed: Vec<(Vec<f32>, u64)> = parts
-        .map(|mut part| {
-            if part.words > 0 {
-                of.finish(&mut part.vector);
-            }
-            (part.vector.into_iter().map(narrow).collect(), part.words)
+    let rows: Vec<(Vec<f32>, u64)> = composed
+        .map(|mut input| {
+            normalize(encoder, &mut input.vector);
+            (input.vector.into_iter().map(narrow).collect(), input.words)
         })
         .collect();
-    let mut encoded = Encoded { vectors: Vectors::new(of.width()), spent: EncodeStats::default() };
-    for (vector, words) in composed {
+    let mut encoded = Encoded { vectors: Vectors::new(encoder.dim), spent: EncodeStats::default() };
+    for (vector, words) in rows {
         encoded.vectors.push(&vector);
         encoded.spent.tokens += words;
         encoded.spent.unknown += u64::from(words == 0);
     }
-    encoded
+    Ok(encoded)
+}
+
+/// L2-normalizes a vector if the encoder does. A zero vector stays unchanged.
+fn normalize(encoder: &Properties, vector: &mut [f64]) {
+    let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if encoder.normalize && length > 0.0 {
+        vector.iter_mut().for_each(|v| *v /= length);
+    }
 }
 
 /// Converts a value to `f32`. Values outside the range of `f32` are clamped, because vectors must be finite.
@@ -83,7 +111,11 @@ fn narrow(value: f64) -> f32 {
     value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
 
-fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> Composed {
+fn compose_dialogue<E: StaticEncoder>(
+    encoder: &E,
+    dialogue: &Dialogue,
+    options: &DialogueOptions,
+) -> Composed {
     let mut groups: Vec<Vec<&Turn>> = Vec::new();
     for (turn, speaker) in dialogue.turns.iter().zip(speakers(dialogue)) {
         let Some(group) = options.pooling.group(speaker) else { continue };
@@ -92,12 +124,12 @@ fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> C
         }
         groups[group].push(turn);
     }
-    let mut sum = Composed { vector: vec![0.0; of.width()], words: 0 };
+    let mut sum = Composed { vector: vec![0.0; encoder.properties().dim], words: 0 };
     for turns in groups {
         let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
         let part = match options.mode {
-            DialogueMode::Sequence => of.compose(&texts),
-            DialogueMode::Utterances => mean_of_utterances(of, &texts),
+            DialogueMode::Sequence => encoder.compose(&texts),
+            DialogueMode::Utterances => mean_of_utterances(encoder, &texts),
         };
         add(&mut sum.vector, &part.vector);
         sum.words += part.words;
@@ -106,13 +138,13 @@ fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> C
 }
 
 /// Returns the mean of the utterance vectors, without utterances that have no known words.
-fn mean_of_utterances(of: &impl Compose, texts: &[&str]) -> Composed {
-    let mut mean = Composed { vector: vec![0.0; of.width()], words: 0 };
+fn mean_of_utterances<E: StaticEncoder>(encoder: &E, texts: &[&str]) -> Composed {
+    let mut mean = Composed { vector: vec![0.0; encoder.properties().dim], words: 0 };
     let mut known = 0.0;
     for text in texts {
-        let mut part = of.compose(&[text]);
+        let mut part = encoder.compose(&[text]);
         if part.words > 0 {
-            of.finish(&mut part.vector);
+            normalize(encoder.properties(), &mut part.vector);
             add(&mut mean.vector, &part.vector);
             mean.words += part.words;
             known += 1.0;
@@ -126,23 +158,6 @@ fn mean_of_utterances(of: &impl Compose, texts: &[&str]) -> Composed {
 
 fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
-}
-
-/// Returns the speaker of each turn, numbered in the order in which they first speak. Speakers are identified
-/// by name, or by role if there is no name.
-fn speakers(dialogue: &Dialogue) -> Vec<usize> {
-    let mut names: Vec<&str> = Vec::new();
-    dialogue
-        .turns
-        .iter()
-        .map(|turn| {
-            let name = turn.who();
-            names.iter().position(|other| *other == name).unwrap_or_else(|| {
-                names.push(name);
-                names.len() - 1
-            })
-        })
-        .collect()
 }
 
 /// Number of documents analyzed at a time.
@@ -225,42 +240,44 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
     counted
 }
 
-/// The terms that an encoder keeps, by descending document frequency.
-pub(super) struct Kept {
+/// Terms that an encoder keeps, by descending document frequency.
+pub(super) struct SelectedTerms {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
     /// New column index of each old column.
-    new: Vec<Option<u32>>,
+    new_columns: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `least`. If more than `most` terms remain, keeps those with
+/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps those with
 /// the highest document frequency.
-pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
+pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize) -> SelectedTerms {
     let mut order: Vec<usize> =
-        (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= least).collect();
+        (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= min_documents).collect();
     // Ties are broken by the term, so that columns do not depend on the order of the documents or the hash map.
     order.sort_unstable_by(|a, b| {
         let known = |c: &usize| counted.documents_with[*c];
         known(b).cmp(&known(a)).then_with(|| counted.terms[*a].cmp(&counted.terms[*b]))
     });
-    order.truncate(most);
-    let mut new = vec![None; counted.terms.len()];
-    order.iter().enumerate().for_each(|(column, old)| new[*old] = Some(column as u32));
-    Kept {
+    order.truncate(max_terms);
+    let mut new_columns = vec![None; counted.terms.len()];
+    order.iter().enumerate().for_each(|(column, old)| new_columns[*old] = Some(column as u32));
+    SelectedTerms {
         terms: order.iter().map(|c| counted.terms[*c].clone()).collect(),
         documents_with: order.iter().map(|c| counted.documents_with[*c]).collect(),
-        new,
+        new_columns,
     }
 }
 
-impl Kept {
+impl SelectedTerms {
     /// Returns the matrix of the kept terms. `weigh` receives the columns and counts of a row, in column order.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();
         for entries in rows.iter() {
             row.clear();
-            row.extend(entries.iter().filter_map(|(old, count)| Some((self.new[*old as usize]?, *count))));
+            row.extend(
+                entries.iter().filter_map(|(old, count)| Some((self.new_columns[*old as usize]?, *count))),
+            );
             row.sort_unstable();
             if !row.is_empty() {
                 matrix.push(weigh(&row));
@@ -278,11 +295,16 @@ mod tests {
     use turnwise_corpus::Role;
 
     /// The mean of the words `a` = (1, 0) and `b` = (0, 1).
-    struct Letters;
+    struct Letters(Properties);
 
-    impl Compose for Letters {
-        fn width(&self) -> usize {
-            2
+    fn letters() -> Letters {
+        let fingerprint = crate::fingerprint::Fingerprinter::new("letters").finish();
+        Letters(Properties { name: "letters", size: "2 words".into(), dim: 2, fingerprint, normalize: false })
+    }
+
+    impl StaticEncoder for Letters {
+        fn properties(&self) -> &Properties {
+            &self.0
         }
 
         fn compose(&self, texts: &[&str]) -> Composed {
@@ -291,8 +313,6 @@ mod tests {
             let n = (a + b).max(1.0);
             Composed { vector: vec![a / n, b / n], words: (a + b) as u64 }
         }
-
-        fn finish(&self, _: &mut [f64]) {}
     }
 
     fn dialogue(turns: &[(&str, Role, &str)]) -> Dialogue {
@@ -312,7 +332,8 @@ mod tests {
             ("", Role::User, "b"),
         ]);
         let with = |mode, pooling| {
-            let e = encode_dialogues(&Letters, &[&d], &DialogueOptions { mode, pooling, prompt: None });
+            let options = DialogueOptions { mode, pooling, prompt: None };
+            let e = letters().encode_dialogues(&[&d], &options).unwrap();
             assert_eq!(e.spent.unknown, 0);
             [e.vectors.row(0)[0], e.vectors.row(0)[1]]
         };
@@ -328,24 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn speakers_are_identified_by_name_or_else_by_role() {
-        let d = dialogue(&[
-            ("Ann", Role::User, "1"),
-            ("Bo", Role::User, "2"),
-            ("Ann", Role::User, "3"),
-            ("", Role::User, "4"),
-            ("", Role::Agent, "5"),
-        ]);
-        assert_eq!(speakers(&d), [0, 1, 0, 2, 3]);
-    }
-
-    #[test]
     fn unknown_inputs_are_counted_and_have_zero_vectors() {
-        let e = encode(&Letters, &["?", "a", ""]);
+        let plain = TextOptions::default();
+        let e = letters().encode(&["?", "a", ""], &plain).unwrap();
         assert_eq!((e.spent.unknown, e.spent.tokens, e.vectors.len()), (2, 1, 3));
         assert_eq!(e.vectors.row(0), [0.0, 0.0]);
-        assert!(encode(&Letters, &[]).vectors.is_empty());
-        assert!(refuse_prompt(Some("query")).unwrap_err().hint().is_some());
+        assert!(letters().encode(&[], &plain).unwrap().vectors.is_empty());
+        let prompt = TextOptions { prompt: Some("query".into()) };
+        assert!(letters().encode(&["a"], &prompt).unwrap_err().hint().is_some());
     }
 
     #[test]
@@ -353,12 +364,12 @@ mod tests {
         let texts = ["b a b", "a c", "", "A d d d"];
         let counted = count(texts.iter().map(|t| (*t).to_owned()));
         assert_eq!((counted.terms.len(), counted.rows.len()), (4, 4));
-        let all = keep(&counted, 1, 9);
-        let names = |kept: &Kept| kept.terms.iter().map(|t| t.to_string()).collect::<Vec<_>>();
+        let all = select(&counted, 1, 9);
+        let names = |kept: &SelectedTerms| kept.terms.iter().map(|t| t.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&all), ["a", "b", "c", "d"]);
         assert_eq!(all.documents_with, [3, 1, 1, 1]);
-        assert_eq!(names(&keep(&counted, 2, 9)), ["a"]);
-        assert_eq!(names(&keep(&counted, 1, 2)), ["a", "b"]);
+        assert_eq!(names(&select(&counted, 2, 9)), ["a"]);
+        assert_eq!(names(&select(&counted, 1, 2)), ["a", "b"]);
         let matrix = all.matrix(&counted.rows, |row| row.iter().map(|(c, n)| (*c, *n as f32)).collect());
         assert_eq!(matrix.rows(), 3, "a document without terms has no row");
         assert_eq!(matrix.row(0), (&[0, 1][..], &[1.0, 2.0][..]));

@@ -4,19 +4,25 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
-use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
 };
 use turnwise_text::ANALYZER;
+
+use crate::{
+    Fingerprint,
+    fingerprint::Fingerprinter,
+    folder::{
+        save::{Numbers, TemporaryFolder, bytes_of, write_tensors},
+        weights::Weights,
+    },
+};
 
 const DESCRIPTION: &str = "turnwise.json";
 const WORDS: &str = "words.txt";
@@ -26,81 +32,118 @@ const MODEL: &str = "model.safetensors";
 const VERSION: u32 = 1;
 
 /// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Hint for damaged folders.
-pub(super) const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
+const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
-/// Data to write to the description file of a static encoder.
-pub(super) struct Description {
-    pub kind: String,
-    /// Name of the text analyzer with which the encoder was fitted.
-    pub analysis: String,
-    pub settings: Value,
-    /// Information about the data that the encoder was fitted on.
-    pub about: Value,
-}
-
+/// Contents of the description file.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct Description {
     kind: String,
     version: u32,
+    /// Name of the text analyzer with which the encoder was fitted.
     analysis: String,
     settings: Value,
+    /// Information about the data that the encoder was fitted on.
     about: Value,
-    /// BLAKE3 digests of the other files.
+    /// BLAKE3 digests of the other files, by name.
     files: BTreeMap<String, String>,
 }
 
 /// Contents of a static encoder's folder, with the tensors memory-mapped.
 pub(super) struct Contents {
-    pub kind: String,
     pub words: Vec<Box<str>>,
-    settings: Value,
-    about: Value,
+    description: Description,
     folder: PathBuf,
-    tensors: Mapped,
+    weights: Weights,
+}
+
+/// A named tensor of a static encoder.
+pub(super) struct Tensor<'a> {
+    name: &'static str,
+    dims: Vec<usize>,
+    numbers: &'a [f32],
+}
+
+impl<'a> Tensor<'a> {
+    /// A one-dimensional tensor.
+    pub fn vector(name: &'static str, numbers: &'a [f32]) -> Self {
+        Tensor { name, dims: vec![numbers.len()], numbers }
+    }
+
+    /// A matrix in row-major order.
+    pub fn matrix(name: &'static str, rows: usize, numbers: &'a [f32]) -> Self {
+        Tensor { name, dims: vec![rows, numbers.len() / rows.max(1)], numbers }
+    }
+}
+
+/// Computes the fingerprint of a static encoder. `words` are the name and value of the property with the words.
+pub(super) fn fingerprint(
+    kind: &str,
+    dim: usize,
+    flags: &[(&str, bool)],
+    words: &(&str, String),
+    tensors: &[Tensor],
+) -> Fingerprint {
+    let mut fingerprint = Fingerprinter::new(kind);
+    fingerprint.text("analysis", ANALYZER).text("dim", dim);
+    for (name, flag) in flags {
+        fingerprint.text(name, flag);
+    }
+    fingerprint.text(words.0, &words.1);
+    for tensor in tensors {
+        fingerprint.part(tensor.name, &bytes_of(tensor.numbers));
+    }
+    fingerprint.finish()
 }
 
 /// Returns the kind of encoder in a folder; `None` if the folder has no valid description.
 pub(super) fn kind(folder: &Path) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Kind {
-        kind: String,
-    }
     let path = folder.join(DESCRIPTION);
-    if fs::metadata(&path).ok()?.len() > MOST_BYTES {
+    if fs::metadata(&path).ok()?.len() > MAX_BYTES {
         return None;
     }
-    Some(serde_json::from_slice::<Kind>(&fs::read(path).ok()?).ok()?.kind)
+    let description: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    description["kind"].as_str().map(str::to_owned)
 }
 
-/// Converts a value to JSON. Fails only if the type cannot be serialized.
-pub(super) fn to_json(value: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be serialized: {e}")))
-}
-
-/// Saves an encoder. Writes it to a new folder and then replaces `folder`, so `folder` is never incomplete. Fails if
-/// `folder` contains anything other than a static encoder.
-pub(super) fn save<'a>(
+/// Saves an encoder. Writes it to a new folder and then replaces `folder`, so `folder` is never incomplete. `words` has
+/// one word per line. Fails if `folder` contains anything other than a static encoder.
+pub(super) fn save(
     folder: &Path,
-    description: Description,
-    words: impl Iterator<Item = &'a str>,
+    kind: &str,
+    settings: &impl Serialize,
+    about: &impl Serialize,
+    words: &str,
     tensors: &[Tensor],
 ) -> Result<()> {
     refuse_to_replace(folder)?;
-    let new = sibling(folder, "new");
-    files::remove_folder(&new)?;
-    fs::create_dir_all(&new).at("create", &new)?;
-    let digests = BTreeMap::from([
-        (WORDS.to_owned(), write_words(&new.join(WORDS), words)?.to_string()),
-        (MODEL.to_owned(), write(&new.join(MODEL), tensors)?.to_string()),
-    ]);
-    let Description { kind, analysis, settings, about } = description;
-    let written = Written { kind, version: VERSION, analysis, settings, about, files: digests };
-    files::replace_json(&new.join(DESCRIPTION), &written)?;
-    files::sync_folder(&new)?;
-    files::replace_folder(&new, folder, &sibling(folder, "old"))
+    let new = TemporaryFolder::create(sibling(folder, "new"))?;
+    let new = &new.0;
+    files::replace(&new.join(WORDS), format!("{words}\n").as_bytes())?;
+    let written = tensors.iter().filter(|tensor| !tensor.numbers.is_empty());
+    let written = written.map(|t| (t.name, Numbers { dims: &t.dims, numbers: t.numbers }));
+    write_tensors(&new.join(MODEL), written)?;
+    let mut digests = BTreeMap::new();
+    for name in [WORDS, MODEL] {
+        digests.insert(name.to_owned(), digest(&new.join(name))?.to_string());
+    }
+    let description = Description {
+        kind: kind.to_owned(),
+        version: VERSION,
+        analysis: ANALYZER.to_owned(),
+        settings: json!(settings),
+        about: json!(about),
+        files: digests,
+    };
+    files::replace_json(&new.join(DESCRIPTION), &description)?;
+    files::sync_folder(new)?;
+    files::replace_folder(new, folder, &sibling(folder, "old"))
+}
+
+fn digest(path: &Path) -> Result<blake3::Hash> {
+    let file = File::open(path).at("open", path)?;
+    Ok(blake3::Hasher::new().update_reader(file).at("read", path)?.finalize())
 }
 
 /// Path of a temporary folder next to `folder`. Only turnwise uses this name, so leftovers of an interrupted run can
@@ -126,20 +169,6 @@ fn refuse_to_replace(folder: &Path) -> Result<()> {
         .with_hint("choose another folder, or remove it first"))
 }
 
-fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    let mut file = BufWriter::new(File::create(path).at("create", path)?);
-    for word in words {
-        for bytes in [word.as_bytes(), b"\n"] {
-            hasher.update(bytes);
-            file.write_all(bytes).at("write", path)?;
-        }
-    }
-    let file = file.into_inner().map_err(|e| e.into_error()).at("write", path)?;
-    file.sync_all().at("flush", path)?;
-    Ok(hasher.finalize())
-}
-
 /// Reads a folder and checks the digests of its files. Fails if a file is damaged, or if the folder format or the text
 /// analyzer has a different version.
 pub(super) fn open(folder: &Path) -> Result<Contents> {
@@ -151,64 +180,58 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
     }
     let bytes = fs::read(&path).at("read", &path)?;
     let damaged = |path: &Path, what: String| Error::corrupt(path, what).with_hint(FIT_AGAIN);
+    let description: Value = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
     // Check the version first, because other versions can have different fields.
-    #[derive(Deserialize)]
-    struct Version {
-        version: u32,
+    let version = &description["version"];
+    if *version != json!(VERSION) {
+        let path = path.display();
+        return Err(Error::input(format!(
+            "{path} has version {version}, but this turnwise supports version {VERSION}"
+        ))
+        .with_hint("use the turnwise that wrote it, or fit the encoder again"));
     }
-    let version: Version = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
-    if version.version != VERSION {
-        let message = format!(
-            "{} has version {}, but this turnwise supports version {VERSION}",
-            path.display(),
-            version.version
-        );
-        return Err(
-            Error::input(message).with_hint("use the turnwise that wrote it, or fit the encoder again")
-        );
-    }
-    let written: Written = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
-    if written.analysis != ANALYZER {
-        let message = format!(
+    let description: Description =
+        serde_json::from_value(description).map_err(|e| damaged(&path, e.to_string()))?;
+    if description.analysis != ANALYZER {
+        return Err(Error::input(format!(
             "{} was fitted with the text analyzer `{}`, but this turnwise uses `{ANALYZER}`",
             folder.display(),
-            written.analysis
-        );
-        return Err(Error::input(message).with_hint("fit the encoder again"));
+            description.analysis
+        ))
+        .with_hint("fit the encoder again"));
     }
-    let check = |name: &str, digest: blake3::Hash| match written.files.get(name) {
-        Some(known) if *known == digest.to_string() => Ok(()),
-        _ => Err(damaged(
-            &folder.join(name),
-            format!("the file is damaged: its digest differs from the one in {DESCRIPTION}"),
-        )),
-    };
-    let words_path = folder.join(WORDS);
-    let words = fs::read(&words_path).at("read", &words_path)?;
-    check(WORDS, blake3::hash(&words))?;
-    let tensors = Mapped::open(&folder.join(MODEL))?;
-    check(MODEL, tensors.digest())?;
-    let words =
-        String::from_utf8(words).map_err(|_| damaged(&words_path, "the words are not UTF-8".to_owned()))?;
+    for name in [WORDS, MODEL] {
+        let path = folder.join(name);
+        if description.files.get(name) != Some(&digest(&path)?.to_string()) {
+            let what = format!("the file is damaged: its digest differs from the one in {DESCRIPTION}");
+            return Err(damaged(&path, what));
+        }
+    }
+    let path = folder.join(WORDS);
+    let words = fs::read(&path).at("read", &path)?;
+    let words = String::from_utf8(words).map_err(|_| damaged(&path, "the words are not UTF-8".to_owned()))?;
     Ok(Contents {
-        kind: written.kind,
         words: words.split_terminator('\n').map(Box::from).collect(),
-        settings: written.settings,
-        about: written.about,
+        description,
         folder: folder.to_owned(),
-        tensors,
+        weights: Weights::open_file(&folder.join(MODEL)).map_err(|e| e.with_hint(FIT_AGAIN))?,
     })
 }
 
 impl Contents {
+    /// Kind of the encoder.
+    pub fn kind(&self) -> &str {
+        &self.description.kind
+    }
+
     /// Settings of the encoder.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
-        self.read(&self.settings)
+        self.read(&self.description.settings)
     }
 
     /// Information about the data that the encoder was fitted on.
     pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
-        self.read(&self.about)
+        self.read(&self.description.about)
     }
 
     fn read<T: DeserializeOwned>(&self, value: &Value) -> Result<T> {
@@ -218,135 +241,22 @@ impl Contents {
 
     /// Reads a one-dimensional tensor with `length` elements.
     pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>> {
-        let path = self.folder.join(MODEL);
-        let (shape, numbers) = self.tensors.get(&path, name)?;
-        match shape == [length] {
-            true => Ok(numbers),
-            false => Err(Self::misshapen(&path, name, &shape, &length.to_string())),
-        }
+        let numbers = self.weights.expect(name, &[length]).and_then(|tensor| tensor.numbers());
+        numbers.map_err(|e| e.with_hint(FIT_AGAIN))
     }
 
     /// Reads a matrix with `rows` rows. Returns the number of columns and the elements.
-    pub fn rows(&self, name: &str, rows: usize) -> Result<(usize, Vec<f32>)> {
-        let path = self.folder.join(MODEL);
-        let (shape, numbers) = self.tensors.get(&path, name)?;
-        match shape.as_slice() {
-            [found, width] if *found == rows && rows > 0 && *width > 0 => Ok((*width, numbers)),
-            _ => Err(Self::misshapen(&path, name, &shape, &format!("{rows}, n"))),
-        }
-    }
-
-    /// Returns true if the file has a tensor with this name.
-    pub fn has(&self, name: &str) -> Result<bool> {
-        self.tensors.has(&self.folder.join(MODEL), name)
+    pub fn matrix(&self, name: &str, rows: usize) -> Result<(usize, Vec<f32>)> {
+        let columns = match self.weights.get(name).map(|tensor| tensor.dims()) {
+            Some([found, columns]) if *found == rows && rows > 0 && *columns > 0 => *columns,
+            _ => return Err(self.damaged(format!("`{name}` is not a matrix with {rows} rows"))),
+        };
+        let numbers = self.weights.expect(name, &[rows, columns]).and_then(|tensor| tensor.numbers());
+        Ok((columns, numbers.map_err(|e| e.with_hint(FIT_AGAIN))?))
     }
 
     /// Error for contents that contradict each other.
     pub fn damaged(&self, what: String) -> Error {
         Error::corrupt(&self.folder, what).with_hint(FIT_AGAIN)
     }
-
-    fn misshapen(path: &Path, name: &str, shape: &[usize], wanted: &str) -> Error {
-        Error::corrupt(path, format!("the tensor `{name}` has the shape {shape:?} instead of [{wanted}]"))
-            .with_hint(FIT_AGAIN)
-    }
-}
-
-/// A named tensor.
-pub(super) struct Tensor<'a> {
-    name: &'static str,
-    shape: Vec<usize>,
-    numbers: &'a [f32],
-}
-
-impl<'a> Tensor<'a> {
-    pub fn new(name: &'static str, shape: Vec<usize>, numbers: &'a [f32]) -> Self {
-        assert_eq!(shape.iter().product::<usize>(), numbers.len());
-        Tensor { name, shape, numbers }
-    }
-}
-
-/// Converts f32 values to little-endian bytes.
-pub(super) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
-}
-
-/// Writes tensors to a safetensors file and returns its BLAKE3 digest.
-pub(super) fn write(path: &Path, tensors: &[Tensor]) -> Result<blake3::Hash> {
-    let mut header = serde_json::Map::new();
-    let mut at = 0;
-    for tensor in tensors {
-        let end = at + tensor.numbers.len() * 4;
-        let entry = serde_json::json!({ "dtype": "F32", "shape": tensor.shape, "data_offsets": [at, end] });
-        header.insert(tensor.name.to_owned(), entry);
-        at = end;
-    }
-    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    // The data must start at a multiple of eight bytes.
-    header.resize(header.len().next_multiple_of(8), b' ');
-
-    let mut hasher = blake3::Hasher::new();
-    let mut file = BufWriter::new(File::create(path).at("create", path)?);
-    let mut put = |bytes: &[u8]| {
-        hasher.update(bytes);
-        file.write_all(bytes).at("write", path)
-    };
-    put(&(header.len() as u64).to_le_bytes())?;
-    put(&header)?;
-    for tensor in tensors {
-        tensor.numbers.chunks(1 << 16).try_for_each(|part| put(&bytes_of(part)))?;
-    }
-    let file = file.into_inner().map_err(|e| e.into_error()).at("write", path)?;
-    file.sync_all().at("flush", path)?;
-    Ok(hasher.finalize())
-}
-
-/// A memory-mapped safetensors file.
-pub(super) struct Mapped {
-    map: Mmap,
-}
-
-impl Mapped {
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).at("open", path)?;
-        // SAFETY: `save` writes a new folder and replaces the old one. It never changes an existing file.
-        let map = unsafe { Mmap::map(&file) }.at("map", path)?;
-        Ok(Mapped { map })
-    }
-
-    pub fn digest(&self) -> blake3::Hash {
-        blake3::hash(&self.map)
-    }
-
-    fn all(&self, path: &Path) -> Result<SafeTensors<'_>> {
-        SafeTensors::deserialize(&self.map).map_err(|e| wrong(path, format!("invalid safetensors file: {e}")))
-    }
-
-    /// Returns true if the file has a tensor with this name.
-    pub fn has(&self, path: &Path, name: &str) -> Result<bool> {
-        Ok(self.all(path)?.tensor(name).is_ok())
-    }
-
-    /// Returns the shape and the elements of a tensor. Returns an error if an element is not finite.
-    pub fn get(&self, path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>)> {
-        let wrong = |what: String| wrong(path, what);
-        let all = self.all(path)?;
-        let tensor = all.tensor(name).map_err(|_| wrong(format!("the tensor `{name}` is missing")))?;
-        if tensor.dtype() != Dtype::F32 {
-            return Err(wrong(format!(
-                "the tensor `{name}` has the type {:?} instead of F32",
-                tensor.dtype()
-            )));
-        }
-        let number = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        let numbers: Vec<f32> = tensor.data().chunks_exact(4).map(number).collect();
-        match numbers.iter().position(|n| !n.is_finite()) {
-            Some(at) => Err(wrong(format!("number {at} of the tensor `{name}` is {}", numbers[at]))),
-            None => Ok((tensor.shape().to_vec(), numbers)),
-        }
-    }
-}
-
-fn wrong(path: &Path, what: String) -> Error {
-    Error::corrupt(path, what).with_hint(super::folder::FIT_AGAIN)
 }

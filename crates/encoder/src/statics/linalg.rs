@@ -16,7 +16,7 @@ use turnwise_core::random::hash64;
 
 use crate::statics::panels::{Panel, Panels, WIDTH};
 
-/// Accuracy of [`truncated_svd_with`]. More effort takes more time.
+/// Accuracy of [`truncated_svd`]. More effort takes more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// Number of basis vectors in addition to the requested components. More of them make the last components
@@ -120,17 +120,12 @@ pub struct Svd {
 
 /// Computes the `dim` largest singular values and their right singular vectors. Each vector has the sign that makes its
 /// element with the largest absolute value positive.
-pub fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
-    truncated_svd_with(matrix, dim, Effort::THOROUGH, seed)
-}
-
-/// Like [`truncated_svd`], with a given accuracy.
-pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
+pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank is at most the number of rows or columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols());
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
-    let n = q.cols();
+    let n = q.cols;
     let projected = q.transposed_times(&y);
     let averaged = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
     let found = symmetric_eigen(averaged, n);
@@ -144,17 +139,18 @@ pub fn truncated_svd_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `most` columns. The basis approximates the space of the largest right
+/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest right
 /// singular vectors.
-fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
-    if matrix.rows() <= most.min(matrix.cols()) {
+fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> Panels {
+    if matrix.rows() <= max_columns.min(matrix.cols()) {
         return matrix.transposed().orthonormal();
     }
-    if matrix.cols() <= most {
+    if matrix.cols() <= max_columns {
         return Panels::from_fn(matrix.cols(), matrix.cols(), |r, c| f64::from(u8::from(r == c)));
     }
     let mut q =
-        Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
+        Panels::from_fn(matrix.cols(), max_columns, |r, c| normal(seed, (r * max_columns + c) as u64))
+            .orthonormal();
     for _ in 1..iterations {
         q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
     }
@@ -164,7 +160,7 @@ fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
 /// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by it makes
 /// the sign of the component unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
-    let greatest = (0..matrix.rows())
+    let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))
         .fold(0.0f64, |a, b| if b.abs() > a.abs() { b } else { a });
     if greatest < 0.0 { -1.0 } else { 1.0 }
@@ -233,10 +229,10 @@ fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
 }
 
 /// Returns the standard normal random number at an index (Box–Muller transform).
-pub(super) fn normal(seed: u64, place: u64) -> f64 {
+pub(super) fn normal(seed: u64, index: u64) -> f64 {
     // Uniform with 53 bits. It is never 0, because the logarithm of 0 is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (unit(hash64(seed, 2 * place)), unit(hash64(seed, 2 * place + 1)));
+    let (a, b) = (unit(hash64(seed, 2 * index)), unit(hash64(seed, 2 * index + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
@@ -244,6 +240,10 @@ pub(super) fn normal(seed: u64, place: u64) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn truncated_svd(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
+        super::truncated_svd(matrix, dim, Effort::THOROUGH, seed)
+    }
 
     fn sparse(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f32) -> Sparse {
         let mut m = Sparse::new(cols);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn less_effort_is_exact_for_the_first_and_lower_for_the_last_value() {
         let m = sparse(300, 400, text_like);
-        let (some, all) = (truncated_svd_with(&m, 30, Effort::SCIKIT, 1), truncated_svd(&m, 30, 1));
+        let (some, all) = (super::truncated_svd(&m, 30, Effort::SCIKIT, 1), truncated_svd(&m, 30, 1));
         assert!((some.values[0] / all.values[0] - 1.0).abs() < 1e-9);
         assert!(some.values[29] <= all.values[29] * (1.0 + 1e-9) && some.values[29] > 0.9 * all.values[29]);
     }

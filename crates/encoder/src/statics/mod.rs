@@ -37,7 +37,7 @@ pub fn is_static(folder: &Path) -> bool {
 /// version.
 pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     let contents = folder::open(folder)?;
-    match contents.kind.as_str() {
+    match contents.kind() {
         tfidf::KIND => Ok(Box::new(TfidfSvd::from_contents(contents)?)),
         words::KIND => Ok(Box::new(WordEncoder::from_contents(contents)?)),
         other => Err(Error::unknown_name("kind of static encoder", other, KINDS)),

@@ -17,8 +17,8 @@ const DEPENDENT: f64 = 1e-12;
 
 /// A dense matrix with many rows, stored as panels. The last panel is padded with zero columns.
 pub(super) struct Panels {
-    rows: usize,
-    cols: usize,
+    pub rows: usize,
+    pub cols: usize,
     panels: Vec<Panel>,
 }
 
@@ -40,16 +40,6 @@ impl Panels {
     /// Applies `f` to every panel. All results must have `rows` rows.
     pub fn map(&self, rows: usize, f: impl Fn(&Panel) -> Panel + Sync + Send) -> Self {
         Panels { rows, cols: self.cols, panels: self.panels.par_iter().map(f).collect() }
-    }
-
-    /// Number of columns.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     /// Element at a row and column.
@@ -147,7 +137,7 @@ mod tests {
         let columns: Vec<Vec<f64>> =
             (0..3).map(|k| (0..11).map(|c| normal(2, k * 11 + c)).collect()).collect();
         let product = a.times(&columns);
-        assert_eq!((product.rows(), product.cols()), (30, 3));
+        assert_eq!((product.rows, product.cols), (30, 3));
         for i in 0..11 {
             for j in 0..11 {
                 let sum: f64 = (0..30).map(|r| a.at(r, i) * a.at(r, j)).sum();
@@ -173,7 +163,7 @@ mod tests {
             c => number(r, c) * 10f64.powi(c as i32 - 5),
         });
         let q = a.orthonormal();
-        assert_eq!(q.cols(), 10);
+        assert_eq!(q.cols, 10);
         let gram = q.transposed_times(&q);
         for (k, value) in gram.iter().enumerate() {
             let want = f64::from(u8::from(k / 10 == k % 10));

@@ -12,16 +12,13 @@ use turnwise_core::{
     error::{Error, Result},
     vectors::normalize,
 };
-use turnwise_corpus::Dialogue;
-use turnwise_text::ANALYZER;
 
 use crate::{
-    DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions,
-    fingerprint::Fingerprinter,
+    Encoder,
     statics::{
-        compose::{self, Compose, Composed},
+        compose::{self, Composed, Properties, StaticEncoder},
         folder::{self, Contents, Tensor},
-        linalg::{self, Sparse},
+        linalg::{self, Effort, Sparse},
     },
 };
 
@@ -37,7 +34,7 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum document frequency of a term. If no term reaches the minimum, all terms are kept.
+    /// Minimum document frequency of a term. If no term reaches it, the minimum is 1.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
@@ -80,16 +77,17 @@ pub struct TfidfFit {
 
 /// A fitted TF-IDF encoder.
 pub struct TfidfSvd {
+    properties: Properties,
     settings: TfidfSettings,
-    fit: TfidfFit,
-    dim: usize,
+    pub(super) fit: TfidfFit,
     terms: Vec<Box<str>>,
-    columns: HashMap<Box<str>, u32>,
+    /// Row of each term in `components`.
+    rows: HashMap<Box<str>, u32>,
     idf: Vec<f32>,
     /// Projection matrix, with one row per term.
     components: Vec<f32>,
+    /// Mean of the projections of the corpus; zero if projections are not centered.
     mean: Vec<f32>,
-    fingerprint: Fingerprint,
 }
 
 /// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues
@@ -107,28 +105,31 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
             0 => "no documents to fit an encoder on".to_owned(),
             n => format!("no encoder can be fitted: the {n} documents contain no words"),
         };
-        return Err(Error::Data { message, hint: Some("use a corpus with texts".to_owned()) });
+        return Err(Error::data(message).with_hint("use a corpus with texts"));
     }
-    let mut kept = compose::keep(&counted, settings.min_documents, settings.max_terms);
-    if kept.terms.is_empty() {
-        kept = compose::keep(&counted, 1, settings.max_terms);
+    let mut selected = compose::select(&counted, settings.min_documents, settings.max_terms);
+    if selected.terms.is_empty() {
+        selected = compose::select(&counted, 1, settings.max_terms);
     }
     // Smoothed IDF: computed as if one more document contained every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
-    let idf: Vec<f32> = kept.documents_with.iter().map(idf).collect();
+    let idf: Vec<f32> = selected.documents_with.iter().map(idf).collect();
     let terms_seen = counted.terms.len();
-    let matrix = kept.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
+    let matrix = selected.matrix(&counted.rows, |row| weigh(row, &idf, settings.sublinear));
     drop(counted);
-    let svd = linalg::truncated_svd(&matrix, settings.dim, settings.seed);
-    let fit =
-        TfidfFit { documents, without_terms: documents - matrix.rows(), terms_seen, terms: kept.terms.len() };
+    let svd = linalg::truncated_svd(&matrix, settings.dim, Effort::THOROUGH, settings.seed);
+    let fit = TfidfFit {
+        documents,
+        without_terms: documents - matrix.rows(),
+        terms_seen,
+        terms: selected.terms.len(),
+    };
     let dim = svd.values.len();
-    let mut encoder = TfidfSvd::new(*settings, fit, kept.terms, idf, svd.components, vec![0.0; dim]);
-    if settings.centre {
-        encoder.mean = encoder.mean_over(&matrix);
-        encoder.fingerprint = encoder.compute_fingerprint();
-    }
-    Ok(encoder)
+    let mean = match settings.centre {
+        true => mean_projection(&matrix, &svd.components, dim),
+        false => vec![0.0; dim],
+    };
+    Ok(TfidfSvd::new(*settings, fit, selected.terms, idf, svd.components, mean))
 }
 
 impl TfidfSvd {
@@ -140,31 +141,35 @@ impl TfidfSvd {
         components: Vec<f32>,
         mean: Vec<f32>,
     ) -> Self {
-        let columns = terms.iter().enumerate().map(|(n, term)| (term.clone(), n as u32)).collect();
-        let fingerprint = Fingerprinter::new(KIND).finish();
         let dim = mean.len();
-        let mut encoder = TfidfSvd { settings, fit, dim, terms, columns, idf, components, mean, fingerprint };
-        encoder.fingerprint = encoder.compute_fingerprint();
-        encoder
-    }
-
-    /// Settings that the encoder was fitted with.
-    pub fn settings(&self) -> &TfidfSettings {
-        &self.settings
-    }
-
-    /// Statistics of the corpus that the encoder was fitted on.
-    pub fn fit(&self) -> &TfidfFit {
-        &self.fit
+        let flags = [
+            ("sublinear", settings.sublinear),
+            ("centre", settings.centre),
+            ("normalize", settings.normalize),
+        ];
+        let words = ("terms", terms.join("\n"));
+        let tensors = tensors(terms.len(), &idf, &components, &mean);
+        let properties = Properties {
+            name: "TF-IDF + SVD",
+            size: format!("{} terms", terms.len()),
+            dim,
+            fingerprint: folder::fingerprint(KIND, dim, &flags, &words, &tensors),
+            normalize: settings.normalize,
+        };
+        let rows = terms.iter().enumerate().map(|(n, term)| (term.clone(), n as u32)).collect();
+        TfidfSvd { properties, settings, fit, terms, rows, idf, components, mean }
     }
 
     /// Returns notes for the user about a reduced number of dimensions and documents without kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.dim < self.settings.dim {
+        if self.dim() < self.settings.dim {
             notes.push(format!(
                 "the vectors have {} dimensions, not {}: {} documents with {} terms do not support more",
-                self.dim, self.settings.dim, self.fit.documents, self.fit.terms
+                self.dim(),
+                self.settings.dim,
+                self.fit.documents,
+                self.fit.terms
             ));
         }
         if self.fit.without_terms > 0 {
@@ -179,80 +184,71 @@ impl TfidfSvd {
     /// Saves the encoder to a folder. A static encoder in the folder is replaced. Fails if the folder contains anything
     /// else.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        let description = folder::Description {
-            kind: KIND.to_owned(),
-            analysis: ANALYZER.to_owned(),
-            settings: folder::to_json(&self.settings)?,
-            about: folder::to_json(&self.fit)?,
-        };
-        let tensors = [
-            Tensor::new("components", vec![self.terms.len(), self.dim], &self.components),
-            Tensor::new("idf", vec![self.terms.len()], &self.idf),
-            Tensor::new("mean", vec![self.dim], &self.mean),
-        ];
-        folder::save(folder, description, self.terms.iter().map(|t| &**t), &tensors)
+        let tensors = tensors(self.terms.len(), &self.idf, &self.components, &self.mean);
+        folder::save(folder, KIND, &self.settings, &self.fit, &self.terms.join("\n"), &tensors)
     }
 
     pub(super) fn from_contents(contents: Contents) -> Result<Self> {
         let settings = contents.settings()?;
         let fit = contents.about()?;
         let terms = contents.words.len();
-        let (dim, components) = contents.rows("components", terms)?;
+        let (dim, components) = contents.matrix("components", terms)?;
         let idf = contents.vector("idf", terms)?;
         let mean = contents.vector("mean", dim)?;
         Ok(TfidfSvd::new(settings, fit, contents.words, idf, components, mean))
     }
+}
 
-    fn compute_fingerprint(&self) -> Fingerprint {
-        let mut f = Fingerprinter::new(KIND);
-        f.text("analysis", ANALYZER).text("dim", self.dim);
-        f.text("sublinear", self.settings.sublinear).text("centre", self.settings.centre);
-        f.text("normalize", self.settings.normalize);
-        f.part("terms", self.terms.join("\n").as_bytes());
-        for (name, numbers) in [("idf", &self.idf), ("components", &self.components), ("mean", &self.mean)] {
-            f.part(name, &folder::bytes_of(numbers));
-        }
-        f.finish()
+/// Returns the tensors that are saved and that determine the fingerprint.
+fn tensors<'a>(terms: usize, idf: &'a [f32], components: &'a [f32], mean: &'a [f32]) -> [Tensor<'a>; 3] {
+    [
+        Tensor::vector("idf", idf),
+        Tensor::matrix("components", terms, components),
+        Tensor::vector("mean", mean),
+    ]
+}
+
+/// Projects a row of TF-IDF weights. L2-normalizes the projection if `unit` is true. Returns `None` if the projection
+/// is zero.
+fn project(
+    components: &[f32],
+    dim: usize,
+    (indices, values): (&[u32], &[f32]),
+    unit: bool,
+) -> Option<Vec<f64>> {
+    let mut out = vec![0.0; dim];
+    for (column, value) in indices.iter().zip(values) {
+        let row = &components[*column as usize * dim..][..dim];
+        out.iter_mut().zip(row).for_each(|(o, c)| *o += f64::from(*value) * f64::from(*c));
     }
-
-    /// Projects a row of TF-IDF weights. L2-normalizes the projection if centering is enabled. Returns `None` if the
-    /// projection is zero.
-    fn project(&self, indices: &[u32], values: &[f32]) -> Option<Vec<f64>> {
-        let mut out = vec![0.0; self.dim];
-        for (column, value) in indices.iter().zip(values) {
-            let row = &self.components[*column as usize * self.dim..][..self.dim];
-            out.iter_mut().zip(row).for_each(|(o, c)| *o += f64::from(*value) * f64::from(*c));
-        }
-        let length = out.iter().map(|v| v * v).sum::<f64>().sqrt();
-        if length < MIN_LENGTH {
-            return None;
-        }
-        if self.settings.centre {
-            out.iter_mut().for_each(|v| *v /= length);
-        }
-        Some(out)
+    let length = out.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if length < MIN_LENGTH {
+        return None;
     }
+    if unit {
+        out.iter_mut().for_each(|v| *v /= length);
+    }
+    Some(out)
+}
 
-    /// Returns the mean of all projections. The sum is computed in chunks of fixed size, so it does not depend on the
-    /// number of threads.
-    fn mean_over(&self, matrix: &Sparse) -> Vec<f32> {
-        let starts: Vec<usize> = (0..matrix.rows()).step_by(4096).collect();
-        let sums: Vec<Vec<f64>> = starts
-            .par_iter()
-            .map(|start| {
-                let mut sum = vec![0.0; self.dim];
-                for n in *start..(start + 4096).min(matrix.rows()) {
-                    let (indices, values) = matrix.row(n);
-                    if let Some(projected) = self.project(indices, values) {
-                        sum.iter_mut().zip(projected).for_each(|(s, p)| *s += p);
-                    }
+/// Returns the mean of the L2-normalized projections of all rows. The sum is computed in chunks of fixed size, so the
+/// mean does not depend on the number of threads.
+fn mean_projection(matrix: &Sparse, components: &[f32], dim: usize) -> Vec<f32> {
+    let starts: Vec<usize> = (0..matrix.rows()).step_by(4096).collect();
+    let sums: Vec<Vec<f64>> = starts
+        .par_iter()
+        .map(|start| {
+            let mut sum = vec![0.0; dim];
+            for n in *start..(start + 4096).min(matrix.rows()) {
+                if let Some(projected) = project(components, dim, matrix.row(n), true) {
+                    sum.iter_mut().zip(projected).for_each(|(s, p)| *s += p);
                 }
-                sum
-            })
-            .collect();
-        let mean = |k: usize| sums.iter().map(|s| s[k]).sum::<f64>() / matrix.rows().max(1) as f64;
-        (0..self.dim).map(|k| mean(k) as f32).collect()
-    }
+            }
+            sum
+        })
+        .collect();
+    let mean = |k: usize| sums.iter().map(|s| s[k]).sum::<f64>() / matrix.rows().max(1) as f64;
+    (0..dim).map(|k| mean(k) as f32).collect()
 }
 
 /// Returns the L2-normalized TF-IDF weights of a row.
@@ -267,63 +263,24 @@ fn weigh(row: &[(u32, u32)], idf: &[f32], sublinear: bool) -> Vec<(u32, f32)> {
     row.iter().map(|(column, _)| *column).zip(weights).collect()
 }
 
-impl Compose for TfidfSvd {
-    fn width(&self) -> usize {
-        self.dim
+impl StaticEncoder for TfidfSvd {
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compose(&self, texts: &[&str]) -> Composed {
         let counts = compose::counts(texts);
-        let known =
-            counts.iter().filter_map(|(term, count)| Some((*self.columns.get(term.as_str())?, *count)));
+        let known = counts.iter().filter_map(|(term, count)| Some((*self.rows.get(term.as_str())?, *count)));
         let mut row: Vec<(u32, u32)> = known.collect();
         row.sort_unstable();
         let (indices, values): (Vec<u32>, Vec<f32>) =
             weigh(&row, &self.idf, self.settings.sublinear).into_iter().unzip();
-        match self.project(&indices, &values) {
-            None => Composed { vector: vec![0.0; self.dim], words: 0 },
+        match project(&self.components, self.dim(), (&indices, &values), self.settings.centre) {
+            None => Composed { vector: vec![0.0; self.dim()], words: 0 },
             Some(mut vector) => {
                 vector.iter_mut().zip(&self.mean).for_each(|(v, m)| *v -= f64::from(*m));
                 Composed { vector, words: row.iter().map(|(_, count)| u64::from(*count)).sum() }
             }
         }
-    }
-
-    fn finish(&self, vector: &mut [f64]) {
-        if self.settings.normalize {
-            compose::to_length_one(vector);
-        }
-    }
-}
-
-impl Encoder for TfidfSvd {
-    fn name(&self) -> &str {
-        "TF-IDF + SVD"
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
-    }
-
-    fn normalizes(&self) -> bool {
-        self.settings.normalize
-    }
-
-    fn describe(&self) -> String {
-        format!("{} terms, f32 on cpu, {} threads", self.terms.len(), rayon::current_num_threads())
-    }
-
-    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
-        compose::refuse_prompt(options.prompt.as_deref())?;
-        Ok(compose::encode(self, texts))
-    }
-
-    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
-        compose::refuse_prompt(options.prompt.as_deref())?;
-        Ok(compose::encode_dialogues(self, dialogues, options))
     }
 }

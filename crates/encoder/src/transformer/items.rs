@@ -4,21 +4,20 @@
 use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::Result;
-use turnwise_corpus::{Dialogue, Role, Turn};
+use turnwise_corpus::Dialogue;
 
-use crate::{DialoguePooling, Part, Reduction, Sequence, folder::PoolingMode};
+use crate::{DialoguePooling, Part, Reduction, Sequence, contract::speakers, folder::PoolingMode};
 
 /// A sequence to encode, with the pooling of its vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
-    /// Index of the input. An input can have several items; their results are combined.
+    /// Index of the input. The results of several items of one input are combined.
     pub(super) input: usize,
     pub(super) sequence: Sequence,
-    /// For each pooling operation, the rows of the sequence to pool.
+    /// Rows of the sequence to pool, for each pooling mode of the model.
     pub(super) pools: Vec<Vec<Part>>,
 }
 
-/// Returns the reduction of a pooling mode.
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     match mode {
         PoolingMode::Max => Reduction::Max,
@@ -29,10 +28,10 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 /// Returns the row ranges to pool in one window of an input.
 ///
 /// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before`
-/// is the number of these in earlier windows.
+/// is the number of tokens to pool in earlier windows.
 ///
-/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token,
-/// it is the mean over the windows, weighted by window size.
+/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token, the
+/// sum is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;
@@ -56,8 +55,8 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
 
 /// Groups items of similar length into packs of at most `budget` tokens. An item with more tokens gets its own pack.
 ///
-/// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are left
-/// out; some tokenizers encode an empty text to no tokens.
+/// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are
+/// skipped; some tokenizers encode an empty text to no tokens.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));
@@ -81,7 +80,7 @@ pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) speaker: usize,
-    pub(super) rows: std::ops::Range<usize>,
+    pub(super) rows: Range<usize>,
 }
 
 /// Window of a dialogue: consecutive turns that fit into the maximum sequence length.
@@ -99,29 +98,10 @@ pub(super) struct Framing<'a> {
     pub(super) after: &'a [u32],
     /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Number of turn embeddings; `None` if the model has none. In a model with turn embeddings, positions restart in
-    /// every turn.
+    /// Number of turn embeddings; `None` if the model has none. With turn embeddings, positions restart in every turn.
     pub(super) turns: Option<usize>,
     /// Number of role embeddings; `None` if the model has none.
     pub(super) roles: Option<usize>,
-}
-
-/// Returns the speaker of each turn, numbered in the order in which they first speak.
-pub(super) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
-    let mut known = HashMap::new();
-    dialogue
-        .turns
-        .iter()
-        .map(|turn| {
-            let next = known.len();
-            *known.entry(speaker(turn)).or_insert(next)
-        })
-        .collect()
-}
-
-/// Identifies a speaker by name, or by role if there is no name.
-fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
-    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
 }
 
 impl Framing<'_> {
@@ -189,17 +169,17 @@ impl Framing<'_> {
     }
 }
 
-/// Returns the weighted row ranges to pool for each window. Their weighted sum is the sum of the means of all speaker
-/// groups; see [`DialoguePooling::group`].
-pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
+/// Returns the weighted row ranges to pool for each window of a dialogue. The sum over all of them is the sum of the
+/// means of all groups of speakers; see [`DialoguePooling::group`].
+pub(super) fn by_speakers(windows: &[Window], pooling: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for span in windows.iter().flat_map(|w| &w.spans) {
-        if let Some(group) = by.group(span.speaker) {
+        if let Some(group) = pooling.group(span.speaker) {
             *tokens.entry(group).or_default() += span.rows.len();
         }
     }
     let part = |span: &Span| -> Option<Part> {
-        let tokens = tokens.get(&by.group(span.speaker)?).copied().unwrap_or(1);
+        let tokens = tokens.get(&pooling.group(span.speaker)?).copied().unwrap_or(1);
         Some(Part { rows: span.rows.clone(), weight: 1.0 / tokens.max(1) as f32 })
     };
     windows.iter().map(|w| w.spans.iter().filter_map(part).collect()).collect()
@@ -210,6 +190,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     fn pooled(parts: &[Part], states: &[f32]) -> f32 {
         parts.iter().flat_map(|p| p.rows.clone().map(|r| p.weight * states[r])).sum()
@@ -303,15 +284,6 @@ mod tests {
             .map(|p| p.weight * p.rows.len() as f32)
             .sum();
         assert!((weights - 2.0).abs() < 1e-6);
-    }
-
-    #[test]
-    fn speakers_without_names_are_identified_by_role() {
-        let mut d = Dialogue::new(DialogueId::new("d").unwrap());
-        d.push("", Role::User, "x");
-        d.push("", Role::Agent, "x");
-        d.push("", Role::User, "x");
-        assert_eq!(speakers(&d), [0, 1, 0]);
     }
 
     #[test]

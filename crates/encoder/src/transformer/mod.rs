@@ -4,16 +4,17 @@ mod items;
 mod run;
 mod settings;
 
-use std::sync::atomic::AtomicUsize;
+use std::{borrow::Cow, sync::atomic::AtomicUsize};
 
-use items::{Framing, Item, by_speakers, parts, speakers};
+use items::{Framing, Item, by_speakers, parts};
 use rayon::prelude::*;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
 use crate::{
     Backend, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder, Fingerprint,
-    Network, TextOptions, TokenVectors, Vectors,
+    Network, Reduction, TextOptions, TokenVectors, Vectors,
+    contract::speakers,
     fingerprint::Fingerprinter,
     folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
 };
@@ -25,21 +26,23 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// Pooling modes; their results are concatenated.
+    /// Pooling modes, whose results are concatenated.
     modes: Vec<PoolingMode>,
+    /// Layers to pool and their weights.
     layers: Vec<(usize, f32)>,
+    /// True if vectors are L2-normalized even if the model does not normalize.
     normalize: bool,
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
-    max_tokens: usize,
     /// Number of turn embeddings; `None` if the network has none.
     turns: Option<usize>,
+    /// Number of role embeddings; `None` if the network has none.
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
     backend: Box<dyn Backend>,
-    /// Maximum number of tokens per batch. It is reduced when a device runs out of memory.
+    /// Maximum number of tokens per batch. It is reduced when the device runs out of memory.
     budget: AtomicUsize,
 }
 
@@ -50,8 +53,7 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses `network` instead of the weights in the folder. It must have the same
-    /// shape.
+    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -97,14 +99,13 @@ impl Transformer {
         let budget = AtomicUsize::new(backend.best_batch());
         Ok(Transformer {
             name: name.to_owned(),
-            tokenizer: tokenizer.with_max_tokens(max_tokens)?,
+            tokenizer: tokenizer.with_max_tokens(max_tokens),
             pipeline,
             modes,
             layers,
             normalize: settings.normalize,
             dim,
             full,
-            max_tokens,
             turns,
             roles,
             fingerprint,
@@ -114,16 +115,7 @@ impl Transformer {
         })
     }
 
-    /// Tokenizes a text. Returns the item and the number of tokens cut off.
-    fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
-        let tokens = match prompt.text.is_empty() {
-            true => self.tokenizer.encode(text)?,
-            false => self.tokenizer.encode(&format!("{}{text}", prompt.text))?,
-        };
-        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
-    }
-
-    /// Like [`Transformer::text_item`], for a text that is already tokenized.
+    /// Returns the item of a text that is already tokenized, and the number of tokens cut off.
     fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
@@ -132,14 +124,13 @@ impl Transformer {
                 .with_hint("token ids must come from this model's tokenizer; otherwise send text"));
         }
         let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
-        let prompting = match prompt.text.is_empty() {
+        let mut pieces = match prompt.text.is_empty() {
             true => Vec::new(),
             false => self.tokenizer.pieces(&prompt.text)?,
         };
-        let room = self.max_tokens.saturating_sub(before.len() + prompting.len() + after.len());
-        let kept = &own[..own.len().min(room)];
-        let ids = [before, &prompting, kept, after].concat();
-        Ok((self.item(input, ids, prompt), own.len() - kept.len()))
+        pieces.extend_from_slice(own);
+        let (tokens, _) = self.tokenizer.framed(&pieces);
+        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
     }
 
     fn item(&self, input: usize, ids: Vec<u32>, prompt: &Prompt) -> Item {
@@ -148,20 +139,18 @@ impl Transformer {
         Item { input, sequence: crate::Sequence::new(ids), pools }
     }
 
-    fn of_items(&self, made: Vec<(Item, usize)>) -> Result<Encoded> {
+    /// Computes the vectors of texts from their items and the numbers of tokens cut off.
+    fn encode_items(&self, tokenized: Vec<(Item, usize)>) -> Result<Encoded> {
         let mut spent = EncodeStats::default();
-        let mut items = Vec::with_capacity(made.len());
-        for (item, cut) in made {
+        let mut items = Vec::with_capacity(tokenized.len());
+        for (item, cut) in tokenized {
             spent.tokens += item.sequence.len() as u64;
             spent.cut_tokens += cut as u64;
             spent.cut_texts += u64::from(cut > 0);
             spent.unknown += u64::from(item.sequence.is_empty());
             items.push(item);
         }
-        let reductions = self.reductions();
-        let pooled =
-            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, items.len())?;
-        Ok(Encoded { vectors: self.finish(pooled)?, spent })
+        Ok(Encoded { vectors: self.run(&items, items.len(), &self.reductions())?, spent })
     }
 
     fn prompt(&self, name: Option<&str>) -> Result<Prompt> {
@@ -180,37 +169,43 @@ impl Transformer {
         &self,
         input: usize,
         dialogue: &Dialogue,
-        prompt: &str,
-        by: DialoguePooling,
+        prompt: &Prompt,
+        pooling: DialoguePooling,
     ) -> Result<Vec<Item>> {
         let framing = Framing {
             before: self.tokenizer.before(),
             after: self.tokenizer.after(),
-            max_tokens: self.max_tokens,
+            max_tokens: self.tokenizer.max_tokens(),
             turns: self.turns,
             roles: self.roles,
         };
-        let windows = framing.windows(dialogue, prompt, &|text| self.tokenizer.pieces(text))?;
-        let total: usize = windows.iter().map(|w| w.sequence.len()).sum();
-        let by_speaker = by_speakers(&windows, by);
+        let mut windows = framing.windows(dialogue, &prompt.text, &|text| self.tokenizer.pieces(text))?;
+        // The prompt is at the beginning of the first window.
+        let skipped = windows.first().map_or(0, |w| prompt.pooled_from.min(w.sequence.len()));
+        for span in windows.first_mut().into_iter().flat_map(|w| &mut w.spans) {
+            span.rows.start = skipped.clamp(span.rows.start, span.rows.end);
+        }
+        let total = windows.iter().map(|w| w.sequence.len()).sum::<usize>() - skipped;
+        let by_speaker = by_speakers(&windows, pooling);
         let mut before = 0;
         let mut items = Vec::with_capacity(windows.len());
-        for (window, by_speaker) in windows.into_iter().zip(by_speaker) {
-            let length = window.sequence.len();
-            let pools = match by {
+        for (n, (window, by_speaker)) in windows.into_iter().zip(by_speaker).enumerate() {
+            let rows = if n == 0 { skipped } else { 0 }..window.sequence.len();
+            let pools = match pooling {
                 DialoguePooling::Mean => {
-                    self.modes.iter().map(|mode| parts(*mode, 0..length, before, total)).collect()
+                    self.modes.iter().map(|mode| parts(*mode, rows.clone(), before, total)).collect()
                 }
                 _ => vec![by_speaker; self.modes.len()],
             };
-            before += length;
+            before += rows.len();
             items.push(Item { input, sequence: window.sequence, pools });
         }
         Ok(items)
     }
 
-    fn of_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
-        let prompt = self.prompt(options.prompt.as_deref())?.text;
+    /// Encodes each dialogue as one sequence, or as several windows if it is too long.
+    fn encode_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
         let items: Vec<Vec<Item>> = dialogues
             .par_iter()
             .enumerate()
@@ -219,18 +214,17 @@ impl Transformer {
         let windowed = items.iter().filter(|i| i.len() > 1).count() as u64;
         let items: Vec<Item> = items.into_iter().flatten().collect();
         let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
-        let reduction = match options.pooling {
+        let reductions = match options.pooling {
             DialoguePooling::Mean => self.reductions(),
             // Speaker pooling is a weighted sum, whatever pooling mode the model uses for texts.
-            _ => vec![crate::Reduction::Sum; self.modes.len()],
+            _ => vec![Reduction::Sum; self.modes.len()],
         };
-        let pooled =
-            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
-        let vectors = self.finish(pooled)?;
+        let vectors = self.run(&items, dialogues.len(), &reductions)?;
         Ok(Encoded { vectors, spent: EncodeStats { tokens, windowed, ..EncodeStats::default() } })
     }
 
-    fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+    /// Encodes each dialogue as the pooled vectors of its utterances.
+    fn encode_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         let spoken_turns = |d: &&Dialogue| -> Vec<usize> {
             let spoken: Vec<usize> =
                 (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
@@ -264,27 +258,38 @@ impl Transformer {
         Ok(Encoded { vectors, spent: encoded.spent })
     }
 
-    fn reductions(&self) -> Vec<crate::Reduction> {
+    fn reductions(&self) -> Vec<Reduction> {
         self.modes.iter().map(|mode| items::reduction(*mode)).collect()
     }
 
-    fn finish(&self, pooled: Vectors) -> Result<Vectors> {
-        run::finish(pooled, &self.pipeline, self.dim, self.normalize)
+    /// Runs the network, and pools and finishes the vectors of `inputs` inputs.
+    fn run(&self, items: &[Item], inputs: usize, reductions: &[Reduction]) -> Result<Vectors> {
+        let backend = self.backend.as_ref();
+        let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;
+        self.finish(pooled)
     }
 }
 
-/// Prompt that is added before a text.
 struct Prompt {
     text: String,
     /// Position of the first token that is pooled.
     pooled_from: usize,
 }
 
+impl Prompt {
+    /// Returns the prompt, followed by a text.
+    fn before<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text.is_empty() {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(format!("{}{text}", self.text)),
+        }
+    }
+}
+
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of the model with the caller's settings. Device and precision do not change the
-/// fingerprint.
+/// Returns the fingerprint of a model with these settings. Device and precision do not change it.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default.
@@ -327,7 +332,7 @@ impl Encoder for Transformer {
     }
 
     fn max_tokens(&self) -> Option<usize> {
-        Some(self.max_tokens)
+        Some(self.tokenizer.max_tokens())
     }
 
     fn notices(&self) -> &[String] {
@@ -353,25 +358,28 @@ impl Encoder for Transformer {
 
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
+        let item = |(n, text): (usize, &&str)| {
+            let tokens = self.tokenizer.encode(&prompt.before(text))?;
+            Ok((self.item(n, tokens.ids, &prompt), tokens.cut))
+        };
         // For up to three texts, starting parallel work costs more than it saves.
-        let made: Vec<(Item, usize)> = match texts.len() {
+        let tokenized: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
             _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,
         };
-        self.of_items(made)
+        self.encode_items(tokenized)
     }
 
     fn encode_ids(&self, texts: &[&[u32]], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let items = texts.iter().enumerate().map(|(n, ids)| self.ids_item(n, ids, &prompt));
-        self.of_items(items.collect::<Result<_>>()?)
+        self.encode_items(items.collect::<Result<_>>()?)
     }
 
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         match options.mode {
-            DialogueMode::Sequence => self.of_sequences(dialogues, options),
-            DialogueMode::Utterances => self.of_utterances(dialogues, options),
+            DialogueMode::Sequence => self.encode_sequences(dialogues, options),
+            DialogueMode::Utterances => self.encode_utterances(dialogues, options),
         }
     }
 

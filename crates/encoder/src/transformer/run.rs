@@ -13,6 +13,7 @@ use turnwise_core::error::{Error, Result};
 
 use crate::{
     Backend, Batch, Part, Pool, PoolRequest, Reduction, Sequence, TextOptions, TokenVectors, Vectors,
+    backend::{empty, pool_into},
     folder::{Dense, DenseActivation, Pipeline, Step},
     transformer::{
         Prompt, Transformer,
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Returns the pooled vectors of all inputs, with the pools concatenated.
+/// Computes the pooled vectors of all inputs. The vectors of several pools are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -42,25 +43,21 @@ pub(super) fn run(
         backend.pool(batch, &PoolRequest { layers, pools: &pools })
     })?;
     let mut vectors = Vectors::zeros(inputs, width * reductions.len());
-    for (p, reduction) in reductions.iter().enumerate() {
-        let columns = p * width..(p + 1) * width;
-        if *reduction == Reduction::Max {
-            (0..inputs).for_each(|n| vectors.row_mut(n)[columns.clone()].fill(f32::NEG_INFINITY));
+    for n in 0..inputs {
+        for (pool, reduction) in vectors.row_mut(n).chunks_exact_mut(width).zip(reductions) {
+            pool.fill(empty(*reduction));
         }
     }
     // Add windows in the order of the items, so that sums do not depend on which pack finished first.
-    let mut place = vec![(0, 0); items.len()];
+    let mut positions = vec![(0, 0); items.len()];
     for (r, (pack, _)) in results.iter().enumerate() {
-        pack.iter().enumerate().for_each(|(row, n)| place[*n] = (r, row));
+        pack.iter().enumerate().for_each(|(row, n)| positions[*n] = (r, row));
     }
-    for (item, (r, row)) in items.iter().zip(place).filter(|(item, _)| !item.sequence.is_empty()) {
-        for (p, reduction) in reductions.iter().enumerate() {
-            let from = results[r].1[p].row(row);
-            let to = &mut vectors.row_mut(item.input)[p * width..(p + 1) * width];
-            match reduction {
-                Reduction::Sum => to.iter_mut().zip(from).for_each(|(t, f)| *t += f),
-                Reduction::Max => to.iter_mut().zip(from).for_each(|(t, f)| *t = t.max(*f)),
-            }
+    let whole = [Part { rows: 0..1, weight: 1.0 }];
+    for (item, (r, row)) in items.iter().zip(positions).filter(|(item, _)| !item.sequence.is_empty()) {
+        let sums = vectors.row_mut(item.input).chunks_exact_mut(width);
+        for ((sum, pool), reduction) in sums.zip(&results[r].1).zip(reductions) {
+            pool_into(sum, pool.row(row), &whole, *reduction);
         }
     }
     // An input without tokens has no maximum. Its vector is zero, like a sum over nothing.
@@ -69,13 +66,13 @@ pub(super) fn run(
 }
 
 /// Function that processes the items of a pack.
-pub(super) type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
+type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
 /// Indices of items that were processed together, and the result.
-pub(super) type Piece<T> = (Vec<usize>, T);
+type Piece<T> = (Vec<usize>, T);
 
-/// Runs `work` on all items that have tokens, in packs.
-pub(super) fn in_packs<T: Send>(
+/// Runs `work` on packs of items. Items without tokens are skipped.
+fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
     items: &[Item],
@@ -131,42 +128,25 @@ impl<T> Job<'_, T> {
     }
 }
 
-/// A text to encode to token vectors.
-struct TokenRequest {
-    item: Item,
-    /// Positions of the tokens to return.
-    rows: Range<usize>,
-    /// Byte range of each token in the text.
-    ranges: Vec<Range<usize>>,
-    cut: usize,
-}
-
 impl Transformer {
+    /// Returns the token vectors of each text; see [`crate::Encoder::encode_tokens`].
     pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let wanted: Vec<TokenRequest> = texts
+        let width = self.backend.hidden();
+        let inputs: Vec<_> = texts
             .par_iter()
             .enumerate()
-            .map(|(n, text)| self.wanted(n, text, &prompt))
+            .map(|(n, text)| self.token_input(n, text, &prompt))
             .collect::<Result<_>>()?;
-        let width = self.backend.hidden();
-        let mut made: Vec<TokenVectors> = Vec::with_capacity(texts.len());
-        let mut items = Vec::with_capacity(texts.len());
-        let mut rows = Vec::with_capacity(texts.len());
-        for text in wanted {
-            let vectors = Vectors::new(width);
-            made.push(TokenVectors { vectors, ranges: text.ranges, cut: text.cut });
-            items.push(text.item);
-            rows.push(text.rows);
-        }
+        let (items, outputs): (Vec<Item>, Vec<(Range<usize>, TokenVectors)>) = inputs.into_iter().unzip();
+        let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
         let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
             let mut vectors = Vec::with_capacity(pack.len());
             self.backend.mixed(batch, &self.layers, &mut |states| {
                 let mut start = 0;
                 for item in pack {
-                    let of_this = &states[start * width..(start + item.sequence.len()) * width];
                     let rows = &rows[item.input];
-                    vectors.push(of_this[rows.start * width..rows.end * width].to_vec());
+                    vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
                     start += item.sequence.len();
                 }
             })?;
@@ -174,29 +154,49 @@ impl Transformer {
         })?;
         for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
             if vectors.iter().any(|v| !v.is_finite()) {
-                return Err(Error::data(format!(
-                    "the model computed values that are not finite for the tokens of input {}",
-                    n + 1
-                ))
-                .with_hint("use --precision f32; if that fails too, the model's weights are damaged"));
+                return Err(not_finite(&format!("the tokens of input {}", n + 1)));
             }
-            made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+            outputs[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
         }
-        Ok(made)
+        Ok(outputs)
     }
 
-    fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<TokenRequest> {
-        let (tokens, mut ranges) = match prompt.text.is_empty() {
-            true => self.tokenizer.encode_with_ranges(text)?,
-            false => self.tokenizer.encode_with_ranges(&format!("{}{text}", prompt.text))?,
-        };
+    /// Applies the model's final steps to pooled vectors. Fails if a value is not finite.
+    pub(super) fn finish(&self, pooled: Vectors) -> Result<Vectors> {
+        let mut vectors = pooled;
+        for step in &self.pipeline.steps {
+            match step {
+                Step::Normalize => vectors.normalize(),
+                Step::Dense(layer) => vectors = dense(layer, &vectors),
+            }
+        }
+        let mut vectors = vectors.truncate(self.dim);
+        if self.normalize {
+            vectors.normalize();
+        }
+        let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
+        match wrong {
+            None => Ok(vectors),
+            Some(n) => Err(not_finite(&format!("input {}", n + 1))),
+        }
+    }
+
+    /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
+    fn token_input(
+        &self,
+        input: usize,
+        text: &str,
+        prompt: &Prompt,
+    ) -> Result<(Item, (Range<usize>, TokenVectors))> {
+        let (tokens, mut ranges) = self.tokenizer.encode_with_ranges(&prompt.before(text))?;
         let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
         ranges.drain(..rows.start);
         // Tokens of the prompt have an empty range.
         let shift = |at: usize| at.saturating_sub(prompt.text.len());
         ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
         let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };
-        Ok(TokenRequest { item, rows, ranges, cut: tokens.cut })
+        let vectors = Vectors::new(self.backend.hidden());
+        Ok((item, (rows, TokenVectors { vectors, ranges, cut: tokens.cut })))
     }
 }
 
@@ -218,55 +218,21 @@ pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<us
     Ok(width)
 }
 
-pub(super) fn finish(
-    pooled: Vectors,
-    pipeline: &Pipeline,
-    dim: usize,
-    also_normalize: bool,
-) -> Result<Vectors> {
-    let mut vectors = pooled;
-    for step in &pipeline.steps {
-        match step {
-            Step::Normalize => vectors.normalize(),
-            Step::Dense(layer) => vectors = dense(layer, &vectors),
-        }
-    }
-    let mut vectors = vectors.truncate(dim);
-    if also_normalize {
-        vectors.normalize();
-    }
-    let wrong = vectors.rows().position(|row| row.iter().any(|v| !v.is_finite()));
-    match wrong {
-        None => Ok(vectors),
-        Some(n) => Err(Error::Data {
-            message: format!("the model computed values that are not finite for input {}", n + 1),
-            hint: Some("use --precision f32; if that fails too, the model's weights are damaged".to_owned()),
-        }),
-    }
+fn not_finite(input: &str) -> Error {
+    Error::data(format!("the model computed values that are not finite for {input}"))
+        .with_hint("use --precision f32; if that fails too, the model's weights are damaged")
 }
 
 fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
-    let mut out = Vectors::zeros(vectors.len(), layer.outputs);
-    let rows: Vec<Vec<f32>> = (0..vectors.len())
-        .into_par_iter()
-        .map(|n| {
-            let x = vectors.row(n);
-            let sum = |weights: &[f32]| {
-                weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum::<f64>()
-            };
-            layer
-                .weight
-                .chunks_exact(layer.inputs)
-                .enumerate()
-                .map(|(o, weights)| {
-                    let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
-                    activate(layer.activation, sum(weights) as f32 + bias)
-                })
-                .collect()
-        })
-        .collect();
-    rows.iter().enumerate().for_each(|(n, row)| out.row_mut(n).copy_from_slice(row));
-    out
+    let output = |x: &[f32], o: usize| {
+        let weights = &layer.weight[o * layer.inputs..][..layer.inputs];
+        let sum: f64 = weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+        let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
+        activate(layer.activation, sum as f32 + bias)
+    };
+    let rows = (0..vectors.len()).into_par_iter();
+    let flat = rows.flat_map_iter(|n| (0..layer.outputs).map(move |o| output(vectors.row(n), o)));
+    Vectors::from_flat(layer.outputs, flat.collect()).unwrap_or_else(|| Vectors::new(layer.outputs))
 }
 
 fn activate(activation: DenseActivation, x: f32) -> f32 {
@@ -309,9 +275,6 @@ mod tests {
         }
         fn hidden(&self) -> usize {
             2
-        }
-        fn layers(&self) -> usize {
-            1
         }
         fn best_batch(&self) -> usize {
             1000

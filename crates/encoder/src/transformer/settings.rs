@@ -13,14 +13,14 @@ pub struct Settings {
     pub precision: Option<Precision>,
     /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,
-    /// L2-normalize the vectors, even if the model does not.
+    /// True to L2-normalize the vectors even if the model does not.
     pub normalize: bool,
     /// Number of dimensions to keep; `None` uses the model's setting. Useful for models that were trained for
     /// truncation (Matryoshka).
     pub dim: Option<usize>,
 }
 
-/// Settings for pooling the tokens of a text. `None` uses the model's own setting.
+/// Settings for the tokens of a text. `None` selects the model's own setting.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tokens {
@@ -36,7 +36,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns these settings. Settings that are `None` are taken from `others`.
+    /// Returns these settings, with settings that are `None` replaced by those of `others`.
     pub fn or(self, others: &Tokens) -> Self {
         Tokens {
             pooling: self.pooling.or(others.pooling),
@@ -99,15 +99,11 @@ impl std::str::FromStr for Layers {
             _ => {}
         }
         if let Some(weights) = text.strip_prefix("first-last=") {
-            let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
-            let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+            let pair = weights.split_once(',').and_then(|(a, b)| Some((number(a)?, number(b)?)));
             // If both weights were zero, every vector would be zero.
-            return if (first, last) == (0.0, 0.0) {
-                Err(wrong())
-            } else {
-                Ok(Layers::FirstLast(first, last))
-            };
+            let (first, last) = pair.filter(|pair| *pair != (0.0, 0.0)).ok_or_else(wrong)?;
+            return Ok(Layers::FirstLast(first, last));
         }
         text.parse().map(Layers::One).map_err(|_| wrong())
     }

@@ -221,6 +221,40 @@ fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
 }
 
 #[test]
+fn token_ids_are_cut_at_the_same_end_as_texts() {
+    for (side, kept) in [("left", "hello world"), ("right", "a b")] {
+        let mut builder = Builder::bert();
+        builder.json("tokenizer_config.json", &json!({ "truncation_side": side }));
+        let settings = tokens(Tokens { max: Some(4), ..Tokens::default() });
+        let encoder = Transformer::load("small", &builder.open().unwrap(), &settings, &on_cpu).unwrap();
+        let ids = encoder.tokenizer.pieces("a b c hello world").unwrap();
+        let encoded = encoder.encode_ids(&[&ids], &TextOptions::default()).unwrap();
+        assert_eq!((encoded.spent.cut_texts, encoded.spent.cut_tokens), (1, 3));
+        assert_near(encoded.vectors.flat(), vectors(&encoder, &["a b c hello world"]).flat());
+        assert_near(encoded.vectors.flat(), vectors(&encoder, &[kept]).flat());
+    }
+}
+
+#[test]
+fn the_prompt_of_a_dialogue_is_pooled_only_if_the_model_pools_prompts() {
+    let prompt = Some("query".to_owned());
+    let one = dialogue(&[("ann", "world a b")]);
+    for include_prompt in [true, false] {
+        let encoder = with_prompt(include_prompt, &Settings::default());
+        let text = encoder.encode(&["world a b"], &TextOptions { prompt: prompt.clone() }).unwrap();
+        let options = DialogueOptions { prompt: prompt.clone(), ..DialogueOptions::default() };
+        let whole = encoder.encode_dialogues(&[&one], &options).unwrap();
+        assert_near(whole.vectors.flat(), text.vectors.flat());
+        let speakers = DialogueOptions { pooling: DialoguePooling::Interlocutors, ..options };
+        let speakers = encoder.encode_dialogues(&[&one], &speakers).unwrap();
+        // Only special tokens before the first turn belong to no speaker.
+        let differences =
+            speakers.vectors.flat().iter().zip(whole.vectors.flat()).map(|(a, b)| (a - b).abs());
+        assert_eq!(differences.fold(0.0, f32::max) < 1e-5, !include_prompt);
+    }
+}
+
+#[test]
 fn the_mean_of_the_tokens_is_the_text() {
     let first_last = Settings {
         tokens: Tokens { layers: Some(Layers::FirstLast(0.4, 0.6)), max: Some(6), ..Tokens::default() },

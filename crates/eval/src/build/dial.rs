@@ -43,9 +43,9 @@ impl FromStr for Published {
         let corpus =
             corpus.ok_or_else(|| Error::unknown_name("corpus of dial2vec's paper", text, names()))?;
         let split = SPLITS.iter().position(|name| *name == split);
-        let split = split.ok_or_else(|| Error::Input {
-            message: format!("`{text}` does not name a split of a corpus"),
-            hint: Some(format!("use {0}/train, {0}/dev or {0}/test", CORPORA[corpus].name)),
+        let split = split.ok_or_else(|| {
+            Error::input(format!("`{text}` does not name a split of a corpus"))
+                .with_hint(format!("use {0}/train, {0}/dev or {0}/test", CORPORA[corpus].name))
         })?;
         Ok(Published { corpus, split })
     }
@@ -97,28 +97,31 @@ pub struct SizeDifference {
 /// Selects the dialogues with exactly one domain. Keeps all dialogues for a train split.
 pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> Result<DialogueSet> {
     let mut set = DialogueSet { dialogues: Vec::new(), skipped: Vec::new(), domains: BTreeMap::new() };
-    let all = published.is_some_and(|published| published.keeps_all());
-    for dialogue in dialogues {
-        let id = || dialogue.id.to_string();
-        match dialogue.domains.len() {
-            0 if !all => Skipped::count(&mut set.skipped, "dialogues without a domain", id),
-            2.. if !all => Skipped::count(&mut set.skipped, "dialogues with several domains", id),
-            _ => {
-                dialogue.domains.iter().for_each(|d| *set.domains.entry(d.clone()).or_default() += 1);
-                set.dialogues.push(dialogue);
-            }
-        }
+    set.dialogues = match published {
+        Some(published) if published.keeps_all() => dialogues,
+        _ => with_one_domain(dialogues, &mut set.skipped),
+    };
+    for domain in set.dialogues.iter().flat_map(|dialogue| &dialogue.domains) {
+        *set.domains.entry(domain.clone()).or_default() += 1;
     }
     match set.dialogues.is_empty() {
         false => Ok(set),
-        true => Err(Error::Data {
-            message: "no dialogue has exactly one domain".to_owned(),
-            hint: Some(
-                "a domain is a label of a dialogue; `turnwise corpus stats PATH` lists the domains"
-                    .to_owned(),
-            ),
-        }),
+        true => Err(Error::data("no dialogue has exactly one domain")
+            .with_hint("a domain is a label of a dialogue; `turnwise corpus stats PATH` lists the domains")),
     }
+}
+
+/// Selects the dialogues with exactly one domain, and counts the others.
+pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Skipped>) -> Vec<Dialogue> {
+    dialogues.retain(|dialogue| {
+        match dialogue.domains.len() {
+            0 => Skipped::count(skipped, "dialogues without a domain", &dialogue.id),
+            1 => return true,
+            _ => Skipped::count(skipped, "dialogues with several domains", &dialogue.id),
+        }
+        false
+    });
+    dialogues
 }
 
 impl DialogueSet {

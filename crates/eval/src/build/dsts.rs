@@ -8,12 +8,13 @@ use std::{
 
 use crate::{
     data::Sentence,
-    rank::{Items, Pool, Progress, Ranker, Scorer, Step},
+    rank::{Items, Pool, Progress, Ranker, Step},
 };
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
+use turnwise_nearest::highest;
 
 /// Number of nearest neighbors to draw from.
 const NEAREST: usize = 10;
@@ -62,29 +63,28 @@ impl Drawing {
         let intents: Vec<Vec<usize>> = members.into_values().filter(|of| of.len() > 1).collect();
         let methods = rankers + usize::from(!intents.is_empty());
         if texts.len() < 2 || methods == 0 {
-            return Err(Error::Data {
-                message: format!("{} different sentences: no pairs are possible", texts.len()),
-                hint: Some(
-                    "pairs are drawn from the utterances of dialogues or from labeled sentences".to_owned(),
-                ),
-            });
+            return Err(Error::data(format!("{} different sentences: no pairs are possible", texts.len()))
+                .with_hint("pairs are drawn from the utterances of dialogues or from labeled sentences"));
         }
         let pool = Pool::of(Items::Texts(texts));
         let (taken, pairs) = (HashSet::new(), Vec::new());
         Ok(Drawing { pool, intents, wanted, methods, finished: 0, seed, taken, pairs })
     }
 
-    /// Draws pairs of a sentence and one of its nearest neighbors by a ranker.
+    /// Draws pairs of a sentence and one of its nearest neighbors by a ranker. A neighbor has a score above 0.
     pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
         let all = pool.documents.len();
-        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all };
-        let of_one = |random: &mut Random| {
-            let a = random.below(all);
-            Ok(search.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
+        let documents: Vec<u32> = (0..all as u32).collect();
+        let mut scores = Vec::new();
+        let draw_pair = |random: &mut Random| {
+            let sentence = random.below(all);
+            scorer.scores(sentence, &documents, &mut scores)?;
+            let nearest = highest(&scores, sentence, NEAREST, 0.0);
+            Ok(nearest.get(random.below(NEAREST)).map(|neighbor| (sentence, *neighbor as usize)))
         };
-        let drawn = self.draw(&ranker.name(), &pool, watch, of_one);
+        let drawn = self.draw(&ranker.name(), &pool, watch, draw_pair);
         drop(scorer);
         self.pool = pool;
         drawn
@@ -132,30 +132,6 @@ impl Drawing {
             }
         }
         Ok(())
-    }
-}
-
-/// Nearest-neighbor search over sentences.
-struct NeighborSearch<'s> {
-    scorer: &'s dyn Scorer,
-    scores: Vec<f32>,
-    all: usize,
-}
-
-impl NeighborSearch<'_> {
-    /// Returns the nearest sentences, best first. Sentences with a score of 0 or less are left out.
-    fn of(&mut self, sentence: usize) -> Result<Vec<usize>> {
-        let all: Vec<u32> = (0..self.all as u32).collect();
-        self.scorer.scores(sentence, &all, &mut self.scores)?;
-        let scores = &self.scores;
-        let mut others: Vec<usize> = (0..self.all).filter(|n| *n != sentence && scores[*n] > 0.0).collect();
-        let better = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then_with(|| a.cmp(b));
-        if others.len() > NEAREST {
-            others.select_nth_unstable_by(NEAREST, better);
-            others.truncate(NEAREST);
-        }
-        others.sort_unstable_by(better);
-        Ok(others)
     }
 }
 
@@ -212,15 +188,15 @@ mod tests {
         let texts: Vec<String> = sentences().into_iter().map(|s| s.text).collect();
         let pool = Pool::of(Items::Texts(texts));
         let scorer = bm25.prepare(&pool, &()).unwrap();
-        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
         let all: Vec<u32> = (0..80).collect();
-        for sentence in [0, 17, 79] {
-            let nearest = search.of(sentence).unwrap();
+        for pair in drawn(&sentences(), &[&bm25], 60, 7).unwrap().iter().filter(|pair| pair.by != "intent") {
+            let at = |text: &str| (0..80).find(|n| pool.documents.text(*n) == text).unwrap();
+            let (sentence, neighbor) = (at(&pair.a), at(&pair.b));
             let mut scores = Vec::new();
             scorer.scores(sentence, &all, &mut scores).unwrap();
             let mut naive: Vec<usize> = (0..80).filter(|n| *n != sentence && scores[*n] > 0.0).collect();
             naive.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
-            assert_eq!(nearest, naive[..NEAREST]);
+            assert!(naive[..NEAREST].contains(&neighbor), "{pair:?}");
         }
     }
 

@@ -57,11 +57,9 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
         .filter(|(_, turn)| !turn.text.trim().is_empty())
         .collect();
     if dialogues.len() < 2 || wanted.of < 2 {
-        return Err(Error::Data {
-            message: "response selection needs at least two dialogues and at least two candidates per sample"
-                .to_owned(),
-            hint: None,
-        });
+        return Err(Error::data(
+            "response selection needs at least two dialogues and at least two candidates per sample",
+        ));
     }
     let (mut samples, mut leaks) = (Vec::new(), 0);
     for (d, dialogue) in dialogues.iter().enumerate() {
@@ -92,10 +90,11 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
                 }
             }
             if candidates.len() < wanted.of {
-                return Err(Error::Data {
-                    message: format!("fewer than {} different responses are available", wanted.of),
-                    hint: Some("add more dialogues, or lower --of".to_owned()),
-                });
+                return Err(Error::data(format!(
+                    "fewer than {} different responses are available",
+                    wanted.of
+                ))
+                .with_hint("add more dialogues, or lower --of"));
             }
             let answer = random.below(wanted.of);
             candidates.swap(0, answer);

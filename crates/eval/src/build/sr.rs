@@ -65,16 +65,12 @@ pub fn retrieval_set(
         members.entry(intent).or_default().push(n as u32);
     }
     if members.len() < 2 {
-        return Err(Error::Data {
-            message: format!(
-                "{} sentences with {} intents: at least two intents are needed",
-                sentences.len(),
-                members.len()
-            ),
-            hint: Some(
-                "each sentence needs a label, and there must be at least two different labels".to_owned(),
-            ),
-        });
+        return Err(Error::data(format!(
+            "{} sentences with {} intents: at least two intents are needed",
+            sentences.len(),
+            members.len()
+        ))
+        .with_hint("each sentence needs a label, and there must be at least two different labels"));
     }
     let pool = Pool::of(Items::Texts(sentences.iter().map(|(text, _)| text.clone()).collect()));
     let bm25 = Bm25 { terms, ..Bm25::default() };

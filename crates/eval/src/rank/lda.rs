@@ -1,7 +1,7 @@
 //! LDA ranker: latent Dirichlet allocation, fitted to the documents by collapsed Gibbs sampling (Griffiths and
 //! Steyvers).
 
-use super::{Pool, Progress, Ranker, Scorer, Step, Terms, bm25::Words};
+use super::{Pool, Progress, Ranker, Scorer, Step, Terms, bm25::Words, dense::Prepared};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -48,10 +48,8 @@ impl Ranker for Lda {
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         if self.topics < 2 || pool.queries.is_some() {
-            return Err(Error::Input {
-                message: "LDA needs at least two topics, and supports no separate queries".to_owned(),
-                hint: Some("use it as a baseline of the dialogue tasks".to_owned()),
-            });
+            return Err(Error::input("LDA needs at least two topics, and supports no separate queries")
+                .with_hint("use it as a baseline of the dialogue tasks"));
         }
         let words = Words::of(pool, self.terms);
         let max_documents = (words.documents.len() as f64 * COMMON).max(1.0);
@@ -69,7 +67,7 @@ impl Ranker for Lda {
             .collect();
         let mut vectors = self.mixtures(&documents, words.documents_with.len(), watch)?;
         vectors.normalize();
-        Ok(Box::new(Topics { vectors }))
+        Ok(Box::new(Prepared::given(vectors, None)))
     }
 }
 
@@ -126,26 +124,5 @@ impl Lda {
             watch.done(Step::FindingTopics, round + 1, self.rounds);
         }
         Ok(sums)
-    }
-}
-
-struct Topics {
-    vectors: Vectors,
-}
-
-impl Scorer for Topics {
-    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
-        let query = self.vectors.row(query);
-        let cosine = |document: &u32| {
-            let pairs = query.iter().zip(self.vectors.row(*document as usize));
-            pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
-        };
-        scores.clear();
-        scores.extend(documents.iter().map(cosine));
-        Ok(())
-    }
-
-    fn vectors(&self) -> Option<&Vectors> {
-        Some(&self.vectors)
     }
 }

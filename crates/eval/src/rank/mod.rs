@@ -153,12 +153,10 @@ pub trait Scorer: Sync {
 pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     match scores.iter().all(|score| score.is_finite()) {
         true => Ok(()),
-        false => Err(Error::Data {
-            message: format!("{ranker} returned a score that is not a finite number for the query {query}"),
-            hint: Some(
-                "a vector may contain NaN; `turnwise verify` checks the vectors of an index".to_owned(),
-            ),
-        }),
+        false => Err(Error::data(format!(
+            "{ranker} returned a score that is not a finite number for the query {query}"
+        ))
+        .with_hint("a vector may contain NaN; `turnwise verify` checks the vectors of an index")),
     }
 }
 

@@ -19,16 +19,14 @@ impl Precomputed {
     /// Reads a NumPy file with a two-dimensional array of 16, 32 or 64-bit floats.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).at("read", path)?;
-        let vectors = read(&bytes).map_err(|why| Error::Data {
-            message: format!("{}: {why}", path.display()),
-            hint: Some("`numpy.save` and `turnwise embed -o FILE.npy` write such files".to_owned()),
+        let vectors = read(&bytes).map_err(|why| {
+            Error::data(format!("{}: {why}", path.display()))
+                .with_hint("`numpy.save` and `turnwise embed -o FILE.npy` write such files")
         })?;
         let hash = blake3::hash(&bytes).to_hex()[..32].to_owned();
         Ok(Precomputed { path: path.to_owned(), vectors, hash })
     }
-}
 
-impl Precomputed {
     /// The vectors, normalized to length 1, and the hash of their file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();
@@ -49,14 +47,12 @@ impl Ranker for Precomputed {
         let (documents, queries) = (pool.documents.len(), pool.queries.as_ref().map_or(0, super::Items::len));
         if self.vectors.len() != documents + queries {
             let more = if queries > 0 { format!(" followed by {queries} queries") } else { String::new() };
-            return Err(Error::Data {
-                message: format!(
-                    "{} has {} rows, but the task has {documents} documents{more}",
-                    self.path.display(),
-                    self.vectors.len()
-                ),
-                hint: Some("the file needs one row for each of them, in the order of the data".to_owned()),
-            });
+            return Err(Error::data(format!(
+                "{} has {} rows, but the task has {documents} documents{more}",
+                self.path.display(),
+                self.vectors.len()
+            ))
+            .with_hint("the file needs one row for each of them, in the order of the data"));
         }
         let mut vectors = self.vectors.clone();
         vectors.normalize();

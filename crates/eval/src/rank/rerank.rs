@@ -78,8 +78,14 @@ fn tokens_of(
     options: &TextOptions,
     watch: &dyn Progress,
 ) -> Result<Vec<Vec<TokenVectors>>> {
-    let flat: Vec<&str> = items.iter().flatten().copied().collect();
-    let mut tokens = tokens(encoder, &flat, options, watch)?.into_iter();
+    let texts: Vec<&str> = items.iter().flatten().copied().collect();
+    let mut tokens = Vec::with_capacity(texts.len());
+    for chunk in texts.chunks(BATCH) {
+        watch.check()?;
+        tokens.extend(encoder.encode_tokens(chunk, options)?);
+        watch.done(Step::Encoding, tokens.len(), texts.len());
+    }
+    let mut tokens = tokens.into_iter();
     Ok(items.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect())
 }
 
@@ -93,21 +99,6 @@ fn joined(turns: Vec<TokenVectors>) -> TokenVectors {
         joined.cut += turn.cut;
     }
     joined
-}
-
-fn tokens(
-    encoder: &dyn Encoder,
-    texts: &[&str],
-    options: &TextOptions,
-    watch: &dyn Progress,
-) -> Result<Vec<TokenVectors>> {
-    let mut tokens = Vec::with_capacity(texts.len());
-    for chunk in texts.chunks(BATCH) {
-        watch.check()?;
-        tokens.extend(encoder.encode_tokens(chunk, options)?);
-        watch.done(Step::Encoding, tokens.len(), texts.len());
-    }
-    Ok(tokens)
 }
 
 struct Prepared<'a> {

@@ -121,7 +121,7 @@ impl TfidfThenSvd {
         let mut matrix = Sparse::new(kept as usize);
         words.documents.iter().for_each(|document| matrix.push(row(document)));
         let effort = if terms == Terms::Scikit { Effort::SCIKIT } else { Effort::THOROUGH };
-        let svd = linalg::truncated_svd_with(&matrix, self.dim, effort, self.seed);
+        let svd = linalg::truncated_svd(&matrix, self.dim, effort, self.seed);
         let dim = svd.values.len();
         if dim == 0 {
             return Err(Error::data("TF-IDF needs at least one term that occurs in two documents"));

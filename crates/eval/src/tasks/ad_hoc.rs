@@ -43,7 +43,7 @@ impl TaskSettings for AdHoc {
     }
 
     fn files(&self) -> Vec<&Path> {
-        vec![&self.data]
+        std::iter::once(self.data.as_path()).chain(self.qrels.as_deref()).collect()
     }
 
     fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
@@ -77,7 +77,7 @@ fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathB
     let (mut queries, mut of_query, mut lists) = (Vec::new(), Vec::new(), Vec::new());
     for (query, grades) in &qrels.queries {
         let Some(place) = places.get(query.as_str()) else {
-            Skipped::count(&mut skipped, "judged queries that are not in queries.jsonl", || query.clone());
+            Skipped::count(&mut skipped, "judged queries that are not in queries.jsonl", query);
             continue;
         };
         let mut list = HashMap::new();
@@ -86,13 +86,13 @@ fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathB
                 Some(number) => {
                     list.insert(*number, *grade);
                 }
-                None => Skipped::count(&mut skipped, "judged documents that are not in corpus.jsonl", || {
-                    document.clone()
-                }),
+                None => {
+                    Skipped::count(&mut skipped, "judged documents that are not in corpus.jsonl", document);
+                }
             }
         }
         if !list.values().any(|grade| *grade > 0) {
-            Skipped::count(&mut skipped, "queries without a relevant document", || query.clone());
+            Skipped::count(&mut skipped, "queries without a relevant document", query);
             continue;
         }
         queries.push(query.clone());
@@ -132,10 +132,8 @@ fn own_judgments(folder: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     std::fs::read_dir(&qrels).at("read", &qrels)?;
-    Err(Error::Input {
-        message: format!("{} contains none of test.tsv, dev.tsv and train.tsv", qrels.display()),
-        hint: Some("specify the judgments with --qrels FILE".to_owned()),
-    })
+    Err(Error::input(format!("{} contains none of test.tsv, dev.tsv and train.tsv", qrels.display()))
+        .with_hint("specify the judgments with --qrels FILE"))
 }
 
 fn read_texts(path: &Path) -> Result<(Vec<String>, Vec<String>)> {

@@ -13,6 +13,7 @@ use super::{
     Candidates, Columns, LoadOptions, Loaded, Map, Outcome, RankingTask, Skipped, Task, TaskSettings, Value,
 };
 use crate::{
+    build::with_one_domain,
     data::hash_of_dialogues,
     rank::{Items, Pool, Progress, Scorer, Step, ensure_finite},
     significance::mean_and_deviation,
@@ -104,33 +105,20 @@ impl DialogueTask {
     /// if fewer than two domains remain.
     pub fn new(dialogues: Vec<Dialogue>, profile: Profile, seed: u64) -> Result<Self> {
         let mut skipped = Vec::new();
-        let mut kept = Vec::new();
-        for dialogue in dialogues {
-            match dialogue.domains.len() {
-                1 => kept.push(dialogue),
-                0 => Skipped::count(&mut skipped, "dialogues without a domain", || dialogue.id.to_string()),
-                _ => {
-                    Skipped::count(&mut skipped, "dialogues with several domains", || dialogue.id.to_string())
-                }
-            }
-        }
+        let kept = with_one_domain(dialogues, &mut skipped);
         let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for (n, dialogue) in kept.iter().enumerate() {
             members.entry(&dialogue.domains[0]).or_default().push(n as u32);
         }
         if members.len() < 2 {
-            return Err(Error::Data {
-                message: format!(
-                    "{}; the tasks need at least two domains",
-                    match members.len() {
-                        0 => "there are no dialogues with exactly one domain".to_owned(),
-                        _ => format!("all {} dialogues have the same domain", kept.len()),
-                    }
-                ),
-                hint: Some(
-                    "a domain is a label of a dialogue; `turnwise corpus stats` lists the domains".to_owned(),
-                ),
-            });
+            return Err(Error::data(format!(
+                "{}; the tasks need at least two domains",
+                match members.len() {
+                    0 => "there are no dialogues with exactly one domain".to_owned(),
+                    _ => format!("all {} dialogues have the same domain", kept.len()),
+                }
+            ))
+            .with_hint("a domain is a label of a dialogue; `turnwise corpus stats` lists the domains"));
         }
         let numbers: HashMap<&str, usize> =
             members.keys().enumerate().map(|(n, domain)| (*domain, n)).collect();
@@ -141,9 +129,8 @@ impl DialogueTask {
         for (n, dialogue) in kept.iter().enumerate() {
             let same = &members[dialogue.domains[0].as_str()];
             if same.len() < 2 {
-                Skipped::count(&mut skipped, "queries that are the only dialogue of their domain", || {
-                    dialogue.id.to_string()
-                });
+                let what = "queries that are the only dialogue of their domain";
+                Skipped::count(&mut skipped, what, &dialogue.id);
                 continue;
             }
             judged.push(same.iter().filter(|other| **other != n as u32).map(|other| (*other, 1)).collect());
@@ -173,14 +160,7 @@ impl DialogueTask {
             ("adjusted alignment", found.adjusted_alignment),
             ("uniformity", found.uniformity),
         ];
-        let value = |(name, value): (&str, f64)| Value {
-            measure: name.to_owned(),
-            value,
-            deviation: None,
-            floor: None,
-            each: Vec::new(),
-        };
-        named.into_iter().map(value).collect()
+        named.into_iter().map(|(name, value)| Value::new(name, value)).collect()
     }
 
     /// Projects the dialogues onto a plane; a random sample if there are more than [`MAPPED`].
@@ -275,11 +255,10 @@ fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(
     };
     let (value, deviation) = mean_and_deviation(&each);
     let value = Value {
-        measure: "Spearman".to_owned(),
-        value,
         deviation: drawn.is_some().then_some(deviation),
         floor: Some(0.0),
         each,
+        ..Value::new("Spearman", value)
     };
     Ok((value, drawn.filter(|_| keep).map(|drawn| pair_columns(task, &drawn))))
 }
@@ -384,7 +363,7 @@ fn categorization(
         let each: Vec<f64> = tables.iter().map(measure).collect();
         let (value, deviation) = mean_and_deviation(&each);
         let (floor, _) = mean_and_deviation(&random_tables.iter().map(measure).collect::<Vec<f64>>());
-        Value { measure: name.to_owned(), value, deviation: Some(deviation), floor: Some(floor), each }
+        Value { deviation: Some(deviation), floor: Some(floor), each, ..Value::new(name, value) }
     };
     let values = measures.into_iter().map(value).collect();
     Ok((values, keep.then(|| cluster_columns(task, &clusters))))

@@ -7,7 +7,10 @@ mod response_selection;
 mod semantic_retrieval;
 mod similarity;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 pub use ad_hoc::AdHoc;
 pub use dialogues::{DialogueRetrieval, DialogueTask, Profile};
@@ -145,11 +148,11 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Adds one item to the count for `what`.
-    pub fn count(all: &mut Vec<Skipped>, what: &str, which: impl FnOnce() -> String) {
+    /// Adds one item to the count for `what`. `id` is the id or position of the item.
+    pub fn count(all: &mut Vec<Skipped>, what: &str, id: impl fmt::Display) {
         match all.iter_mut().find(|skipped| skipped.what == what) {
             Some(skipped) => skipped.count += 1,
-            None => all.push(Skipped { what: what.to_owned(), count: 1, first: which() }),
+            None => all.push(Skipped { what: what.to_owned(), count: 1, first: id.to_string() }),
         }
     }
 }
@@ -221,6 +224,13 @@ pub struct Value {
     pub each: Vec<f64>,
 }
 
+impl Value {
+    /// Creates a value without deviation, random baseline and single values.
+    pub fn new(measure: &str, value: f64) -> Self {
+        Value { measure: measure.to_owned(), value, deviation: None, floor: None, each: Vec::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,12 +244,23 @@ mod tests {
         );
         assert_eq!(
             typed("kind = 'sr'\ndata = 'x'\nbuild = 'released'"),
-            "turnwise bench build sr d/x --recipe released -o select.txt && turnwise bench sr select.txt"
+            "turnwise bench build sr d/x --candidate-selection released -o select.txt && turnwise bench sr select.txt"
         );
         assert_eq!(
             typed("kind = 'dialogues'\ndata = 'x'\nprofile = 'code'"),
             "turnwise bench dialogues d/x --profile code"
         );
+    }
+
+    #[test]
+    fn the_files_of_a_task_include_the_optional_ones() {
+        let files = |toml: &str| {
+            let spec: TaskSpec = toml::from_str(toml).unwrap();
+            spec.settings().files().into_iter().map(Path::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(files("kind = 'adhoc'\ndata = 'a'\nqrels = 'b'"), [Path::new("a"), Path::new("b")]);
+        assert_eq!(files("kind = 'adhoc'\ndata = 'a'"), [Path::new("a")]);
+        assert_eq!(files("kind = 'dsts'\ndata = 'a'\nbackground = 'b'"), [Path::new("a"), Path::new("b")]);
     }
 
     #[test]

@@ -105,17 +105,10 @@ impl Task for RankingTask {
         }
         let values = self.measures.iter().enumerate().map(|(m, (name, _))| {
             let each: Vec<f64> = rows.iter().map(|row| row.values[m]).collect();
-            let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / rows.len().max(1) as f64;
-            Value {
-                measure: (*name).to_owned(),
-                value: mean(&mut each.iter().copied()),
-                deviation: None,
-                floor: rows
-                    .iter()
-                    .all(|row| row.random_baseline[m].is_some())
-                    .then(|| mean(&mut rows.iter().filter_map(|row| row.random_baseline[m]))),
-                each,
-            }
+            let random: Option<Vec<f64>> = rows.iter().map(|row| row.random_baseline[m]).collect();
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / rows.len().max(1) as f64;
+            let floor = random.map(|random| mean(&random));
+            Value { measure: (*name).to_owned(), value: mean(&each), deviation: None, floor, each }
         });
         Ok(Outcome {
             values: values.collect(),
@@ -143,9 +136,14 @@ impl RankingTask {
         keep: bool,
     ) -> Result<Row> {
         let own = self.pool_indices[n];
-        let documents: Vec<u32> = match &self.candidates {
-            Candidates::Given(lists) => lists[n].iter().map(|(document, _)| *document).collect(),
-            Candidates::All { .. } => all.to_vec(),
+        let (documents, judged, depth): (Vec<u32>, Vec<i32>, usize) = match &self.candidates {
+            Candidates::Given(lists) => {
+                let (documents, grades) = lists[n].iter().copied().unzip();
+                (documents, grades, usize::MAX)
+            }
+            Candidates::All { judged, depth } => {
+                (all.to_vec(), judged[n].values().copied().collect(), *depth)
+            }
         };
         let grade = |at: usize| match &self.candidates {
             Candidates::Given(lists) => Some(lists[n][at].1),
@@ -169,26 +167,14 @@ impl RankingTask {
                 .unwrap_or(Ordering::Equal)
                 .then_with(|| id_rank(a).cmp(&id_rank(b)))
         };
-        let depth = match &self.candidates {
-            Candidates::All { depth, .. } => *depth,
-            Candidates::Given(_) => usize::MAX,
-        };
         if order.len() > depth {
             order.select_nth_unstable_by(depth, better);
             order.truncate(depth);
         }
         order.sort_unstable_by(better);
-        let given: Vec<i32> = match &self.candidates {
-            Candidates::Given(lists) => {
-                lists[n].iter().map(|(_, grade)| *grade).filter(|grade| *grade > 0).collect()
-            }
-            Candidates::All { judged, .. } => {
-                judged[n].values().copied().filter(|grade| *grade > 0).collect()
-            }
-        };
         let ranking = Ranking {
             grades: order.iter().map(|at| grade(*at as usize)).collect(),
-            given,
+            given: judged.into_iter().filter(|grade| *grade > 0).collect(),
             judged_not: 0,
             level: 1,
         };

@@ -145,11 +145,7 @@ impl Samples {
         }
         let right = candidates.iter().filter(|(_, right)| *right).count();
         if right == 0 || right == candidates.len() {
-            Skipped::count(
-                &mut self.skipped,
-                "samples without a correct or without a wrong response",
-                || id.clone(),
-            );
+            Skipped::count(&mut self.skipped, "samples without a correct or without a wrong response", id);
             return Ok(());
         }
         let turns = context.into_iter().enumerate().map(|(n, said)| Turn {

@@ -42,7 +42,7 @@ impl TaskSettings for SemanticRetrieval {
         match self.build {
             None => format!("turnwise bench sr {}", file.display()),
             Some(selection) => format!(
-                "turnwise bench build sr {} --recipe {} -o select.txt && turnwise bench sr select.txt",
+                "turnwise bench build sr {} --candidate-selection {} -o select.txt && turnwise bench sr select.txt",
                 file.display(),
                 selection.name()
             ),
@@ -117,10 +117,9 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<Rankin
         let mut list: Vec<(u32, i32)> = Vec::new();
         for (listed, grade) in [(positive, 1), (negative, 0)] {
             for id in listed.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+                let position = format_args!("{id} on line {line}");
                 let Some(document) = numbers.get(id).copied() else {
-                    Skipped::count(&mut skipped, "candidates with an unknown id", || {
-                        format!("{id} on line {line}")
-                    });
+                    Skipped::count(&mut skipped, "candidates with an unknown id", position);
                     continue;
                 };
                 match list.iter().find(|(listed, _)| *listed == document) {
@@ -130,13 +129,9 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<Rankin
                             path.display()
                         )));
                     }
-                    Some(_) => Skipped::count(&mut skipped, "duplicate candidates in a list", || {
-                        format!("{id} on line {line}")
-                    }),
+                    Some(_) => Skipped::count(&mut skipped, "duplicate candidates in a list", position),
                     None if document as usize == n => {
-                        Skipped::count(&mut skipped, "sentences among their own candidates", || {
-                            id.to_owned()
-                        });
+                        Skipped::count(&mut skipped, "sentences among their own candidates", id);
                     }
                     None => list.push((document, grade)),
                 }
@@ -155,14 +150,15 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<Rankin
             lists.push(list);
             continue;
         };
-        Skipped::count(&mut skipped, why, || ids[n].clone());
+        Skipped::count(&mut skipped, why, &ids[n]);
     }
     if queries.is_empty() {
         let reasons = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
-        return Err(Error::Data {
-            message: format!("{} has no query with a positive and a negative candidate", path.display()),
-            hint: Some(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))),
-        });
+        return Err(Error::data(format!(
+            "{} has no query with a positive and a negative candidate",
+            path.display()
+        ))
+        .with_hint(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))));
     }
     Ok(RankingTask {
         name: "sr",

@@ -117,11 +117,11 @@ impl Task for PairTask {
         let measures: [(&str, Correlation); 3] =
             [("Spearman", spearman), ("Pearson", pearson), ("Kendall", kendall)];
         let value = |(name, measure): (&str, Correlation)| {
-            let value = measure(&scores, &self.gold).ok_or_else(|| Error::Data {
-                message: "all pairs have the same score, and a correlation cannot be computed".to_owned(),
-                hint: Some("both the human scores and the ranker's scores must vary".to_owned()),
+            let value = measure(&scores, &self.gold).ok_or_else(|| {
+                Error::data("all pairs have the same score, and a correlation cannot be computed")
+                    .with_hint("both the human scores and the ranker's scores must vary")
             })?;
-            Ok(Value { measure: name.to_owned(), value, deviation: None, floor: Some(0.0), each: Vec::new() })
+            Ok(Value { floor: Some(0.0), ..Value::new(name, value) })
         };
         let values = measures.into_iter().map(value).collect::<Result<_>>()?;
         let rows =

@@ -201,16 +201,15 @@ fn with_cutoffs(name: &str) -> Result<Vec<Measure>> {
         } else {
             text.parse::<u32>().ok().filter(|k| *k > 0)
         };
-        cutoff.map(make).ok_or_else(|| Error::Input {
-            message: format!("`{text}` in the measure `{name}` is not a valid cutoff"),
-            hint: Some(
+        cutoff.map(make).ok_or_else(|| {
+            Error::input(format!("`{text}` in the measure `{name}` is not a valid cutoff")).with_hint(
                 if recall {
                     "use a recall from 0 to 1, such as iprec_at_recall.0.10"
                 } else {
                     "use positive integers, such as P.5,10"
                 }
                 .to_owned(),
-            ),
+            )
         })
     };
     rest.split(',').map(parse).collect()

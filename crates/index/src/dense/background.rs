@@ -9,12 +9,12 @@ use turnwise_core::vectors::cosine;
 /// Number of pairs to sample.
 const PAIRS: usize = 50_000;
 
-/// Percentiles of the cosines of random pairs.
+/// Percentiles of the cosines of random pairs of vectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);
 
-/// Returns the percentiles to store. The steps are finer at the top, in the range of search hits.
+/// Returns the percentages whose percentiles are stored. The steps are finer at the top, in the range of search hits.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);
@@ -23,8 +23,8 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl SimilarityDistribution {
-    /// Samples random pairs with one vector of each kind. The sample is deterministic. Returns an empty distribution
-    /// if a kind has fewer than two vectors.
+    /// Samples random pairs of a vector of kind `one` and a vector of kind `other`. The sample is deterministic. The
+    /// distribution is empty if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));
         if rows.min(others) < 2 {
@@ -53,7 +53,7 @@ impl SimilarityDistribution {
         SimilarityDistribution(grid().filter_map(at).collect())
     }
 
-    /// Returns true if the distribution is empty.
+    /// Returns true if there were too few vectors for a sample.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,44 +5,34 @@ use std::{fs, path::Path};
 use serde::Serialize;
 
 use super::{
-    SimilarityDistribution, folder,
-    generation::{self, Dialogues, Generation, Manifest, Part, Utterances, graph_path},
+    SimilarityDistribution, VectorKeys, folder,
+    generation::{self, Dialogues, Generation, GraphStats, Manifest, Utterances, graph_path},
     reader::DenseReader,
 };
-use crate::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
+use crate::vectors::{Kind, VectorReader};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
-    ids::{DialogueId, IdKey, Seq, TurnNo},
+    ids::{IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::Dialogue;
 use turnwise_nearest::{
     BuildOptions, Builder, GraphFile, Metric, Points, SearchOptions, measure, write_graph,
 };
 use turnwise_store::{Snapshot, lock::WriterLock};
 
-/// Number of queries used to measure the recall.
-pub(super) const RECALL_QUERIES: usize = 1_000;
+const RECALL_QUERIES: usize = 1_000;
 
-/// Result of a build.
+/// Result of [`build`] and [`rebuild`].
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
-    /// False if the generation in use was already up to date.
+    /// True if graphs were built; false if the graphs in use were already up to date.
     pub new: bool,
-    /// Manifest of the generation in use.
+    /// Manifest of the graphs that are now in use.
     pub manifest: Manifest,
 }
 
-/// A dialogue with the keys of its vectors.
-struct Keys {
-    id: DialogueId,
-    seq: Seq,
-    whole: IdKey,
-    turns: Vec<(TurnNo, IdKey)>,
-}
-
-/// Builds a generation from a snapshot and its vectors, and makes it the generation in use. Returns `None` if there
-/// are no vectors. If the build fails or is cancelled, the generation in use stays unchanged.
+/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors. If
+/// the build fails or is canceled, the graphs in use stay unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,
@@ -62,7 +52,7 @@ pub fn build(
     }
 }
 
-/// Like [`build`], but builds even if the generation in use is up to date.
+/// Like [`build`], but builds even if the graphs in use are up to date.
 pub fn rebuild(
     root: &Path,
     snapshot: &Snapshot,
@@ -75,13 +65,11 @@ pub fn rebuild(
     make(root, snapshot, &vectors, options, watch).map(Some)
 }
 
-/// Acquires the graph lock of an index.
-pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
+fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "graphs.lock", command)
 }
 
-/// Builds a generation and makes it the generation in use.
-pub(super) fn make(
+fn make(
     root: &Path,
     snapshot: &Snapshot,
     vectors: &VectorReader,
@@ -104,7 +92,8 @@ pub(super) fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// Returns the generation in use if it is undamaged and a build would produce the same result.
+/// Returns the generation in use if it is undamaged, and was built with these options from the same snapshot and
+/// vectors.
 fn current(
     root: &Path,
     snapshot: &Snapshot,
@@ -113,14 +102,19 @@ fn current(
 ) -> Option<Generation> {
     let generation = Generation::open(root).ok()??;
     let m = &generation.manifest;
+    let has_options = |graph: &GraphFile| {
+        let built = graph.info();
+        (built.m, built.ef, built.format) == (options.m, options.ef, options.format)
+    };
     let same = m.vectors == set_of(vectors)
         && (m.log.as_str(), m.at) == (snapshot.log_id(), snapshot.end())
         && m.builder == options.builder.name()
+        && generation.graphs.iter().all(has_options)
         && Kind::ALL.iter().all(|kind| m.part(*kind).vectors == vectors.rows(*kind) as u64);
     (same && generation.verify().is_ok()).then_some(generation)
 }
 
-/// Returns the name of the vector set.
+/// Returns the folder name of the vector set.
 pub(super) fn set_of(vectors: &VectorReader) -> String {
     vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -137,14 +131,15 @@ fn fill(
     Dialogues::write(path, &dialogues)?;
     // Later turns have greater ids and come first.
     let utterances = || {
-        let of = |(place, d): (usize, &'_ Keys)| {
-            d.turns.iter().rev().map(move |(turn, key)| (place as u32, *turn, *key)).collect::<Vec<_>>()
+        let turns = |(dialogue, keys): (usize, &'_ VectorKeys)| {
+            let turns = keys.turns.iter().rev();
+            turns.map(move |(turn, key)| (dialogue as u32, *turn, *key)).collect::<Vec<_>>()
         };
-        keys.iter().enumerate().flat_map(of)
+        keys.iter().enumerate().flat_map(turns)
     };
-    let table: Vec<(u32, TurnNo)> = utterances().map(|(place, turn, _)| (place, turn)).collect();
+    let table: Vec<(u32, TurnNo)> = utterances().map(|(dialogue, turn, _)| (dialogue, turn)).collect();
     Utterances::write(path, &table)?;
-    let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
+    let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<GraphStats> {
         let (points, mut part) = gather(vectors, kind, keys)?;
         let path = graph_path(path, kind);
         write_graph(&points, options, &path, &KindProgress(kind, watch))?;
@@ -161,7 +156,7 @@ fn fill(
         Ok(part)
     };
     let manifest = Manifest {
-        format: Manifest::FORMAT,
+        format: generation::FORMAT,
         turnwise: env!("CARGO_PKG_VERSION").to_owned(),
         vectors: set_of(vectors),
         encoder: vectors.recipe().fingerprint,
@@ -170,25 +165,19 @@ fn fill(
         dialogues_there: keys.len() as u64,
         builder: options.builder.name().to_owned(),
         utterances: graph(Kind::Utterances, &mut utterances().map(|(_, _, key)| key))?,
-        dialogues: graph(Kind::Dialogues, &mut keys.iter().map(|d| d.whole))?,
+        dialogues: graph(Kind::Dialogues, &mut keys.iter().map(|d| d.dialogue))?,
         checksums: Vec::new(),
     };
     generation::seal(path, manifest)
 }
 
 /// Returns the keys of all dialogues, sorted by descending id.
-fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
+fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<VectorKeys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
     while let Some(record) = records.next_record() {
         let record = record?;
-        let dialogue: Dialogue = record.dialogue()?;
-        all.push(Keys {
-            seq: record.seq,
-            whole: dialogue_key(&dialogue),
-            turns: dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect(),
-            id: dialogue.id,
-        });
+        all.push(VectorKeys::of(record.dialogue()?, record.seq));
         if all.len().is_multiple_of(1_000) {
             if watch.stop() {
                 return Err(turnwise_nearest::interrupted());
@@ -200,14 +189,15 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     Ok(all)
 }
 
-/// Collects the vectors of the keys. The position of a key in `keys` becomes the row of its vector in the graph.
+/// Collects the vectors of the keys, and counts the keys. The position of a key in `keys` becomes the row of its vector
+/// in the graph.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,
     keys: &mut dyn Iterator<Item = IdKey>,
-) -> Result<(Points<'a>, Part)> {
+) -> Result<(Points<'a>, GraphStats)> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
-    let mut part = Part::default();
+    let mut part = GraphStats::default();
     for key in keys {
         let row = u32::try_from(part.there).map_err(|_| Error::data("more than four billion utterances"))?;
         part.there += 1;
@@ -219,53 +209,53 @@ fn gather<'a>(
     Ok((points, part))
 }
 
-/// Builds a new generation if the generation in use belongs to other vectors or to another log. Returns true if a
-/// generation was built. Removes unfinished builds, and graphs whose vectors no longer exist. An index without graphs
-/// stays without graphs.
+/// Builds the graphs again if they are damaged, or belong to other vectors or another log. Returns true if they were
+/// built. Removes unfinished builds, and all graphs of an index without vectors.
 pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);
     }
     let _lock = lock(root, command)?;
-    let builder = match (VectorReader::open(root)?, Generation::open(root)) {
-        (None, _) | (_, Ok(None)) => {
-            files::remove_folder(&folder(root))?;
-            return Ok(false);
-        }
-        (Some(vectors), Ok(Some(generation))) => {
-            let manifest = &generation.manifest;
+    let remove = || files::remove_folder(&folder(root)).map(|()| false);
+    let Some(vectors) = VectorReader::open(root)? else { return remove() };
+    let builder = match Generation::open(root) {
+        Ok(None) => return remove(),
+        Ok(Some(Generation { folder, manifest, .. })) => {
             if manifest.vectors == set_of(&vectors) && manifest.log == snapshot.log_id() {
-                generation::remove_others(root, &generation.folder);
+                generation::remove_others(root, &folder);
                 return Ok(false);
             }
-            Builder::ALL.into_iter().find(|builder| builder.name() == manifest.builder)
+            named(&manifest.builder)
         }
-        (Some(_), Err(Error::Corrupt { .. })) => None,
-        (Some(_), Err(e)) => return Err(e),
+        Err(Error::Corrupt { .. }) => None,
+        Err(e) => return Err(e),
     };
-    let Some(vectors) = VectorReader::open(root)? else { return Ok(false) };
     let options = BuildOptions { builder: builder.unwrap_or(Builder::Native), ..BuildOptions::default() };
     make(root, snapshot, &vectors, &options, watch).map(|_| true)
+}
+
+/// Returns the builder with this name; `None` if this version of turnwise does not have it.
+fn named(name: &str) -> Option<Builder> {
+    Builder::ALL.into_iter().find(|builder| builder.name() == name)
 }
 
 /// Step of building the vector graphs, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Reads records to compute the keys of their vectors; counted in dialogues.
+    /// Reading records. Progress is counted in dialogues.
     Reading,
-    /// Links the distinct vectors of a kind to their neighbors.
+    /// Building the graph of a kind. Progress is counted in distinct vectors.
     Linking(Kind),
-    /// Measures the recall, query by query.
+    /// Measuring the recall of the graph of a kind. Progress is counted in queries.
     Measuring(Kind),
 }
 
-/// Receives progress reports of a build and can cancel it. A closure that returns a bool is enough for
-/// cancellation.
+/// Receives progress reports of a build and can cancel it. Closures of type `Fn() -> bool` implement it as `stop`.
 pub trait Progress: Sync {
-    /// Called regularly; returns true to cancel the build.
+    /// Returns true to cancel the build. Called regularly, possibly from several threads.
     fn stop(&self) -> bool;
 
-    /// Reports progress: `_done` of `_of` items of a step are complete.
+    /// Reports that `_done` of `_of` items of a step are finished.
     fn done(&self, _step: Step, _done: u64, _of: u64) {}
 }
 
@@ -276,7 +266,7 @@ impl<F: Fn() -> bool + Sync> Progress for F {
 }
 
 /// Forwards the progress of building the graph of one kind.
-pub(super) struct KindProgress<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
+struct KindProgress<'a>(Kind, &'a dyn Progress);
 
 impl turnwise_nearest::Progress for KindProgress<'_> {
     fn stop(&self) -> bool {
@@ -292,14 +282,14 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if a rebuild is worthwhile: the tail is larger than a tenth of the built dialogues, or there is no
-/// generation. Returns false if the index has no vectors.
+/// Returns true if the graphs should be built: there are none, or the dialogues that are not in them exceed a tenth of
+/// those that are. Returns false if the index has no vectors.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
 }
 
-/// Verifies the checksums of the generation in use. Returns an error if a file is missing or damaged.
+/// Verifies the checksums of the graphs in use. Returns an error if a file is missing or damaged.
 pub fn verify(root: &Path) -> Result<()> {
     Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
 }
@@ -311,39 +301,40 @@ pub struct GraphRecall {
     pub of: &'static str,
     /// Number of distinct vectors in the graph.
     pub nodes: u64,
-    /// Recall measured when the graph was built, from 0 to 1.
+    /// Recall from the manifest, measured after the build; from 0 to 1.
     pub when_built: f64,
-    /// Recall measured now, if requested.
+    /// Recall measured by [`recall`], from 0 to 1; `None` if it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<f64>,
 }
 
-/// Returns the graphs in use and their stored recall. With `again`, also measures the recall now.
+/// Returns the stored recall of each graph in use. With `again`, also measures each recall. The list is empty if the
+/// index has no graphs.
 pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<GraphRecall>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
-        let now =
-            || match measure(graph, &SearchOptions::default(), RECALL_QUERIES, &KindProgress(kind, watch)) {
-                Ok(measured) => Ok(measured.recall),
-                Err(Error::Interrupted { .. }) => Err(Error::Interrupted { hint: None }),
-                Err(e) => Err(e),
-            };
-        let now = again.then(now).transpose()?;
+        let measure_now = || {
+            let watch = KindProgress(kind, watch);
+            measure(graph, &SearchOptions::default(), RECALL_QUERIES, &watch).map_err(|e| match e {
+                Error::Interrupted { .. } => Error::Interrupted { hint: None },
+                e => e,
+            })
+        };
+        let now = again.then(measure_now).transpose()?.map(|measured| measured.recall);
         Ok(GraphRecall { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };
     Kind::ALL.into_iter().map(measured).collect()
 }
 
-/// Returns the graph builder of the generation in use, even if the generation is damaged. If the manifest cannot be
-/// read, returns the default builder. Returns `None` if there is no generation.
+/// Returns the builder of the graphs in use, even if they are damaged; the default builder if their manifest cannot be
+/// read. Returns `None` if the index has no graphs.
 pub fn builder(root: &Path) -> Option<Builder> {
-    let named = generation::manifest(root)?.map(|manifest| manifest.builder);
-    let builder = named.ok().and_then(|name| Builder::ALL.into_iter().find(|b| b.name() == name));
+    let builder = generation::manifest(root)?.ok().and_then(|manifest| named(&manifest.builder));
     Some(builder.unwrap_or(BuildOptions::default().builder))
 }
 
-/// Returns the manifest of the generation in use; `None` if there is none.
+/// Returns the manifest of the graphs in use; `None` if the index has no graphs.
 pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
     Ok(Generation::open(root)?.map(|generation| generation.manifest))
 }

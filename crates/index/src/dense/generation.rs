@@ -2,6 +2,7 @@
 //! turns.
 
 use std::{
+    cmp::Ordering,
     fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
@@ -20,48 +21,48 @@ use turnwise_encoder::Fingerprint;
 use turnwise_nearest::GraphFile;
 use turnwise_store::Position;
 
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
 
-/// Manifest of a generation: the vectors, the log position and the settings of the build.
+/// Manifest of a generation, which is one version of the graphs of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the file format.
     pub format: u32,
     /// Version of turnwise that wrote the file.
     pub turnwise: String,
-    /// Folder name of the vector set.
+    /// Folder name of the vector set that the graphs were built from.
     pub vectors: String,
     /// Fingerprint of the encoder that made the vectors.
     pub encoder: Fingerprint,
-    /// Id of the record log. A generation is valid for this log only.
+    /// Id of the record log. The graphs are valid for this log only.
     pub log: String,
-    /// Log position of the snapshot that the generation was built from.
+    /// Log position of the snapshot that the graphs were built from.
     pub at: Position,
-    /// Number of dialogues in the index at the build.
+    /// Number of dialogues in the index when the graphs were built.
     pub dialogues_there: u64,
     /// Name of the graph builder.
     pub builder: String,
     /// Statistics of the graph of utterances.
-    pub utterances: Part,
+    pub utterances: GraphStats,
     /// Statistics of the graph of dialogues.
-    pub dialogues: Part,
-    /// File name and CRC-32 of each file that does not contain its own checksum.
+    pub dialogues: GraphStats,
+    /// Name and CRC-32 of each file of the generation that does not contain its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
-/// Statistics of one graph of a generation.
+/// Statistics of a graph, as of its build.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Part {
-    /// Number of utterances or dialogues in the index at the build.
+pub struct GraphStats {
+    /// Number of utterances or dialogues in the index.
     pub there: u64,
     /// Number of utterances or dialogues without a vector.
     pub without: u64,
-    /// Number of utterances or dialogues with a zero vector. The encoder knows none of their tokens, and they have no
-    /// neighbors.
+    /// Number of utterances or dialogues with a zero vector, because the encoder knows none of their tokens. They are
+    /// not in the graph.
     pub unknown: u64,
-    /// Number of vectors of this kind in the vector set.
+    /// Number of vectors of this kind in the vector set, including those of deleted texts.
     pub vectors: u64,
     /// Number of graph nodes. Equal vectors share one node.
     pub nodes: u64,
@@ -72,35 +73,32 @@ pub struct Part {
     /// Distribution of the cosines of random pairs of vectors.
     #[serde(default)]
     pub background: SimilarityDistribution,
-    /// Only for dialogues: distribution of the cosines of random utterances and dialogues. Used when an utterance is
-    /// the query in a search for dialogues.
+    /// Distribution of the cosines of random pairs of an utterance and a dialogue; empty in the graph of utterances.
     #[serde(default, skip_serializing_if = "SimilarityDistribution::is_empty")]
     pub of_utterances: SimilarityDistribution,
 }
 
 impl Manifest {
     /// Returns the statistics of a kind's graph.
-    pub fn part(&self, kind: Kind) -> &Part {
+    pub fn part(&self, kind: Kind) -> &GraphStats {
         match kind {
             Kind::Utterances => &self.utterances,
             Kind::Dialogues => &self.dialogues,
         }
     }
-
-    pub(super) const FORMAT: u32 = FORMAT;
 }
 
-/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
     generation: String,
 }
 
-/// The generation in use, opened for searching: its graphs and its dialogues.
+/// A generation, opened for searching: its graphs and its dialogues.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
+    /// Graphs of utterances and of dialogues.
     pub(super) graphs: [GraphFile; 2],
     pub(super) dialogues: Dialogues,
     pub(super) utterances: Utterances,
@@ -115,15 +113,10 @@ impl Generation {
             if !current.exists() {
                 return Ok(None);
             }
-            let named = named(&current)?;
-            let opened = Generation::open_in(folder(root).join(&named.generation));
-            // Another process may have switched and removed this generation; then open the new one.
-            let again = |named: &Current| {
-                let now = sealed::read::<Current>(&current, FORMAT, damaged);
-                now.is_ok_and(|now| now.generation != named.generation)
-            };
-            match opened {
-                Err(_) if tries < 20 && again(&named) => tries += 1,
+            let name = named(&current)?;
+            match Generation::open_in(folder(root).join(&name)) {
+                // Another process may have switched and removed this generation; then open the new one.
+                Err(_) if tries < 20 && named(&current).is_ok_and(|now| now != name) => tries += 1,
                 other => return other.map(Some),
             }
         }
@@ -141,7 +134,6 @@ impl Generation {
         })
     }
 
-    /// Verifies the checksums of all files.
     pub(super) fn verify(&self) -> Result<()> {
         self.graphs.iter().try_for_each(GraphFile::verify)?;
         for (name, crc) in &self.manifest.checksums {
@@ -154,19 +146,18 @@ impl Generation {
     }
 }
 
-/// Reads the file that names the generation in use.
-fn named(current: &Path) -> Result<Current> {
-    let named: Current = sealed::read(current, FORMAT, damaged)?;
-    if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(damaged(current, format!("`{}` is not a valid generation name", named.generation)));
+fn named(current: &Path) -> Result<String> {
+    let Current { generation, .. } = sealed::read(current, FORMAT, damaged)?;
+    if generation.is_empty() || !generation.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(damaged(current, format!("`{generation}` is not a valid generation name")));
     }
-    Ok(named)
+    Ok(generation)
 }
 
 /// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if there is none.
 pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
     let current = folder(root).join(CURRENT);
-    let read = || sealed::read(&folder(root).join(named(&current)?.generation).join(NAME), FORMAT, damaged);
+    let read = || sealed::read(&folder(root).join(named(&current)?).join(NAME), FORMAT, damaged);
     current.exists().then(read)
 }
 
@@ -174,24 +165,23 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of a generation. It is always the last file to be written.
+/// Writes the manifest of a generation, with the checksums of the tables. It is the last file to be written.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
-    for path in [dialogues_path(folder), keys_path(folder), utterances_path(folder)] {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        manifest.checksums.push((name, crc32fast::hash(&fs::read(&path).at("read", &path)?)));
+    for name in [DIALOGUES, KEYS, UTTERANCES] {
+        let path = folder.join(name);
+        manifest.checksums.push((name.to_owned(), crc32fast::hash(&fs::read(&path).at("read", &path)?)));
     }
     sealed::write(&folder.join(NAME), &manifest)?;
     Ok(manifest)
 }
 
-/// Makes another generation the generation in use.
 pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     let current = Current { format: FORMAT, generation: generation.to_owned() };
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all generations except `keep`. Readers that have a removed generation mapped can continue to use it.
+/// Removes all generations except `keep`, complete or not. Processes that have one open can continue to use it.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
@@ -205,124 +195,93 @@ pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     entries.flatten().filter_map(|e| Some((number(&e.path())?, e.path()))).collect()
 }
 
-const DIALOGUE_BYTES: usize = 24;
-const UTTERANCE_BYTES: usize = 8;
+const DIALOGUES: &str = "dialogues.places";
+const KEYS: &str = "dialogues.keys";
+const UTTERANCES: &str = "utterances.places";
 
-/// A memory-mapped table with entries of a fixed size.
-pub(super) struct Table {
-    map: Mmap,
-    entry: usize,
-}
+/// A memory-mapped table with entries of `N` bytes.
+struct Table<const N: usize>(Mmap);
 
-impl Table {
+impl<const N: usize> Table<N> {
     /// Maps a table, and checks that it has this number of entries.
-    fn open(path: &Path, entry: usize, entries: u64) -> Result<Self> {
+    fn open(path: &Path, entries: u64) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: files of a generation never change.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
-        if map.len() as u64 != entries * entry as u64 {
-            return Err(super::damaged(
-                path,
-                format!("it has {} bytes, expected {}", map.len(), entries * entry as u64),
-            ));
+        let (bytes, expected) = (map.len(), entries * N as u64);
+        if bytes as u64 != expected {
+            return Err(damaged(path, format!("it has {bytes} bytes, expected {expected}")));
         }
-        Ok(Table { map, entry })
+        Ok(Table(map))
     }
 
-    fn get(&self, at: u32) -> Option<&[u8]> {
-        self.map.get(at as usize * self.entry..(at as usize + 1) * self.entry)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.map.len() / self.entry
+    fn get(&self, at: u32) -> Option<&[u8; N]> {
+        self.0.as_chunks().0.get(at as usize)
     }
 }
 
 /// The dialogues of a generation, in its order, with a lookup by key.
 pub(super) struct Dialogues {
-    places: Table,
-    by_key: Table,
+    entries: Table<24>,
+    by_key: Table<4>,
 }
 
 impl Dialogues {
     pub(super) fn open(folder: &Path, count: u64) -> Result<Self> {
-        Ok(Dialogues {
-            places: Table::open(&dialogues_path(folder), DIALOGUE_BYTES, count)?,
-            by_key: Table::open(&keys_path(folder), 4, count)?,
-        })
+        let entries = Table::open(&folder.join(DIALOGUES), count)?;
+        Ok(Dialogues { entries, by_key: Table::open(&folder.join(KEYS), count)? })
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<(IdKey, Seq)> {
-        let entry = self.places.get(place)?;
-        Some((IdKey(entry[..16].try_into().ok()?), Seq(u64::from_le_bytes(entry[16..].try_into().ok()?))))
+    pub(super) fn get(&self, index: u32) -> Option<(IdKey, Seq)> {
+        let (key, seq) = self.entries.get(index)?.split_at(16);
+        Some((IdKey(key.try_into().ok()?), Seq(u64::from_le_bytes(seq.try_into().ok()?))))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.entries.0.len() / 24
     }
 
-    /// Returns the index of the dialogue with this key.
     pub(super) fn find(&self, key: &IdKey) -> Option<u32> {
-        let (mut from, mut to) = (0, self.by_key.len());
-        while from < to {
-            let middle = (from + to) / 2;
-            let place = self.by_key.get(middle as u32)?.try_into().map(u32::from_le_bytes).ok()?;
-            match self.get(place)?.0.cmp(key) {
-                std::cmp::Ordering::Equal => return Some(place),
-                std::cmp::Ordering::Less => from = middle + 1,
-                std::cmp::Ordering::Greater => to = middle,
-            }
-        }
-        None
+        let (by_key, _) = self.by_key.0.as_chunks::<4>();
+        let found = by_key.binary_search_by(|index| {
+            let other = self.get(u32::from_le_bytes(*index));
+            other.map_or(Ordering::Greater, |(other, _)| other.cmp(key))
+        });
+        found.ok().map(|at| u32::from_le_bytes(by_key[at]))
     }
 
     pub(super) fn write(folder: &Path, dialogues: &[(IdKey, Seq)]) -> Result<()> {
-        write(
-            &dialogues_path(folder),
-            dialogues.iter().map(|(key, seq)| [&key.0[..], &seq.0.to_le_bytes()].concat()),
-        )?;
+        let bytes = |(key, seq): &(IdKey, Seq)| [&key.0[..], &seq.0.to_le_bytes()].concat();
+        write(&folder.join(DIALOGUES), dialogues.iter().map(bytes))?;
         let mut by_key: Vec<u32> = (0..dialogues.len() as u32).collect();
-        by_key.sort_unstable_by_key(|place| dialogues[*place as usize].0);
-        write(&keys_path(folder), by_key.iter().map(|place| place.to_le_bytes().to_vec()))
+        by_key.sort_unstable_by_key(|index| dialogues[*index as usize].0);
+        write(&folder.join(KEYS), by_key.iter().map(|index| index.to_le_bytes().to_vec()))
     }
 }
 
 /// The utterances of a generation. Each entry has the index of the dialogue and the turn.
-pub(super) struct Utterances(Table);
+pub(super) struct Utterances(Table<8>);
 
 impl Utterances {
     pub(super) fn open(folder: &Path, count: u64) -> Result<Self> {
-        Table::open(&utterances_path(folder), UTTERANCE_BYTES, count).map(Utterances)
+        Table::open(&folder.join(UTTERANCES), count).map(Utterances)
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<(u32, TurnNo)> {
-        let entry = self.0.get(place)?;
+    pub(super) fn get(&self, index: u32) -> Option<(u32, TurnNo)> {
+        let (dialogue, turn) = self.0.get(index)?.split_at(4);
         let number = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).ok();
-        Some((number(&entry[..4])?, TurnNo(number(&entry[4..])?)))
+        Some((number(dialogue)?, TurnNo(number(turn)?)))
     }
 
     pub(super) fn write(folder: &Path, utterances: &[(u32, TurnNo)]) -> Result<()> {
         let bytes =
             |(dialogue, turn): &(u32, TurnNo)| [dialogue.to_le_bytes(), turn.0.to_le_bytes()].concat();
-        write(&utterances_path(folder), utterances.iter().map(bytes))
+        write(&folder.join(UTTERANCES), utterances.iter().map(bytes))
     }
 }
 
-pub(super) fn dialogues_path(folder: &Path) -> PathBuf {
-    folder.join("dialogues.places")
-}
-
-pub(super) fn keys_path(folder: &Path) -> PathBuf {
-    folder.join("dialogues.keys")
-}
-
-pub(super) fn utterances_path(folder: &Path) -> PathBuf {
-    folder.join("utterances.places")
-}
-
 fn write(path: &Path, entries: impl Iterator<Item = Vec<u8>>) -> Result<()> {
-    let file = File::create_new(path).at("create", path)?;
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(File::create_new(path).at("create", path)?);
     for entry in entries {
         out.write_all(&entry).at("write", path)?;
     }

@@ -10,14 +10,13 @@
 //!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
 //!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order
 //!       utterances.places     8 bytes per utterance: index of its dialogue, and its turn
-//!       utterances.graph      the frozen graph; its rows are the entries of utterances.places
+//!       utterances.graph      the graph of the utterances; its rows are the entries of utterances.places
 //!       dialogues.graph       the same for whole dialogues
 //! ```
 //!
-//! All files are derived from the records and their vectors. Dialogues are sorted by descending id, because hits with
-//! equal scores are returned in this order. The log entries after a generation are the tail. Dialogues of the tail
-//! are searched one by one; their older versions and deleted dialogues are skipped. Without a generation, all
-//! dialogues are in the tail.
+//! Dialogues are sorted by descending id, because hits with equal scores are returned in this order. Dialogues that are
+//! newer than the generation are the tail. Without a generation, all dialogues are in the tail. Dialogues of the tail
+//! are searched one by one; their older versions in the generation are skipped.
 
 mod background;
 mod build;
@@ -33,16 +32,49 @@ pub use build::{
     Built, GraphRecall, Progress, Step, build, builder, compact, in_use, is_worth_building, rebuild, recall,
     verify,
 };
-pub use generation::{Manifest, Part};
-pub use reader::{DenseHit, DenseReader, NodeFilter, SearchSettings};
+pub use generation::{GraphStats, Manifest};
+pub use reader::{DenseReader, NodeFilter, SearchSettings};
 pub use sweep::{DistinctVectors, NeighborBuffers, Owner};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use std::path::{Path, PathBuf};
 
-use turnwise_core::error::Error;
+use turnwise_core::{
+    error::Error,
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+};
+use turnwise_corpus::Dialogue;
 
-/// Returns the folder of all generations.
+use crate::vectors::{Kind, dialogue_key, utterance_key};
+
+/// A dialogue with the keys of its vectors.
+struct VectorKeys {
+    id: DialogueId,
+    seq: Seq,
+    dialogue: IdKey,
+    turns: Vec<(TurnNo, IdKey)>,
+}
+
+impl VectorKeys {
+    fn of(dialogue: Dialogue, seq: Seq) -> Self {
+        VectorKeys {
+            seq,
+            dialogue: dialogue_key(&dialogue),
+            turns: dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect(),
+            id: dialogue.id,
+        }
+    }
+
+    /// Returns the keys of a kind, with their turns.
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (Option<TurnNo>, &IdKey)> {
+        let (turns, dialogue) = match kind {
+            Kind::Utterances => (self.turns.as_slice(), None),
+            Kind::Dialogues => (&[][..], Some((None, &self.dialogue))),
+        };
+        turns.iter().map(|(turn, key)| (Some(*turn), key)).chain(dialogue)
+    }
+}
+
 fn folder(root: &Path) -> PathBuf {
     root.join("graphs")
 }

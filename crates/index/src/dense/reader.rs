@@ -9,13 +9,14 @@ use std::{
 use turnwise_nearest::{Hit, Metric, NodeSet, Scorer, Scratch, SearchOptions};
 
 use super::{
-    SimilarityDistribution,
+    SimilarityDistribution, VectorKeys,
     build::set_of,
     generation::{Generation, Manifest},
 };
 use crate::{
     Admitted,
-    vectors::{Kind, VectorReader, dialogue_key, utterance_key},
+    engine::Candidate,
+    vectors::{Kind, VectorReader},
 };
 use turnwise_core::{
     error::Result,
@@ -30,9 +31,9 @@ pub struct SearchSettings<'a> {
     pub k: usize,
     /// Size of the candidate list of the graph search (`ef`).
     pub ef: usize,
-    /// Compare the query with all vectors instead of searching the graph.
+    /// True to compare the query with all vectors instead of searching the graph.
     pub exact: bool,
-    /// Restricts the results to the items that a filter accepts.
+    /// Filter of the results; `None` to search all items.
     pub among: Option<&'a NodeFilter>,
 }
 
@@ -46,26 +47,13 @@ impl Default for SearchSettings<'_> {
 /// Result of a filter in the form that the graph search needs. Can be reused for several searches.
 pub struct NodeFilter {
     admitted: Arc<Admitted>,
+    /// Graph nodes with at least one accepted item; `None` if there is no generation.
     nodes: Option<NodeSet>,
 }
 
-/// Utterance or dialogue found by a vector search.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DenseHit {
-    /// Cosine of the hit's vector and the query.
-    pub score: f32,
-    /// Key of the dialogue id.
-    pub dialogue: IdKey,
-    /// Sequence number of the dialogue.
-    pub seq: Seq,
-    /// The turn; `None` for a whole dialogue.
-    pub turn: Option<TurnNo>,
-}
-
-/// A hit with the data that is needed to sort ties.
 struct Ranked<'a> {
-    hit: DenseHit,
-    /// Row in the generation, if the hit is in the generation. A greater row has a smaller id.
+    hit: Candidate,
+    /// Row in the generation; `None` for a hit in the tail. A greater row has a smaller id.
     row: Option<u32>,
     /// Dialogue id. For hits in the generation, it is read only to sort ties.
     id: Option<Cow<'a, DialogueId>>,
@@ -79,23 +67,17 @@ pub struct DenseReader {
     alive: [Option<NodeSet>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
-    pub(super) tail: Vec<Recent>,
+    /// Dialogues that are newer than the generation.
+    pub(super) tail: Vec<VectorKeys>,
+    /// For each kind, the number of items of the tail without a vector.
     without: [u64; 2],
     /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
-/// A dialogue of the tail: it is newer than the generation, so it is not in the graphs.
-pub(super) struct Recent {
-    pub(super) id: DialogueId,
-    pub(super) seq: Seq,
-    pub(super) whole: IdKey,
-    pub(super) turns: Vec<(TurnNo, IdKey)>,
-}
-
 impl DenseReader {
-    /// Opens vectors and graphs; `None` if the index has no vectors. A generation built from other vectors or
-    /// another log is ignored. Damaged files are an error.
+    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. Graphs of other vectors
+    /// or of another log, and graphs newer than the snapshot, are not used.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -118,57 +100,56 @@ impl DenseReader {
         Ok(Some(reader))
     }
 
+    /// Reads the dialogues that are newer than the generation, and marks their older versions as dead.
     fn read_tail(&mut self, snapshot: &Snapshot, from: Position) -> Result<()> {
         let mut changes = snapshot.changes(from);
-        let mut any = false;
+        let mut any_dead = false;
         while let Some(change) = changes.next_change() {
             let (key, live) = match change? {
                 Change::Deleted(id) => (IdKey::of(id), None),
                 Change::Put { dialogue, live } => (dialogue.id.key(), live.then_some(dialogue)),
             };
-            let place = self.generation.as_ref().and_then(|g| g.dialogues.find(&key));
-            if let Some(dead) = place.and_then(|place| self.dead.get_mut(place as usize)) {
+            let index = self.generation.as_ref().and_then(|g| g.dialogues.find(&key));
+            if let Some(dead) = index.and_then(|index| self.dead.get_mut(index as usize)) {
                 *dead = true;
-                any = true;
+                any_dead = true;
             }
             if let Some(dialogue) = live
                 && let Some(seq) = snapshot.seq_of(key)
             {
-                let turns = dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect();
-                self.tail.push(Recent { whole: dialogue_key(&dialogue), turns, id: dialogue.id, seq });
+                self.tail.push(VectorKeys::of(*dialogue, seq));
             }
         }
-        for recent in &self.tail {
-            let missing = |kind, key| u64::from(self.vectors.row_of(kind, key).is_none());
-            self.without[0] +=
-                recent.turns.iter().map(|(_, key)| missing(Kind::Utterances, key)).sum::<u64>();
-            self.without[1] += missing(Kind::Dialogues, &recent.whole);
-        }
-        if let Some(generation) = self.generation.as_ref().filter(|_| any) {
+        self.without = Kind::ALL.map(|kind| {
+            let keys = self.tail.iter().flat_map(|recent| recent.of_kind(kind));
+            keys.filter(|(_, key)| self.vectors.row_of(kind, key).is_none()).count() as u64
+        });
+        if let Some(generation) = self.generation.as_ref().filter(|_| any_dead) {
             self.alive = Kind::ALL.map(|kind| {
-                let there =
-                    |row: u32| generation.dialogue(kind, row).is_some_and(|(place, _)| !self.is_dead(place));
-                Some(NodeSet::rows(&generation.graphs[kind as usize], there))
+                let is_live =
+                    |row: u32| generation.dialogue(kind, row).is_some_and(|(index, _)| !self.is_dead(index));
+                Some(NodeSet::rows(&generation.graphs[kind as usize], is_live))
             });
         }
         Ok(())
     }
 
-    pub(super) fn is_dead(&self, place: u32) -> bool {
-        self.dead.get(place as usize).copied().unwrap_or(true)
+    /// Returns true if a dialogue of the generation was deleted or replaced. `index` is its index in the generation.
+    pub(super) fn is_dead(&self, index: u32) -> bool {
+        self.dead.get(index as usize).copied().unwrap_or(true)
     }
 
-    /// Returns the vectors.
+    /// Returns the reader of the stored vectors.
     pub fn vectors(&self) -> &VectorReader {
         &self.vectors
     }
 
-    /// Returns the manifest of the generation that is searched.
+    /// Returns the manifest of the graphs that are searched; `None` if there are no usable graphs.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.generation.as_ref().map(|g| &g.manifest)
     }
 
-    /// Number of dialogues that are newer than the generation.
+    /// Number of dialogues that are newer than the graphs. A search compares the query with each of them.
     pub fn tail(&self) -> usize {
         self.tail.len()
     }
@@ -178,27 +159,26 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of cosines between random items. `from` is the kind of the query, and `to` is the
-    /// kind of the hits. The distribution is read from the generation, or computed now if it is not stored there.
-    /// Dialogues are never used as queries for utterances.
+    /// Returns the distribution of the cosines of random pairs: an item of kind `from` as query and one of kind `to` as
+    /// hit. Reads it from the manifest of the graphs, or samples it. Dialogues as queries for utterances are not
+    /// supported.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
-        let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
-        if let Some(known) = known.get() {
-            return Ok(known);
+        let cached = &self.backgrounds[if from == to { to as usize } else { 2 }];
+        if let Some(cached) = cached.get() {
+            return Ok(cached);
         }
-        let of = |manifest: &Manifest| {
+        let stored = |manifest: &Manifest| {
             let part = manifest.part(to);
             if from == to { part.background.clone() } else { part.of_utterances.clone() }
         };
-        let built = self.manifest().map(of).filter(|b| !b.is_empty());
-        let background = match built {
-            Some(built) => built,
+        let background = match self.manifest().map(stored).filter(|stored| !stored.is_empty()) {
+            Some(stored) => stored,
             None => SimilarityDistribution::sample(&self.vectors, from, to)?,
         };
-        Ok(known.get_or_init(|| background))
+        Ok(cached.get_or_init(|| background))
     }
 
-    /// Converts the result of a filter to the graph nodes that a search may return. Leaves out deleted and replaced
+    /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced
     /// items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
@@ -208,15 +188,14 @@ impl DenseReader {
         NodeFilter { nodes, admitted }
     }
 
-    /// Returns the `k` nearest neighbors of a query: scores descending, then ids descending. A zero query finds
-    /// nothing.
+    /// Returns the `k` nearest neighbors of a query: cosines descending, then ids descending. A zero query has no hits.
     pub fn search(
         &self,
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
         look: &SearchSettings<'_>,
-    ) -> Result<Vec<DenseHit>> {
+    ) -> Result<Vec<Candidate>> {
         let mut found = self.in_generation(snapshot, kind, query, look)?;
         self.in_tail(kind, query, look, &mut found)?;
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
@@ -253,7 +232,7 @@ impl DenseReader {
             let rows = graph.rows(node.node).iter().filter_map(|row| Some((*row, wanted(*row)?)));
             let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(look.k);
             found.extend(live.map(|(row, (dialogue, seq, turn))| Ranked {
-                hit: DenseHit { score: node.score, dialogue, seq, turn },
+                hit: Candidate { dialogue, version: seq.into(), turn, score: node.score },
                 row: Some(row),
                 id: None,
             }));
@@ -269,11 +248,12 @@ impl DenseReader {
         row: u32,
         admitted: Option<&Admitted>,
     ) -> Option<(IdKey, Seq, Option<TurnNo>)> {
-        let (place, turn) = generation.dialogue(kind, row)?;
-        let (key, seq) = generation.dialogues.get(place).filter(|_| !self.is_dead(place))?;
+        let (index, turn) = generation.dialogue(kind, row)?;
+        let (key, seq) = generation.dialogues.get(index).filter(|_| !self.is_dead(index))?;
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
+    /// Adds the hits of the tail to `found`, and removes hits that cannot be among the best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,
@@ -284,23 +264,16 @@ impl DenseReader {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
         let mut limit = (4 * look.k).max(4_096);
         for recent in &self.tail {
-            let mut visit = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
+            for (turn, key) in recent.of_kind(kind) {
                 if look.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
-                    return Ok(());
+                    continue;
                 }
-                let Some(vector) = self.vectors.get(kind, key)? else { return Ok(()) };
+                let Some(vector) = self.vectors.get(kind, key)? else { continue };
                 found.extend(scorer.score(vector)?.map(|score| Ranked {
-                    hit: DenseHit { score, dialogue: recent.id.key(), seq: recent.seq, turn },
+                    hit: Candidate { dialogue: recent.id.key(), version: recent.seq.into(), turn, score },
                     row: None,
                     id: Some(Cow::Borrowed(&recent.id)),
                 }));
-                Ok(())
-            };
-            match kind {
-                Kind::Utterances => {
-                    recent.turns.iter().try_for_each(|(turn, key)| visit(key, Some(*turn)))?
-                }
-                Kind::Dialogues => visit(&recent.whole, None)?,
             }
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
@@ -314,7 +287,7 @@ impl DenseReader {
     }
 }
 
-/// Sorts ties among the first `k` by descending id, whether they come from the graph or from the tail.
+/// Sorts ties among the first `k` hits by descending id. `found` is sorted by score, and ties in the generation by id.
 fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {
@@ -335,10 +308,10 @@ fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<
 }
 
 impl Generation {
-    /// Returns the index of a row's dialogue, and its turn.
+    /// Returns the index of a row's dialogue in the generation, and the turn of the row.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
-            Kind::Utterances => self.utterances.get(row).map(|(place, turn)| (place, Some(turn))),
+            Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),
             Kind::Dialogues => Some((row, None)),
         }
     }

@@ -17,25 +17,24 @@ use turnwise_store::Snapshot;
 /// Number of neighbors in the first request. Each further request asks for four times as many.
 const FIRST_K: usize = 16;
 
-/// The distinct vectors of a snapshot, numbered from 0: first the vectors in the graph, then those of the tail.
-/// Zero vectors have no neighbors and are left out. A vector of the tail may also occur in the graph.
+/// The distinct vectors of a kind, numbered from 0: first the vectors in the graph, then those of dialogues that are
+/// newer than the graph (the tail). A vector of the tail may also be in the graph. Zero vectors are omitted.
 pub struct DistinctVectors<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
-    /// Filter result; `None` if there is no filter.
     admitted: Option<Admitted>,
     /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
-    /// For each graph node, the number of its vector, or [`NO_POINT`].
+    /// For each graph node, the number of its vector, or [`NO_POINT`] if all its items are deleted or filtered out.
     points: Vec<u32>,
     /// Nodes that a search may return; `None` for all.
     allowed: Option<NodeSet>,
     recent: Vec<RecentVector>,
 }
 
-/// A vector of the tail.
 struct RecentVector {
+    /// Row of the vector in the vector set.
     row: usize,
     owners: Vec<Owner>,
 }
@@ -43,18 +42,18 @@ struct RecentVector {
 /// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// An owner that is part of the generation. Such owners are sorted by descending id.
+    /// An owner that was in the index when the graphs were built.
     Built {
-        /// Row of the item among all utterances, or among all dialogues, of the generation.
+        /// Index among all utterances, or all dialogues, sorted by descending id.
         row: u32,
-        /// Index of the dialogue in the generation.
+        /// Index of the dialogue among all dialogues, sorted by descending id.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// An owner in the tail, which is newer than the generation.
+    /// An owner whose dialogue is newer than the graphs.
     Recent {
-        /// Index of the dialogue in the tail.
+        /// Index of the dialogue among those that are newer than the graphs.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
@@ -78,10 +77,11 @@ pub struct NeighborBuffers {
     hits: Vec<Hit>,
 }
 
+/// Marks a graph node whose vector has no number.
 const NO_POINT: u32 = u32::MAX;
 
 impl<'a> DistinctVectors<'a> {
-    /// Collects the distinct vectors of all items that the filter accepts.
+    /// Collects the distinct vectors of all utterances or dialogues that the filter accepts.
     pub fn new(
         reader: &'a DenseReader,
         snapshot: &'a Snapshot,
@@ -123,16 +123,9 @@ impl<'a> DistinctVectors<'a> {
         let mut known: HashMap<usize, usize> = HashMap::new();
         let vectors = &self.reader.vectors;
         for (place, recent) in self.reader.tail.iter().enumerate() {
-            let keys: Vec<_> = match self.kind {
-                Kind::Utterances => recent.turns.iter().map(|(turn, key)| (Some(*turn), key)).collect(),
-                Kind::Dialogues => vec![(None, &recent.whole)],
-            };
-            for (turn, key) in keys {
+            for (turn, key) in recent.of_kind(self.kind) {
                 let Some(row) = vectors.row_of(self.kind, key) else { continue };
-                if !self.wants(recent.seq, turn) {
-                    continue;
-                }
-                if vectors.row(self.kind, row)?.iter().all(|v| *v == 0.0) {
+                if !self.wants(recent.seq, turn) || vectors.row(self.kind, row)?.iter().all(|v| *v == 0.0) {
                     continue;
                 }
                 let point = *known.entry(row).or_insert_with(|| {
@@ -149,37 +142,36 @@ impl<'a> DistinctVectors<'a> {
     fn owner(&self, generation: &Generation, row: u32) -> Option<Owner> {
         let (place, turn) = generation.dialogue(self.kind, row)?;
         let (_, seq) = generation.dialogues.get(place)?;
-        let there = !self.reader.is_dead(place) && self.wants(seq, turn);
-        there.then_some(Owner::Built { row, place, turn })
+        let is_live = !self.reader.is_dead(place) && self.wants(seq, turn);
+        is_live.then_some(Owner::Built { row, place, turn })
     }
 
     fn wants(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
         self.admitted.as_ref().is_none_or(|admitted| admitted.holds(seq, turn))
     }
 
-    /// Number of distinct vectors of the sweep.
+    /// Number of distinct vectors.
     pub fn len(&self) -> usize {
         self.nodes.len() + self.recent.len()
     }
 
-    /// Returns true if there are no vectors.
+    /// Returns true if no item has a vector, apart from zero vectors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of vectors in the graph. These vectors have the lowest indices.
+    /// Number of vectors that are in the graph. Their numbers are below those of the tail.
     pub fn built(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of a vector.
     pub fn dim(&self) -> usize {
         self.reader.vectors.dim()
     }
 
-    /// Returns the utterances or dialogues that have this vector. There is at least one, because vectors without owners
-    /// are not part of the sweep. `point` is an index below [`Self::len`]. Owners in the generation are sorted by
-    /// descending id.
+    /// Returns the utterances or dialogues that have vector number `point`; at least one. Owners of kind
+    /// [`Owner::Built`] are sorted by descending id.
     pub fn owners(&self, point: usize) -> Vec<Owner> {
         match (self.nodes.get(point), &self.reader.generation) {
             (Some(node), Some(generation)) => {
@@ -190,7 +182,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Appends a vector to `out`, L2-normalized.
+    /// Appends vector number `point` to `out`, L2-normalized.
     pub fn vector(&self, point: usize, out: &mut Vec<f32>) -> Result<()> {
         let start = out.len();
         match (self.nodes.get(point), &self.reader.generation) {
@@ -207,8 +199,8 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Searches the graph for the neighbors of a vector. Returns the numbers of at most `most` neighbors with a
-    /// cosine of at least `at_least`. The result may include the vector itself.
+    /// Searches the graph for neighbors of vector number `point`. Returns the numbers of at most `most` vectors with a
+    /// cosine of at least `at_least`. The vector itself may be one of them.
     pub fn near(
         &self,
         point: usize,
@@ -241,7 +233,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Returns the id of an owner's dialogue, if it is known without reading the record.
+    /// Returns the id of an owner's dialogue; `None` for [`Owner::Built`], because the graph files have no ids.
     pub fn id(&self, owner: &Owner) -> Option<&DialogueId> {
         match owner {
             Owner::Built { .. } => None,
@@ -249,7 +241,7 @@ impl<'a> DistinctVectors<'a> {
         }
     }
 
-    /// Returns the dialogue of an owner; `None` if it no longer exists.
+    /// Reads the dialogue of an owner; `None` if the snapshot does not contain it.
     pub fn dialogue(&self, owner: &Owner) -> Result<Option<Dialogue>> {
         match owner {
             Owner::Recent { .. } => self.id(owner).map_or(Ok(None), |id| self.snapshot.get(id)),

@@ -1,10 +1,13 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use proptest::prelude::*;
-use turnwise_nearest::{BuildOptions, Builder, Metric, Scorer};
+use turnwise_nearest::{BuildOptions, Builder, Metric, Scorer, VectorFormat};
 
 use super::*;
-use crate::vectors::{self, EncodeTargets, Kind, Mode, Recipe, VectorWriter, fill};
+use crate::{
+    engine::Candidate,
+    vectors::{self, EncodeTargets, Kind, Mode, Recipe, VectorWriter, fill},
+};
 use turnwise_core::{
     error::Class,
     ids::{DialogueId, UtteranceId},
@@ -62,7 +65,7 @@ fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<
     let hits = reader
         .search(&snapshot, kind, query, &SearchSettings { k, exact, ..SearchSettings::default() })
         .unwrap();
-    let name = |hit: DenseHit| {
+    let name = |hit: Candidate| {
         let dialogue = snapshot.record(hit.dialogue).unwrap().unwrap().1.id;
         match hit.turn {
             Some(turn) => (hit.score, UtteranceId { dialogue, turn }.to_string()),
@@ -217,6 +220,21 @@ fn a_new_generation_replaces_the_old_one_and_open_readers_keep_it() {
     let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(found[0].dialogue, DialogueId::new("d07").unwrap().key());
     assert_ne!(search(root, Kind::Utterances, &query, 1, false)[0].1, "d07#1");
+}
+
+#[test]
+fn a_build_with_other_options_is_not_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let smaller = BuildOptions { m: 8, ..options() };
+    let slower = BuildOptions { ef: 64, ..smaller };
+    for options in [options(), smaller, slower, BuildOptions { format: VectorFormat::F16, ..slower }] {
+        for new in [true, false] {
+            let built = build(dir.path(), &snapshot, &options, "test", &|| false).unwrap().unwrap();
+            assert_eq!(built.new, new, "{options:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,18 +7,17 @@ use crate::{Admitted, SearchModes, dense::NodeFilter, lexical::Selected, vectors
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
-/// Number of filters in the cache.
 const CACHE_SIZE: usize = 8;
 
-/// Result of a filter for one kind, in the representations that the search modes need.
+/// Result of a filter for one kind, in the form that each search mode needs.
 pub struct Filtered {
     filter: String,
     kind: Kind,
     admitted: Arc<Admitted>,
-    /// Filter result for the lexical search. `None` if the lexical index cannot evaluate the filter. In this case,
-    /// hits are tested one by one.
+    /// Filter result for the lexical search; `None` if the lexical index cannot evaluate the filter. Then each hit of
+    /// the search is looked up in `admitted`.
     selected: Option<Selected>,
-    /// Filter result for the dense search, computed on first use.
+    /// Filter result for the dense search, computed when it is first needed.
     among: OnceLock<NodeFilter>,
 }
 
@@ -28,7 +27,7 @@ impl Filtered {
         &self.admitted
     }
 
-    /// Returns the filter result for the lexical search; `None` if it was not computed.
+    /// Returns the filter result for the lexical search; `None` if the lexical index cannot evaluate the filter.
     pub fn selected(&self) -> Option<&Selected> {
         self.selected.as_ref()
     }

@@ -8,24 +8,16 @@ use std::{
 
 use super::Embedded;
 use crate::{
-    engine::Engine,
+    engine::{Engine, unsupported},
     location::{
         ChangeToken, Contents, Deletion, EngineWriter, Location, Selection, WriteMode, WriterOptions,
-        no_replacement,
     },
     vectors::VectorReader,
 };
-use turnwise_core::{
-    error::Result,
-    files,
-    ids::{DialogueId, IdKey},
-};
-use turnwise_corpus::Dialogue;
-use turnwise_store::{
-    IngestMark, Manifest, Prepared, PutOutcome, Snapshot, Store, Totals, ingest::DialogueSink,
-};
+use turnwise_core::{error::Result, files};
+use turnwise_store::{Manifest, Snapshot, Store, Totals};
 
-/// Index folder on this machine.
+/// Location of an index in a folder on this machine.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -38,7 +30,7 @@ impl Folder {
     }
 }
 
-/// Collects path, size and modification time of each file of the index.
+/// Adds path, size and modification time of each file of the index to `found`. Folders at depth 2 are not read.
 fn collect(folder: &Path, depth: usize, found: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.filter_map(|entry| entry.ok()) {
@@ -101,11 +93,13 @@ impl Location for Folder {
         let mut store = match options.mode {
             WriteMode::Append => Store::open(&self.0, options.holder)?,
             WriteMode::CreateOrAppend(_) => Store::open_or_create(&self.0, options.holder)?,
-            WriteMode::Replace(_) => return Err(no_replacement(&self.place())),
+            WriteMode::Replace(_) => {
+                let hint = "ingest into a different index instead";
+                return Err(unsupported(&self.place(), "replacing all dialogues", hint));
+            }
         };
         options.segment_bytes.into_iter().for_each(|bytes| store.set_segment_bytes(bytes));
-        let warnings = store.notices().iter().map(ToString::to_string).collect();
-        Ok(Box::new(FolderWriter { store, warnings }))
+        Ok(Box::new(store))
     }
 
     fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion> {
@@ -149,61 +143,21 @@ impl Location for Folder {
     }
 }
 
-/// Writer of the records of an index folder.
-struct FolderWriter {
-    store: Store,
-    warnings: Vec<String>,
-}
-
-impl EngineWriter for FolderWriter {
+impl EngineWriter for Store {
     fn engine(&self) -> &'static str {
         "turnwise"
     }
 
     fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+        self.take_notices()
     }
 
     fn totals(&self) -> Result<Totals> {
-        Ok(self.store.view().totals())
+        Ok(self.view().totals())
     }
 
     /// Acknowledged records are kept, whether the ingest is complete or not.
     fn close(self: Box<Self>, _: bool) -> Result<()> {
-        self.store.close()
-    }
-}
-
-impl DialogueSink for FolderWriter {
-    fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
-        DialogueSink::get(&self.store, id)
-    }
-
-    fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome> {
-        self.store.put(dialogue)
-    }
-
-    fn pending(&self) -> usize {
-        self.store.pending()
-    }
-
-    fn pending_bytes(&self) -> usize {
-        self.store.pending_bytes()
-    }
-
-    fn commit(&mut self, mark: Option<IngestMark>) -> Result<()> {
-        DialogueSink::commit(&mut self.store, mark)
-    }
-
-    fn unfinished(&self) -> Option<IngestMark> {
-        self.store.unfinished_ingest().cloned()
-    }
-
-    fn set_rejected(&mut self, ingest: &str, rejected: u64) {
-        self.store.set_rejected(ingest, rejected);
-    }
-
-    fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
-        DialogueSink::for_each_text_key(&self.store, see)
+        Store::close(*self)
     }
 }

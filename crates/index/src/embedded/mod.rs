@@ -23,17 +23,18 @@ use turnwise_corpus::{Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
 use turnwise_text::Analyzer;
 
-/// Number of utterances outside the lexical index above which a note is shown to the user.
+/// If more utterances are indexed in memory only, the user gets a note.
 const LONG_LEXICAL_TAIL: u64 = 50_000;
-/// Number of dialogues outside the vector graph above which a note is shown to the user.
+/// If more dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
 
-/// A local index folder as of one snapshot.
+/// A local index as of one snapshot.
 pub struct Embedded {
     root: PathBuf,
     snapshot: Snapshot,
-    /// The lexical index. An error here is reported only when a request needs the index.
+    /// The lexical index. The error is reported only when a request needs the index.
     lexical: Result<Lexical>,
+    /// The vectors and graphs; `None` if there are no vectors.
     dense: Option<DenseReader>,
     /// Cached filter results, most recently used first.
     filters: Mutex<Vec<Arc<Filtered>>>,
@@ -62,7 +63,7 @@ impl Embedded {
         &self.snapshot
     }
 
-    /// Returns the vectors, if there are any.
+    /// Returns the vectors and graphs; `None` if there are no vectors.
     pub fn dense(&self) -> Option<&DenseReader> {
         self.dense.as_ref()
     }
@@ -73,10 +74,9 @@ impl Embedded {
             Ok(lexical) => Ok(lexical),
             // `Error` is not `Clone`: open the index again to get an owned error.
             Err(_) => Lexical::open_at(&self.root, &self.snapshot).and_then(|_| {
-                Err(Error::Unavailable {
-                    message: format!("the lexical index of {} was created a moment ago", self.root.display()),
-                    hint: Some("repeat the request".to_owned()),
-                })
+                let message =
+                    format!("the lexical index of {} was created a moment ago", self.root.display());
+                Err(Error::unavailable(message).with_hint("repeat the request"))
             }),
         }
     }
@@ -85,7 +85,7 @@ impl Embedded {
         self.dense.as_ref().ok_or_else(|| self.no_vectors_error())
     }
 
-    /// Note about a lexical index that is outdated or has a long unindexed tail.
+    /// Returns a note for the user if the lexical index is outdated, or if many utterances are indexed in memory only.
     fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {
@@ -102,7 +102,7 @@ impl Embedded {
         })
     }
 
-    /// Notes about missing vectors and a long unindexed tail, for dense search.
+    /// Returns notes for the user if items have no vector, or if many dialogues are not in the vector graphs.
     fn dense_notes(&self, kind: Kind) -> Vec<String> {
         let (Some(dense), root) = (&self.dense, self.root.display()) else { return Vec::new() };
         let counted = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });

@@ -1,4 +1,4 @@
-//! One request's view of a local index. Reads are cheap, and nothing is prefetched.
+//! View of a local index for one request. Reads are cheap, so nothing is prefetched.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -9,10 +9,10 @@ use crate::{
     lexical::{Lexical, LexicalQuery, TermScore},
     vectors::{Kind, dialogue_key, utterance_key},
 };
-use turnwise_core::vectors::cosine;
 use turnwise_core::{
     error::Result,
     ids::{DialogueId, IdKey, TurnNo},
+    vectors::cosine,
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_store::Position;
@@ -22,10 +22,10 @@ const MAX_READ: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
+    /// Result of the filter that all searches use; `None` to search all items.
     pub(super) filtered: Option<Arc<Filtered>>,
 }
 
-/// Converts a keyword query to a Tantivy query.
 fn query_of(lexical: &Lexical, words: &KeywordQuery) -> LexicalQuery {
     match &words.expression {
         Some(expression) => lexical.syntax(expression),
@@ -45,40 +45,30 @@ impl View for EmbeddedView<'_> {
         let among = self.filtered.as_deref().and_then(Filtered::among);
         let look = SearchSettings { k, exact, among, ..SearchSettings::default() };
         let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &look)?;
-        Ok(HitList {
-            exhausted: found.len() < k,
-            found: found
-                .into_iter()
-                .map(|hit| Candidate {
-                    dialogue: hit.dialogue,
-                    version: hit.seq.into(),
-                    turn: hit.turn,
-                    score: hit.score,
-                })
-                .collect(),
-        })
+        Ok(HitList { exhausted: found.len() < k, found })
     }
 
-    /// Returns the keyword matches, without dialogues that were deleted or replaced.
+    /// Searches the lexical index, and omits dialogues that the snapshot does not have in the indexed version.
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);
         let filtered = self.filtered.as_deref();
         let mut depth = k;
         loop {
-            let found = lexical.find(kind, &query, depth, filtered.and_then(Filtered::selected))?;
-            let exhausted = found.len() < depth;
-            let live = found.into_iter().filter_map(|hit| {
-                let key = hit.dialogue.key();
-                let there = self.engine.snapshot.seq_of(key) == Some(hit.seq);
+            let hits = lexical.find(kind, &query, depth, filtered.and_then(Filtered::selected))?;
+            let all_read = hits.len() < depth;
+            let live = hits.into_iter().filter_map(|hit| {
+                let dialogue = hit.dialogue.key();
+                let is_live = self.engine.snapshot.seq_of(dialogue) == Some(hit.seq);
                 let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
-                let found =
-                    Candidate { dialogue: key, version: hit.seq.into(), turn: hit.turn, score: hit.score };
-                (there && admitted).then_some(found)
+                let found = Candidate { dialogue, version: hit.seq.into(), turn: hit.turn, score: hit.score };
+                (is_live && admitted).then_some(found)
             });
-            let live: Vec<Candidate> = live.take(k).collect();
-            if exhausted || live.len() >= k {
-                return Ok(HitList { found: live, exhausted });
+            let mut found: Vec<Candidate> = live.collect();
+            if all_read || found.len() >= k {
+                let exhausted = all_read && found.len() <= k;
+                found.truncate(k);
+                return Ok(HitList { found, exhausted });
             }
             depth = depth.saturating_mul(4);
         }
@@ -103,14 +93,11 @@ impl View for EmbeddedView<'_> {
 
     fn cosine(&self, _: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>> {
         let Some((_, dialogue)) = self.record(found.dialogue)? else { return Ok(None) };
-        let turn = match found.turn {
-            None => None,
-            Some(number) => match dialogue.turns.iter().find(|turn| turn.number == number) {
-                Some(turn) => Some(turn),
-                None => return Ok(None),
-            },
-        };
-        Ok(self.vector(&dialogue, turn)?.map(|stored| cosine(vector, &stored)))
+        let turn = found.turn.map(|number| dialogue.turns.iter().find(|turn| turn.number == number));
+        if turn == Some(None) {
+            return Ok(None);
+        }
+        Ok(self.vector(&dialogue, turn.flatten())?.map(|stored| cosine(vector, &stored)))
     }
 
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {

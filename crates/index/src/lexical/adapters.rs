@@ -1,7 +1,7 @@
 //! Implementations of Tantivy traits: a read-only directory with an in-memory layer for writes, and a tokenizer that
 //! calls [`Analyzer`].
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, iter::Enumerate, path::Path, sync::Arc, vec};
 
 use tantivy::{
     directory::{
@@ -12,7 +12,6 @@ use tantivy::{
     tokenizer::{Token, TokenStream, Tokenizer},
 };
 
-use turnwise_text as text;
 use turnwise_text::Analyzer;
 
 /// Directory with two layers: a folder that is only read, and memory for all writes. A file in memory hides the file
@@ -69,10 +68,9 @@ impl Directory for Overlay {
     fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
         // Writes go to memory and need no lock on disk. Opening files needs the lock on disk: it prevents their
         // removal in the meantime.
-        match lock.filepath == INDEX_WRITER_LOCK.filepath {
-            true => self.memory.acquire_lock(lock),
-            false => self.folder.acquire_lock(lock),
-        }
+        let layer: &dyn Directory =
+            if lock.filepath == INDEX_WRITER_LOCK.filepath { &self.memory } else { &self.folder };
+        layer.acquire_lock(lock)
     }
 
     fn watch(&self, _callback: WatchCallback) -> tantivy::Result<WatchHandle> {
@@ -80,51 +78,37 @@ impl Directory for Overlay {
     }
 }
 
+/// Tokenizer that returns the terms of an analyzer.
 #[derive(Clone)]
-pub(super) struct Analyzed {
-    analyzer: Analyzer,
-    tokens: Vec<text::Token>,
+pub(super) struct AnalyzerTokenizer(pub(super) Analyzer);
+
+pub(super) struct AnalyzerTokenStream {
+    terms: Enumerate<vec::IntoIter<turnwise_text::Token>>,
     token: Token,
 }
 
-impl Analyzed {
-    pub(super) fn by(analyzer: Analyzer) -> Self {
-        Analyzed { analyzer, tokens: Vec::new(), token: Token::default() }
+impl Tokenizer for AnalyzerTokenizer {
+    type TokenStream<'a> = AnalyzerTokenStream;
+
+    fn token_stream(&mut self, text: &str) -> AnalyzerTokenStream {
+        let terms = self.0.analyze(text).into_iter().enumerate();
+        AnalyzerTokenStream { terms, token: Token::default() }
     }
 }
 
-pub(super) struct AnalyzedStream<'a> {
-    analyzed: &'a mut Analyzed,
-    next: usize,
-}
-
-impl Tokenizer for Analyzed {
-    type TokenStream<'a> = AnalyzedStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> AnalyzedStream<'a> {
-        self.tokens = self.analyzer.analyze(text);
-        AnalyzedStream { analyzed: self, next: 0 }
-    }
-}
-
-impl TokenStream for AnalyzedStream<'_> {
+impl TokenStream for AnalyzerTokenStream {
     fn advance(&mut self) -> bool {
-        let position = self.next;
-        self.next += 1;
-        let Analyzed { tokens, token, .. } = &mut *self.analyzed;
-        let Some(found) = tokens.get_mut(position) else { return false };
-        token.position = position;
-        token.offset_from = found.range.start;
-        token.offset_to = found.range.end;
-        token.text = std::mem::take(&mut found.term);
+        let Some((position, found)) = self.terms.next() else { return false };
+        let (offset_from, offset_to) = (found.range.start, found.range.end);
+        self.token = Token { offset_from, offset_to, position, text: found.term, position_length: 1 };
         true
     }
 
     fn token(&self) -> &Token {
-        &self.analyzed.token
+        &self.token
     }
 
     fn token_mut(&mut self) -> &mut Token {
-        &mut self.analyzed.token
+        &mut self.token
     }
 }

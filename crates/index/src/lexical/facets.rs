@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use tantivy::SegmentReader;
 
-use super::{Lexical, Selected, select, side};
-use turnwise_core::error::{Result, caught};
+use super::{Lexical, Selected, select, side::DAMAGED};
+use crate::vectors::Kind;
+use turnwise_core::error::Result;
 use turnwise_corpus::filter::FactNames;
 use turnwise_store::Snapshot;
 
@@ -13,8 +14,8 @@ use turnwise_store::Snapshot;
 pub type Counts = Vec<HashMap<String, u64>>;
 
 impl Lexical {
-    /// Counts the selected dialogues of a snapshot by field values. Returns `None` if the index is not up to
-    /// date with the snapshot.
+    /// Counts the selected dialogues by field values; without a selection, counts all dialogues. Returns `None` if
+    /// the index is not up to date with the snapshot.
     pub fn facets(
         &self,
         snapshot: &Snapshot,
@@ -24,16 +25,15 @@ impl Lexical {
         if !self.is_current(snapshot) {
             return Ok(None);
         }
-        let side = &self.dialogues;
-        let count = || {
+        let side = self.side(Kind::Dialogues);
+        side.guarded(DAMAGED, || {
             let mut counts: Counts = vec![HashMap::new(); fields.len()];
             for (n, segment) in side.state()?.searcher.segment_readers().iter().enumerate() {
                 let admits = |doc| selected.is_none_or(|selected| select::holds(selected.segment(n), doc));
-                add(segment, fields, &admits, &mut counts).map_err(|e| side::failed(&side.folder, &e))?;
+                add(segment, fields, &admits, &mut counts).map_err(|e| side.failed(&e))?;
             }
             Ok(Some(counts))
-        };
-        caught(count).unwrap_or_else(|| Err(side.is_damaged()))
+        })
     }
 }
 

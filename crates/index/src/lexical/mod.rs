@@ -1,7 +1,7 @@
 //! BM25 search over utterances and over dialogues, with Tantivy.
 //!
-//! Both indexes are updated from the log. Each index stores the log position that it has reached, and an update adds
-//! newer records. They contain only terms and ids. Texts stay in the records.
+//! The two indexes contain only terms and ids; texts stay in the records. Each index stores the log position that it
+//! has reached, and an update adds newer records.
 
 mod adapters;
 mod facets;
@@ -24,10 +24,10 @@ pub use query::{LexicalQuery, TermScore};
 pub use select::Selected;
 
 use crate::vectors::Kind;
-use side::Side;
+use side::{DAMAGED, Fields, Progress, Side};
 use top::Found;
 use turnwise_core::{
-    error::{Class, Error, Result, caught},
+    error::{Class, Error, Result},
     files,
     ids::{DialogueId, Seq, TurnNo},
 };
@@ -37,8 +37,8 @@ use turnwise_text::Analyzer;
 /// The lexical index of an index folder.
 pub struct Lexical {
     analyzer: Analyzer,
-    utterances: Side,
-    dialogues: Side,
+    /// The Tantivy indexes of utterances and of dialogues, in the order of [`Kind::ALL`].
+    sides: [Side; 2],
     /// Number of utterances that are indexed in memory only.
     tail: u64,
 }
@@ -56,10 +56,6 @@ pub struct LexicalHit {
     pub seq: Seq,
 }
 
-/// Folder names of the two indexes.
-const UTTERANCES: &str = "utterances";
-const DIALOGUES: &str = "dialogues";
-
 fn folder(root: &Path) -> PathBuf {
     root.join("lexical")
 }
@@ -70,8 +66,8 @@ fn temporary_folders(root: &Path) -> [PathBuf; 2] {
 }
 
 impl Lexical {
-    /// Opens the index on disk. Returns an error if there is none, if it is damaged, or if this version of turnwise
-    /// cannot read it.
+    /// Opens the lexical index on disk. Returns an error if there is none, if it is damaged, or if this version of
+    /// turnwise cannot read it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = folder(root);
         let Some(name) = Lexical::analyzer_name(root)? else {
@@ -80,31 +76,34 @@ impl Lexical {
             return Err(if old { other_version(root) } else { missing(root) });
         };
         let analyzer = name.parse().map_err(|e| unknown_analyzer(root, &name, &e))?;
-        let side = |name: &str| Side::open(&folder.join(name), analyzer);
-        match (side(UTTERANCES)?, side(DIALOGUES)?) {
-            (Some(utterances), Some(dialogues)) => Ok(Lexical { analyzer, utterances, dialogues, tail: 0 }),
-            _ => Err(other_version(root)),
-        }
+        let open = |name: &str| Side::open(&folder.join(name), analyzer)?.ok_or_else(|| other_version(root));
+        Lexical::of_sides(analyzer, open)
     }
 
-    /// Removes the index. The next update builds it again.
+    /// Creates the struct from two Tantivy indexes, which `open` opens or creates. `open` receives the folder name.
+    fn of_sides(analyzer: Analyzer, open: impl Fn(&str) -> Result<Side>) -> Result<Self> {
+        let [utterances, dialogues] = Kind::ALL.map(|kind| open(kind.name()));
+        Ok(Lexical { analyzer, sides: [utterances?, dialogues?], tail: 0 })
+    }
+
+    /// Removes the lexical index of an index folder. The next update builds it again.
     pub fn remove(root: &Path) -> Result<()> {
         files::remove_folder(&folder(root))
     }
 
-    /// Returns the name of the analyzer that built the index; `None` if no build was ever finished.
+    /// Returns the name of the analyzer that built the lexical index; `None` if no build was ever finished.
     pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
-        let folder = folder(root).join(UTTERANCES);
+        let folder = folder(root).join(Kind::Utterances.name());
         if !folder.is_dir() {
             return Ok(None);
         }
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// Returns the analyzer that either of the two indexes stores. Used if one of them is damaged.
+    /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can.
     pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
-        [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
-            let progress = Side::progress_in(&folder(root).join(side)).ok()??;
+        Kind::ALL.into_iter().find_map(|kind| {
+            let progress = Side::progress_in(&folder(root).join(kind.name())).ok()??;
             progress.analyzer.parse().ok()
         })
     }
@@ -114,17 +113,27 @@ impl Lexical {
         self.analyzer
     }
 
-    /// Returns true if the index is up to date with a snapshot.
+    /// Returns true if the lexical index is up to date with a snapshot.
     pub fn is_current(&self, snapshot: &Snapshot) -> bool {
-        [&self.utterances, &self.dialogues].into_iter().all(|side| {
-            side.progress().is_some_and(|p| p.batch == snapshot.batch() && p.log == snapshot.log_id())
-        })
+        self.both(|progress| progress.batch == snapshot.batch() && progress.log == snapshot.log_id())
     }
 
-    /// Returns the files with a wrong checksum.
+    /// Returns true if the lexical index belongs to the log of a snapshot, up to date or not.
+    pub fn is_of(&self, snapshot: &Snapshot) -> bool {
+        self.both(|progress| progress.log == snapshot.log_id())
+    }
+
+    /// Returns true if both indexes store their progress and it satisfies a condition.
+    fn both(&self, condition: impl Fn(&Progress) -> bool) -> bool {
+        self.sides.iter().all(|side| side.progress().is_some_and(|progress| condition(&progress)))
+    }
+
+    /// Returns the paths of the lexical index's files with a wrong checksum.
     pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
-        let mut found = self.utterances.damaged_files()?;
-        found.extend(self.dialogues.damaged_files()?);
+        let mut found = Vec::new();
+        for side in &self.sides {
+            found.extend(side.damaged_files()?);
+        }
         found.sort();
         Ok(found)
     }
@@ -142,30 +151,32 @@ impl Lexical {
             Ok(LexicalHit {
                 score: best.score,
                 dialogue: DialogueId::new(best.dialogue)?,
-                turn: (kind == Kind::Utterances).then_some(TurnNo(best.turn)),
+                turn: (kind == Kind::Utterances).then_some(best.turn),
                 seq: best.seq,
             })
         };
-        self.best(self.side(kind), query, k, selected)?.into_iter().map(hit).collect()
+        self.best(kind, query, k, selected)?.into_iter().map(hit).collect()
     }
 
     fn side(&self, kind: Kind) -> &Side {
-        match kind {
-            Kind::Utterances => &self.utterances,
-            Kind::Dialogues => &self.dialogues,
-        }
+        &self.sides[kind as usize]
+    }
+
+    /// Returns the fields of the documents, which are the same in both indexes.
+    fn fields(&self) -> Fields {
+        self.sides[0].fields
     }
 
     /// Returns the turn of a dialogue with the best score; `None` if no turn contains a term of the query.
     pub fn best_turn(&self, query: &LexicalQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
-        let dialogue = Term::from_field_text(self.utterances.fields.dialogue, dialogue.as_str());
-        let query = query.within(dialogue, self.utterances.fields.text);
-        Ok(self.best(&self.utterances, &query, 1, None)?.first().map(|best| TurnNo(best.turn)))
+        let Fields { dialogue: field, text, .. } = self.fields();
+        let query = query.within(Term::from_field_text(field, dialogue.as_str()), text);
+        Ok(self.best(Kind::Utterances, &query, 1, None)?.first().map(|best| best.turn))
     }
 
     fn best(
         &self,
-        side: &Side,
+        kind: Kind,
         query: &LexicalQuery,
         k: usize,
         selected: Option<&Selected>,
@@ -173,35 +184,28 @@ impl Lexical {
         if query.is_empty() {
             return Ok(Vec::new());
         }
-        // Tantivy panics on some kinds of damage.
-        let found = caught(|| {
-            top::best(side.state()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
-                .map_err(|e| side::failed(&side.folder, &e))
-        });
+        let side = self.side(kind);
         // Plain terms never cause a panic in an intact index. An expression might.
         let what = match query.sum {
-            Some(_) => "the lexical index is damaged",
+            Some(_) => DAMAGED,
             None => "the lexical index is damaged, or Tantivy cannot compute this query",
         };
-        found.unwrap_or_else(|| Err(side::damaged(&side.folder, &what)))
+        side.guarded(what, || {
+            top::best(side.state()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
+                .map_err(|e| side.failed(&e))
+        })
     }
 }
 
 fn missing(root: &Path) -> Error {
-    Error::Input {
-        message: format!("{} has no lexical index yet", root.display()),
-        hint: Some("`turnwise index build` creates it".to_owned()),
-    }
+    Error::input(format!("{} has no lexical index yet", root.display()))
+        .with_hint("`turnwise index build` creates it")
 }
 
 fn other_version(root: &Path) -> Error {
-    Error::Unavailable {
-        message: format!(
-            "the lexical index of {} was created by another version of turnwise",
-            root.display()
-        ),
-        hint: Some("`turnwise index build` rebuilds it".to_owned()),
-    }
+    let root = root.display();
+    Error::unavailable(format!("the lexical index of {root} was created by another version of turnwise"))
+        .with_hint("`turnwise index build` rebuilds it")
 }
 
 fn unknown_analyzer(root: &Path, name: &str, e: &Error) -> Error {
@@ -209,10 +213,7 @@ fn unknown_analyzer(root: &Path, name: &str, e: &Error) -> Error {
         Class::Unavailable => format!(": {e}"),
         _ => ", which this version of turnwise does not support".to_owned(),
     };
-    Error::Unavailable {
-        message: format!("the lexical index of {} was built with the analyzer `{name}`{why}", root.display()),
-        hint: Some(
-            "`turnwise index build --analyzer mixed-1` rebuilds it with an available analyzer".to_owned(),
-        ),
-    }
+    let root = root.display();
+    Error::unavailable(format!("the lexical index of {root} was built with the analyzer `{name}`{why}"))
+        .with_hint("`turnwise index build --analyzer mixed-1` rebuilds it with an available analyzer")
 }

@@ -1,5 +1,5 @@
-//! Keyword queries: plain words, the most informative terms of a text, or Tantivy's query language. Explains the
-//! score contribution of each term.
+//! Keyword queries: plain words, the most informative terms of a text, or Tantivy's query language. Also explains
+//! scores by term.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,18 +10,21 @@ use tantivy::{
     schema::{Field, IndexRecordOption},
 };
 
-use super::{Lexical, side, top};
+use super::{
+    Lexical,
+    side::{DAMAGED, Fields},
+    top,
+};
 use crate::vectors::Kind;
-use turnwise_core::error::caught;
 use turnwise_core::{
-    error::Result,
+    error::{Result, caught},
     ids::{DialogueId, TurnNo},
 };
 
-/// A query for both indexes of the [`Lexical`] that created it.
+/// Keyword query for the [`Lexical`] that created it. It can search utterances or dialogues.
 pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
-    /// The terms, if the query is a plain sum over terms.
+    /// The terms, if the score is the sum of the terms' scores; `None` for an expression.
     pub(super) sum: Option<Vec<Term>>,
     terms: Vec<String>,
     warnings: Vec<String>,
@@ -48,7 +51,7 @@ impl LexicalQuery {
         LexicalQuery { query: any_of(&sum), sum: Some(sum), terms, warnings: Vec::new() }
     }
 
-    /// Restricts the query's terms to one dialogue.
+    /// Returns a query for documents of one dialogue that contain any of the query's terms.
     pub(super) fn within(&self, dialogue: Term, text: Field) -> Self {
         let words = LexicalQuery::sum_over(self.terms.clone(), text);
         if words.is_empty() {
@@ -73,19 +76,19 @@ fn any_of(terms: &[Term]) -> Box<dyn Query> {
 impl Lexical {
     /// Creates a query from analyzed terms.
     pub fn of_terms(&self, terms: Vec<String>) -> LexicalQuery {
-        LexicalQuery::sum_over(terms, self.utterances.fields.text)
+        LexicalQuery::sum_over(terms, self.fields().text)
     }
 
     /// Creates a query from a plain text; punctuation has no special meaning.
     pub fn words(&self, text: &str) -> LexicalQuery {
-        LexicalQuery::sum_over(self.analyzer.terms(text), self.utterances.fields.text)
+        self.of_terms(self.analyzer.terms(text))
     }
 
     /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the
     /// warnings.
     pub fn syntax(&self, text: &str) -> LexicalQuery {
-        let side = &self.utterances;
-        let parser = QueryParser::for_index(&side.index, vec![side.fields.text]);
+        let text_field = self.fields().text;
+        let parser = QueryParser::for_index(&self.side(Kind::Utterances).index, vec![text_field]);
         // Unusual input can make the parser panic.
         let parsed = caught(|| parser.parse_query_lenient(text));
         let (query, errors) = parsed.unwrap_or_else(|| (Box::new(EmptyQuery), Vec::new()));
@@ -94,15 +97,15 @@ impl Lexical {
             warnings.push("the query could not be parsed".to_owned());
         }
         warnings.dedup();
-        let terms = top::terms_of(query.as_ref(), side.fields.text);
+        let terms = top::terms_of(query.as_ref(), text_field);
         LexicalQuery { query, sum: None, terms, warnings }
     }
 }
 
-/// A term is common if it is in more than 1/`COMMON` of the documents.
+/// A term is common if it is in more than a quarter (1/`COMMON`) of the documents.
 const COMMON: u64 = 4;
 
-/// Contribution of one term to the BM25 score of a document.
+/// Score of one term in a document, and the numbers that BM25 computes it from.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TermScore {
     /// The term.
@@ -120,7 +123,8 @@ pub struct TermScore {
 }
 
 impl Lexical {
-    /// Returns the contribution of each query term to an utterance or a dialogue, largest first.
+    /// Returns the BM25 scores of the query's terms in an utterance or a dialogue, highest first. Terms that do not
+    /// occur are omitted.
     pub fn explain(
         &self,
         kind: Kind,
@@ -129,10 +133,7 @@ impl Lexical {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>> {
         let side = self.side(kind);
-        let explained = caught(|| {
-            self.explained(kind, query, dialogue, turn).map_err(|e| side::failed(&side.folder, &e))
-        });
-        explained.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")))
+        side.guarded(DAMAGED, || self.explained(kind, query, dialogue, turn).map_err(|e| side.failed(&e)))
     }
 
     fn explained(
@@ -145,10 +146,11 @@ impl Lexical {
         let side = self.side(kind);
         let Ok(state) = side.state() else { return Ok(Vec::new()) };
         let searcher = &state.searcher;
-        let name = Term::from_field_text(side.fields.dialogue, dialogue.as_str());
+        let Fields { dialogue: dialogue_field, text: text_field, .. } = side.fields;
+        let name = Term::from_field_text(dialogue_field, dialogue.as_str());
         let mut scores = Vec::new();
         for segment in searcher.segment_readers() {
-            let names = segment.inverted_index(side.fields.dialogue)?;
+            let names = segment.inverted_index(dialogue_field)?;
             let Some(mut documents) = names.read_postings(&name, IndexRecordOption::Basic)? else { continue };
             let turns = segment.fast_fields().u64("turn")?;
             let is_it = |doc| {
@@ -162,10 +164,10 @@ impl Lexical {
             if doc == TERMINATED {
                 continue;
             }
-            let texts = segment.inverted_index(side.fields.text)?;
-            let norms = segment.get_fieldnorms_reader(side.fields.text)?;
+            let texts = segment.inverted_index(text_field)?;
+            let norms = segment.get_fieldnorms_reader(text_field)?;
             for name in query.terms() {
-                let term = Term::from_field_text(side.fields.text, name);
+                let term = Term::from_field_text(text_field, name);
                 let Some(mut postings) = texts.read_postings(&term, IndexRecordOption::WithFreqs)? else {
                     continue;
                 };
@@ -189,49 +191,46 @@ impl Lexical {
         Ok(scores)
     }
 
-    /// Returns a query of the most informative terms of a text: frequent in the text and rare in other
-    /// documents. A term that occurs in no other document is left out, because it matches nothing. Terms in
-    /// more than a quarter of the documents are used only if there are no others.
+    /// Returns a query of the `most` most informative terms of a text: frequent in the text, rare in the index. Terms
+    /// in fewer than two documents are omitted. Terms in more than a quarter of the documents are used only if no
+    /// others are left.
     pub fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.state()?.searcher;
         let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();
         all.sort_unstable();
-        // Document frequency and IDF.
-        let known = |term: &Term| -> tantivy::Result<(u64, f32)> {
+        let statistics = |term: &Term| -> tantivy::Result<(u64, f32)> {
             Ok((searcher.doc_freq(term)?, idf(searcher, term)?))
         };
         let mut weighted: Vec<(f32, String)> = Vec::new();
         let mut common: Vec<(f32, String)> = Vec::new();
         for same in all.chunk_by(|a, b| a == b) {
             let term = Term::from_field_text(side.fields.text, &same[0]);
-            let known = caught(|| known(&term).map_err(|e| side::failed(&side.folder, &e)));
-            let known =
-                known.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")));
-            let (with, rare) = known?;
-            let of = if with * COMMON <= documents(searcher) { &mut weighted } else { &mut common };
-            if with > 1 {
-                of.push((same.len() as f32 * rare, same[0].clone()));
+            let (frequency, idf) =
+                side.guarded(DAMAGED, || statistics(&term).map_err(|e| side.failed(&e)))?;
+            let is_rare = frequency * COMMON <= documents(searcher);
+            if frequency > 1 {
+                let terms = if is_rare { &mut weighted } else { &mut common };
+                terms.push((same.len() as f32 * idf, same[0].clone()));
             }
         }
         if weighted.is_empty() {
-            // The text contains only common terms: use those.
             weighted = common;
         }
         weighted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         weighted.truncate(most);
         let mut terms: Vec<String> = weighted.into_iter().map(|(_, term)| term).collect();
         terms.sort_unstable();
-        Ok(LexicalQuery::sum_over(terms, self.utterances.fields.text))
+        Ok(self.of_terms(terms))
     }
 }
 
-/// Number of documents for BM25, including deleted documents in segments that were not merged yet.
+/// Returns the number of documents, including deleted ones that are not removed by a merge yet.
 fn documents(searcher: &Searcher) -> u64 {
     searcher.segment_readers().iter().map(|segment| u64::from(segment.max_doc())).sum()
 }
 
-/// Inverse document frequency of a term, with the formula of Tantivy's BM25.
+/// Returns the inverse document frequency of a term, with the formula of Tantivy's BM25.
 fn idf(searcher: &Searcher, term: &Term) -> tantivy::Result<f32> {
     let (all, with) = (documents(searcher) as f32, searcher.doc_freq(term)? as f32);
     Ok((1.0 + (all - with + 0.5) / (with + 0.5)).ln())

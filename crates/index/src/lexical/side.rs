@@ -1,4 +1,4 @@
-//! One of the two Tantivy indexes, of utterances or of dialogues. Both have the same fields.
+//! One Tantivy index, of utterances or of dialogues. Both indexes have the same fields.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tantivy::{
 };
 
 use super::{
-    adapters::{Analyzed, Overlay},
+    adapters::{AnalyzerTokenizer, Overlay},
     top::Columns,
 };
 use turnwise_core::{
@@ -26,10 +26,12 @@ use turnwise_core::{
 use turnwise_store::Position;
 use turnwise_text::Analyzer;
 
-/// Memory per writer thread, in bytes.
 const WRITER_BYTES: usize = 64 << 20;
 
-/// Log position and analyzer of an index, stored in its commit.
+/// Message about damage, if Tantivy gives no other.
+pub(super) const DAMAGED: &str = "the lexical index is damaged";
+
+/// Analyzer of a Tantivy index, and the log position that the index has reached. Stored with each commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) analyzer: String,
@@ -38,6 +40,7 @@ pub(super) struct Progress {
     pub(super) batch: u64,
 }
 
+/// One Tantivy index: of utterances or of dialogues.
 pub(super) struct Side {
     pub(super) folder: PathBuf,
     pub(super) index: Index,
@@ -47,7 +50,7 @@ pub(super) struct Side {
     state: OnceLock<SearchState>,
 }
 
-/// Content of a new document. The meaning of the fields is described in [`Fields`].
+/// Values of a new document's fields; see [`Fields`].
 pub(super) struct NewDocument<'a> {
     pub(super) dialogue: &'a str,
     pub(super) turn: u32,
@@ -63,19 +66,19 @@ pub(super) struct Fields {
     pub(super) dialogue: Field,
     /// Turn number; 0 for a whole dialogue.
     pub(super) turn: Field,
-    /// Sequence number of the dialogue.
     pub(super) seq: Field,
     /// For a whole dialogue, the number of its last turn; 0 for a turn.
     pub(super) last: Field,
     /// Facts of the dialogue or turn, which filters test; see `Facts`.
     pub(super) facts: Field,
+    /// Text of the turn, or of all turns of the dialogue.
     pub(super) text: Field,
 }
 
-/// Searcher and columns of the index, opened once and shared by all searches.
+/// Searcher and columns of a Tantivy index, opened once and shared by all searches.
 pub(super) struct SearchState {
     pub(super) searcher: Searcher,
-    /// Columns of each segment of the searcher.
+    /// Columns of each segment, in the order of the searcher's segments.
     pub(super) columns: Vec<Columns>,
     progress: Option<Progress>,
 }
@@ -88,14 +91,14 @@ impl Side {
         Ok(Side::wrap(folder, index, fields, analyzer))
     }
 
-    /// Opens an index; `None` if another version of turnwise created it with other fields.
+    /// Opens a Tantivy index; `None` if another version of turnwise created it with other fields.
     pub(super) fn open(folder: &Path, analyzer: Analyzer) -> Result<Option<Self>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let (schema, fields) = schema(analyzer);
         Ok((index.schema() == schema).then(|| Side::wrap(folder, index, fields, analyzer)))
     }
 
-    /// Opens an index with writes kept in memory.
+    /// Opens a Tantivy index with an in-memory layer for writes. The files on disk do not change.
     pub(super) fn with_memory_layer(folder: &Path, analyzer: Analyzer) -> Result<Self> {
         let overlay = Overlay::with_memory_layer(folder).map_err(|e| damaged(folder, &e))?;
         let index = Index::open(overlay).map_err(|e| damaged(folder, &e))?;
@@ -104,19 +107,20 @@ impl Side {
     }
 
     fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
-        index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
+        index.tokenizers().register(&analyzer.to_string(), AnalyzerTokenizer(analyzer));
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
-    /// Reads the log position that is stored in an index folder, even if another version created the index with other
-    /// fields. Returns `None` before the first commit.
+    /// Reads the progress of the Tantivy index in a folder, even if its fields are those of another version. Returns
+    /// `None` before the first commit.
     pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;
         Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
     }
 
-    /// Returns the log position of the search state if it is open, else the log position of the last commit.
+    /// Returns the progress of the search state if it is open, else that of the last commit. `None` before the first
+    /// commit, and if it cannot be read.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.state.get().map_or_else(|| self.committed(), |state| state.progress.clone())
     }
@@ -125,7 +129,6 @@ impl Side {
         serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
     }
 
-    /// Returns an error if another process is writing to the index.
     pub(super) fn refuse_if_written(folder: &Path) -> Result<()> {
         let Ok(index) = Index::open_in_dir(folder) else { return Ok(()) };
         match index.directory().acquire_lock(&INDEX_WRITER_LOCK) {
@@ -138,7 +141,7 @@ impl Side {
         // In memory there are few documents, and they must not be merged with segments on disk.
         let threads = if self.in_memory { 1 } else { rayon::current_num_threads().clamp(1, 4) };
         let writer = self.index.writer_with_num_threads(threads, WRITER_BYTES * threads);
-        let writer = writer.map_err(|e| failed(&self.folder, &e))?;
+        let writer = writer.map_err(|e| self.failed(&e))?;
         if self.in_memory {
             writer.set_merge_policy(Box::new(NoMergePolicy));
         }
@@ -157,16 +160,19 @@ impl Side {
         document.add_u64(self.fields.last, u64::from(new.last));
         document.add_text(self.fields.text, new.text);
         new.facts.iter().for_each(|fact| document.add_text(self.fields.facts, fact));
-        writer.add_document(document).map(|_| ()).map_err(|e| failed(&self.folder, &e))
+        writer.add_document(document).map(drop).map_err(|e| self.failed(&e))
     }
 
-    /// Commits the documents together with the log position.
+    /// Commits the documents together with the progress, and waits until all merges are finished.
     pub(super) fn commit(&self, mut writer: IndexWriter, progress: &Progress) -> Result<()> {
-        let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
-        let mut commit = writer.prepare_commit().map_err(failed)?;
-        commit.set_payload(&serde_json::to_string(progress).map_err(|e| Error::Internal(e.to_string()))?);
-        commit.commit().map_err(failed)?;
-        writer.wait_merging_threads().map_err(failed)
+        let payload = serde_json::to_string(progress).map_err(|e| Error::Internal(e.to_string()))?;
+        let commit = move || {
+            let mut commit = writer.prepare_commit()?;
+            commit.set_payload(&payload);
+            commit.commit()?;
+            writer.wait_merging_threads()
+        };
+        commit().map_err(|e| self.failed(&e))
     }
 
     /// Returns the search state. The first call opens it; later calls reuse it.
@@ -174,7 +180,7 @@ impl Side {
         if let Some(state) = self.state.get() {
             return Ok(state);
         }
-        let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
+        let failed = |e: tantivy::TantivyError| self.failed(&e);
         let (reader, progress) = loop {
             let progress = self.committed();
             let reader = self.index.reader_builder().reload_policy(ReloadPolicy::Manual);
@@ -190,17 +196,20 @@ impl Side {
         Ok(self.state.get_or_init(|| state))
     }
 
-    pub(super) fn is_damaged(&self) -> Error {
-        damaged(&self.folder, &"the index is damaged")
+    /// Runs code that calls Tantivy, which panics on some kinds of damage. A panic becomes an error with the message
+    /// `what`.
+    pub(super) fn guarded<T>(&self, what: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        caught(call).unwrap_or_else(|| Err(damaged(&self.folder, &what)))
     }
 
-    /// Returns the files with a wrong checksum.
+    pub(super) fn failed(&self, e: &tantivy::TantivyError) -> Error {
+        failed(&self.folder, e)
+    }
+
     pub(super) fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
-        match found {
-            Ok(names) => Ok(names.into_iter().map(|name| self.folder.join(name)).collect()),
-            Err(e) => Err(failed(&self.folder, &e)),
-        }
+        let names = found.map_err(|e| self.failed(&e))?;
+        Ok(names.into_iter().map(|name| self.folder.join(name)).collect())
     }
 }
 
@@ -227,7 +236,7 @@ fn busy(folder: &Path) -> Error {
     }
 }
 
-pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
+fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
     /// Maximum number of characters of an error message. Tantivy's errors may contain whole files.
     const LONGEST: usize = 200;
     let mut what = e.to_string();
@@ -238,7 +247,8 @@ pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
     Error::corrupt(folder, what).with_hint("`turnwise index build` rebuilds it")
 }
 
-pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
+fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
+    use ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     match e {
         // Even reading takes a lock for a moment, which needs write permission for the folder.
         tantivy::TantivyError::LockFailure(LockError::IoError(source), _) => Error::Io {
@@ -249,13 +259,7 @@ pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
         tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => busy(folder),
         // Invalid content means damage, not a failure of the disk.
         tantivy::TantivyError::IoError(source)
-            if matches!(
-                source.kind(),
-                ErrorKind::InvalidData
-                    | ErrorKind::InvalidInput
-                    | ErrorKind::UnexpectedEof
-                    | ErrorKind::Other
-            ) =>
+            if matches!(source.kind(), InvalidData | InvalidInput | UnexpectedEof | Other) =>
         {
             damaged(folder, e)
         }

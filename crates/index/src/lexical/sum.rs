@@ -1,10 +1,11 @@
 //! Exact top-k search for sums of term scores.
 //!
-//! Documents are processed in windows. First, the posting lists of the terms with the highest maximum score are
-//! added completely. Then the remaining lists are added, but only for documents that can still reach the top k.
-//! A document that contains only terms of the remaining lists cannot reach it. This is the MaxScore algorithm of
-//! Turtle and Flood, with windows as in Lucene. Scores are added in double precision. A sum of a few single-precision
-//! scores is then the same in any order: equal documents get equal sums.
+//! This is the MaxScore algorithm of Turtle and Flood, with windows of documents as in Lucene. First, the posting lists
+//! of the terms with the highest maximum score are added completely. The other lists are added only for documents that
+//! can still reach the top k. A document that contains only terms of the other lists cannot reach it.
+//!
+//! Scores are added in double precision. The sum of a few single-precision scores is then the same in any order, so
+//! equal documents get equal sums.
 
 use tantivy::{
     DocId, Searcher, SegmentReader, TantivyError, Term, fieldnorm::FieldNormReader,
@@ -19,13 +20,13 @@ use super::{
 
 /// Number of documents per window. The sums fit into the L1 cache.
 const WINDOW: usize = 2048;
-/// Cost of decoding a block of postings, in document lookups.
+/// Number of lookups of single documents that take as long as decoding a block of postings.
 const LOOKUPS_PER_BLOCK: usize = 2;
 /// Number of postings in a block of Tantivy.
 const BLOCK: usize = 128;
 
-/// Returns, for each segment, the documents that score at least as high as the `k`th best document of all segments.
-/// They are in document order.
+/// Returns for each segment, in document order, the documents that score at least as high as the `k`th best document
+/// of all segments.
 pub(super) fn best(
     state: &SearchState,
     terms: &[Term],
@@ -46,11 +47,10 @@ pub(super) fn best(
     Ok(best.finish())
 }
 
-/// BM25 weight of a query term.
 struct Weight<'a> {
     term: &'a Term,
     bm25: Bm25Weight,
-    /// Score of one occurrence, by encoded document length.
+    /// Score of a document with one occurrence, by field norm (the encoded document length).
     once: [f32; 256],
     /// Maximum score that the term adds to any document.
     most: f64,
@@ -72,9 +72,8 @@ impl<'a> Weight<'a> {
     }
 }
 
-/// Score sums of the documents in a range of document ids.
+/// Score sums of [`WINDOW`] consecutive documents.
 struct Window {
-    /// First document of the window.
     start: DocId,
     sums: Box<[f64; WINDOW]>,
     /// One bit per document that has a sum.
@@ -97,10 +96,8 @@ impl Window {
     }
 }
 
-/// Posting list of a query term in a segment.
 struct List<'a> {
     postings: BlockSegmentPostings,
-    /// Position in the current block.
     at: usize,
     weight: &'a Weight<'a>,
 }
@@ -111,7 +108,7 @@ impl List<'_> {
         self.postings.docs().get(self.at).copied()
     }
 
-    /// Adds the scores of the posting list to all documents of a window.
+    /// Adds the term's score to the sum of each document of the window that contains the term.
     fn add_all(&mut self, norms: &FieldNormReader, window: &mut Window) {
         self.at = self.postings.seek(window.start);
         loop {
@@ -131,7 +128,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds the scores of the posting list to selected documents, given in ascending order.
+    /// Like `add_all`, for the documents at these ascending positions in the window only.
     fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
         for place in places {
             let doc = window.start + DocId::from(*place);
@@ -145,7 +142,6 @@ impl List<'_> {
     }
 }
 
-/// Search in one segment.
 struct Run<'a> {
     /// Posting lists, highest maximum score first.
     lists: Vec<List<'a>>,
@@ -156,7 +152,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Returns `None` if the segment contains none of the terms.
+    /// Opens the posting lists of a segment; `None` if it contains none of the terms.
     fn over(segment: &SegmentReader, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
         let Some(field) = weights.first().map(|weight| weight.term.field()) else { return Ok(None) };
         let index = segment.inverted_index(field)?;
@@ -306,7 +302,7 @@ mod tests {
                     .unwrap();
             }
             store.commit(None).unwrap();
-            Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+            Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
         }
         Lexical::open(root).unwrap()
     }
@@ -319,7 +315,7 @@ mod tests {
         let filter: Filter = "turn = 2".parse().unwrap();
         let mut random = Random(5);
         let mut full = 0;
-        for (kind, side) in [(Kind::Utterances, &lexical.utterances), (Kind::Dialogues, &lexical.dialogues)] {
+        for (kind, side) in Kind::ALL.into_iter().zip(&lexical.sides) {
             let state = side.state().unwrap();
             let selected = lexical.select(&snapshot, &filter, kind).unwrap().unwrap();
             for round in 0..120 {

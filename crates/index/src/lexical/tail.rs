@@ -3,18 +3,20 @@
 use std::{fs, path::Path};
 
 use super::{
-    DIALOGUES, Lexical, UTTERANCES, folder,
-    side::{Progress, Side},
+    Lexical, folder,
+    side::{DAMAGED, Side},
     update,
 };
-use turnwise_core::error::{Result, caught};
+use crate::vectors::Kind;
+use turnwise_core::error::Result;
 use turnwise_store::Snapshot;
 
 impl Lexical {
-    /// Opens the index, and indexes newer records of the snapshot in memory. The results are the same as after an
-    /// update, and the files stay unchanged. An index that belongs to another log, or is newer than the snapshot, is
-    /// opened unchanged; [`Lexical::is_current`] is then false. All files are kept open, so later writes and rebuilds
-    /// do not affect this reader.
+    /// Opens the lexical index, and indexes newer records of the snapshot in memory. Later writes and rebuilds do not
+    /// affect this reader.
+    ///
+    /// A lexical index that belongs to another log, or is newer than the snapshot, is opened without changes;
+    /// [`Lexical::is_current`] is then false.
     pub fn open_at(root: &Path, snapshot: &Snapshot) -> Result<Self> {
         let with_tail = retry_while_changing(root, || Lexical::with_tail(root, snapshot));
         with_tail.or_else(|_| retry_while_changing(root, || Lexical::open(root)?.with_open_files()))
@@ -25,46 +27,32 @@ impl Lexical {
         self.tail
     }
 
-    /// Returns true if the index belongs to the same log and is not newer than the snapshot.
-    fn is_behind(&self, snapshot: &Snapshot) -> bool {
-        let behind = |p: Progress| p.log == snapshot.log_id() && p.at <= snapshot.end();
-        [&self.utterances, &self.dialogues].into_iter().all(|side| side.progress().is_some_and(behind))
-    }
-
     fn with_tail(root: &Path, snapshot: &Snapshot) -> Result<Self> {
-        let there = Lexical::open(root)?;
-        if there.is_current(snapshot) || !there.is_behind(snapshot) {
-            return there.with_open_files();
+        let on_disk = Lexical::open(root)?;
+        let is_behind = on_disk.both(|p| p.log == snapshot.log_id() && p.at <= snapshot.end());
+        if on_disk.is_current(snapshot) || !is_behind {
+            return on_disk.with_open_files();
         }
-        let open = |name| Side::with_memory_layer(&folder(root).join(name), there.analyzer);
-        let mut lexical = Lexical {
-            analyzer: there.analyzer,
-            utterances: open(UTTERANCES)?,
-            dialogues: open(DIALOGUES)?,
-            tail: 0,
-        };
-        let taken = caught(|| update::catch_up(&lexical, snapshot));
-        lexical.tail = taken.unwrap_or_else(|| Err(lexical.utterances.is_damaged()))?;
+        let analyzer = on_disk.analyzer;
+        let open = |name: &str| Side::with_memory_layer(&folder(root).join(name), analyzer);
+        let mut lexical = Lexical::of_sides(analyzer, open)?;
+        lexical.tail = lexical.sides[0].guarded(DAMAGED, || update::catch_up(&lexical, snapshot))?;
         lexical.with_open_files()
     }
 
-    /// Opens all files of the index.
     fn with_open_files(self) -> Result<Self> {
-        for side in [&self.utterances, &self.dialogues] {
-            // Tantivy panics on some kinds of damage.
-            caught(|| side.state().map(|_| ())).unwrap_or_else(|| Err(side.is_damaged()))?;
+        for side in &self.sides {
+            side.guarded(DAMAGED, || side.state())?;
         }
         Ok(self)
     }
 }
 
-/// Opens an index that other processes may change or replace. Retries after a failure if there was a commit in the
-/// meantime. This is sufficient because a file is removed only after a commit that no longer names it.
+/// Calls `open`, and again after a failure if another process committed in the meantime. This is sufficient because a
+/// file is removed only after a commit that does not name it.
 fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
-    /// Maximum number of attempts, enough even with frequent commits.
     const TRIES: usize = 100;
-    let commits =
-        || [UTTERANCES, DIALOGUES].map(|side| fs::read(folder(root).join(side).join("meta.json")).ok());
+    let commits = || Kind::ALL.map(|kind| fs::read(folder(root).join(kind.name()).join("meta.json")).ok());
     let mut before = commits();
     for _ in 1..TRIES {
         let opened = open();
@@ -87,18 +75,15 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        lexical::{
-            missing,
-            tests::{catch_up, empty_index, name, put, put_turns, update},
-        },
-        vectors::Kind,
+    use crate::lexical::{
+        missing,
+        tests::{catch_up, empty_index, name, put, put_turns, update},
     };
     use turnwise_core::ids::DialogueId;
 
     /// Content of all files, except Tantivy's locks.
     fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
-        let sides = [UTTERANCES, DIALOGUES].map(|name| folder(root).join(name));
+        let sides = Kind::ALL.map(|kind| folder(root).join(kind.name()));
         let entries = sides.iter().flat_map(|side| fs::read_dir(side).unwrap());
         let paths = entries.map(|entry| entry.unwrap().path());
         paths

@@ -1,6 +1,7 @@
 use std::{fs, path::Path};
 
 use super::*;
+use crate::{embedded::Embedded, engine::Engine};
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_store::{Prepared, Store};
 
@@ -18,7 +19,7 @@ pub(super) fn put(store: &mut Store, id: &str, text: &str) {
 }
 
 pub(super) fn update(root: &Path) -> u64 {
-    Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+    Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
 }
 
 /// An index without dialogues.
@@ -36,7 +37,7 @@ pub(super) fn catch_up(store: &mut Store, root: &Path) {
 
 fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
     let analyzer = Some(analyzer.parse()?);
-    Lexical::update_by(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
+    Lexical::update(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
 }
 
 fn found(root: &Path, query: &str) -> Vec<String> {
@@ -61,7 +62,7 @@ const NONE: [&str; 0] = [];
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];
-    for side in [&lexical.utterances, &lexical.dialogues] {
+    for side in &lexical.sides {
         for segment in side.index.reader().unwrap().searcher().segment_readers() {
             for (n, (field, key)) in
                 [(side.fields.text, term), (side.fields.dialogue, id)].into_iter().enumerate()
@@ -276,7 +277,7 @@ fn a_cancelled_rebuild_keeps_the_old_index() {
     store.commit(None).unwrap();
     let snapshot = Snapshot::open(root).unwrap();
     let stopped = |analyzer: Option<Analyzer>| {
-        Lexical::update_by(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
+        Lexical::update(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
     };
     assert_eq!(stopped(None), Class::Interrupted);
     assert!(Lexical::open(root).err().unwrap().to_string().ends_with("has no lexical index yet"));
@@ -293,7 +294,7 @@ fn only_one_process_builds_at_a_time() {
     put(&mut store, "a", "hello");
     catch_up(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
-    let writer = lexical.utterances.writer().unwrap();
+    let writer = lexical.sides[0].writer().unwrap();
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
     drop(writer);
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
@@ -319,7 +320,7 @@ fn an_index_of_an_older_version_is_reported_and_rebuilt() {
     assert!(!old.join("meta.json").exists());
 
     // The same folders with other fields.
-    for side in [UTTERANCES, DIALOGUES] {
+    for side in Kind::ALL.map(Kind::name) {
         let meta = old.join(side).join("meta.json");
         let text = fs::read_to_string(&meta).unwrap();
         fs::write(&meta, text.replacen("\"name\": \"turn\"", "\"name\": \"number\"", 1)).unwrap();
@@ -358,7 +359,7 @@ fn an_unsupported_analyzer_is_reported_and_replaced() {
     rename("jieba-1");
     if "jieba-1".parse::<turnwise_text::Analyzer>().is_err() {
         let snapshot = Snapshot::open(root).unwrap();
-        let e = Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
+        let e = Lexical::update(None, root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
         assert!(e.to_string().contains("built without the dictionary of `jieba-1`"), "{e}");
         assert_eq!(e.class(), Class::Unavailable);
         assert_eq!(update_by(root, "mixed-1").unwrap(), 1);
@@ -405,7 +406,7 @@ fn every_damaged_file_is_reported_and_no_search_panics() {
     catch_up(&mut store, root);
     assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
     let mut damaged = 0;
-    for side in [UTTERANCES, DIALOGUES] {
+    for side in Kind::ALL.map(Kind::name) {
         let files: Vec<PathBuf> =
             fs::read_dir(root.join("lexical").join(side)).unwrap().map(|e| e.unwrap().path()).collect();
         for file in files {
@@ -497,4 +498,22 @@ fn query_language_supports_phrases_fields_and_ids_and_warns_about_errors() {
     let query = lexical.syntax("nowhere:late parcel");
     assert_eq!(query.warnings(), ["Field does not exist: 'nowhere'"]);
     assert!(!lexical.find(Kind::Utterances, &query, 10, None).unwrap().is_empty());
+}
+
+#[test]
+fn a_cut_list_is_not_exhausted_if_the_index_is_newer_than_the_snapshot() {
+    let (dir, mut store) = empty_index();
+    let root = dir.path();
+    (0..10).for_each(|n| put(&mut store, &format!("a{n}"), "a parcel"));
+    store.commit(None).unwrap();
+    let early = Snapshot::open(root).unwrap();
+    // These hits come first and are not in the early snapshot.
+    (0..10).for_each(|n| put(&mut store, &format!("b{n}"), "a parcel"));
+    catch_up(&mut store, root);
+    let engine = Embedded::over(root, early).unwrap();
+    let query = engine.keyword_query("parcel");
+    for (k, exhausted) in [(3, false), (10, true), (11, true)] {
+        let list = engine.view().keyword_search(Kind::Utterances, &query, k).unwrap();
+        assert_eq!((list.found.len(), list.exhausted), (k.min(10), exhausted), "{k}");
+    }
 }

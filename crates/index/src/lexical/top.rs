@@ -1,7 +1,6 @@
-//! Exact top k of one index: scores descending, then ids descending. Ties with the last hit are sorted in the same
-//! way.
+//! Exact top k of one Tantivy index: scores descending, then ids descending.
 //!
-//! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept, and
+//! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept first, and
 //! then sorted by id.
 
 use std::{
@@ -22,13 +21,15 @@ use tantivy::{
 };
 
 use super::{Selected, select, side::SearchState, sum};
-use turnwise_core::ids::Seq;
+use turnwise_core::ids::{Seq, TurnNo};
 
-/// Columns that store the dialogue, the turn and the sequence number of each document of a segment.
+/// Columns of a segment: the values of the fields that are not searched as text.
 pub(super) struct Columns {
-    dialogues: Option<Names>,
+    pub(super) dialogues: Option<Names>,
+    pub(super) facts: Option<StrColumn>,
     turns: Column<u64>,
     seqs: Column<u64>,
+    lasts: Column<u64>,
 }
 
 impl Columns {
@@ -36,28 +37,43 @@ impl Columns {
         let columns = segment.fast_fields();
         Ok(Columns {
             dialogues: columns.str("dialogue")?.map(Names::of),
+            facts: columns.str("facts")?,
             turns: columns.u64("turn")?,
             seqs: columns.u64("seq")?,
+            lasts: columns.u64("last")?,
         })
     }
 
     /// Returns the ordinal of the dialogue and the turn. Within a segment, ordinals are in the order of the ids.
-    fn id(&self, doc: DocId) -> (u64, u32) {
-        let dialogue = self.dialogues.as_ref().and_then(|names| names.number(doc));
-        (dialogue.unwrap_or(0), self.turns.first(doc).unwrap_or(0) as u32)
+    fn id(&self, doc: DocId) -> (u64, TurnNo) {
+        let dialogue = self.dialogues.as_ref().and_then(|names| names.ordinal(doc));
+        (dialogue.unwrap_or(0), self.turn(doc))
+    }
+
+    pub(super) fn turn(&self, doc: DocId) -> TurnNo {
+        TurnNo(self.turns.first(doc).unwrap_or_default() as u32)
+    }
+
+    pub(super) fn seq(&self, doc: DocId) -> Seq {
+        Seq(self.seqs.first(doc).unwrap_or_default())
+    }
+
+    pub(super) fn last(&self, doc: DocId) -> u32 {
+        self.lasts.first(doc).unwrap_or_default() as u32
     }
 }
 
-/// A document found by a search.
+/// A document found by a search. The turn is 0 for a whole dialogue.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) score: f32,
     pub(super) dialogue: String,
-    pub(super) turn: u32,
+    pub(super) turn: TurnNo,
     pub(super) seq: Seq,
 }
 
-/// Returns the `k` best selected documents. `terms` is set if the query is a plain sum over terms.
+/// Returns the `k` best selected documents. With `terms`, the score is the sum of the terms' scores, and `query` is
+/// not used.
 pub(super) fn best(
     state: &SearchState,
     query: &dyn Query,
@@ -76,16 +92,17 @@ pub(super) fn best(
     name(state, &chosen, k)
 }
 
-/// A candidate whose dialogue id is not read yet.
+/// A found document whose dialogue id is not read yet.
 struct Chosen {
     score: f32,
     segment: usize,
     dialogue: u64,
-    turn: u32,
+    turn: TurnNo,
     seq: Seq,
 }
 
-/// Returns the `k` best documents, and all documents that tie with the last of them.
+/// Returns the `k` best documents and the ties with the last of them. From one segment, at most `k` documents are
+/// returned.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {
@@ -94,8 +111,7 @@ fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Cho
             .iter()
             .map(|(doc, score)| {
                 let (dialogue, turn) = columns.id(*doc);
-                let seq = Seq(columns.seqs.first(*doc).unwrap_or_default());
-                Chosen { score: *score, segment, dialogue, turn, seq }
+                Chosen { score: *score, segment, dialogue, turn, seq: columns.seq(*doc) }
             })
             .collect();
         // Within a segment, ordinals are in id order, so at most k documents are needed.
@@ -112,16 +128,16 @@ fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Cho
     all
 }
 
-/// Reads the ids of the dialogues and sorts the hits.
+/// Reads the ids of the dialogues, and returns the `k` best documents in their final order.
 fn name(state: &SearchState, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec<Found>> {
     let mut named = Vec::with_capacity(chosen.len());
     for (segment, columns) in state.columns.iter().enumerate() {
         let mut own: Vec<&Chosen> = chosen.iter().filter(|chosen| chosen.segment == segment).collect();
         let Some(names) = columns.dialogues.as_ref().filter(|_| !own.is_empty()) else { continue };
         own.sort_unstable_by_key(|chosen| chosen.dialogue);
-        let numbers: Vec<u64> = own.iter().map(|chosen| chosen.dialogue).collect();
+        let ordinals: Vec<u64> = own.iter().map(|chosen| chosen.dialogue).collect();
         let mut own = own.into_iter();
-        names.each(&numbers, |bytes| {
+        names.each(&ordinals, |bytes| {
             named.extend(own.next().map(|chosen| Found {
                 score: chosen.score,
                 dialogue: String::from_utf8_lossy(bytes).into_owned(),
@@ -150,7 +166,7 @@ pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
     terms
 }
 
-/// Documents of a segment that a search may return: not deleted, and selected by the filter if there is one.
+/// The documents of a segment that a search may return: not deleted, and selected by the filter if there is one.
 pub(super) struct SelectedDocuments<'a> {
     segment: &'a SegmentReader,
     selected: Option<&'a [u64]>,
@@ -167,14 +183,12 @@ impl<'a> SelectedDocuments<'a> {
     }
 }
 
-/// Best documents found so far, segment by segment.
+/// Collector of the best documents, segment by segment.
 pub(super) struct Best {
     k: usize,
-    /// The `k` best scores so far.
     scores: BinaryHeap<Reverse<Score>>,
-    /// Documents of each segment, with their scores.
     found: Vec<Vec<(DocId, f32)>>,
-    /// When the last segment has this number of documents, the documents below the threshold are removed.
+    /// When the current segment has this number of documents, those below the `k`th best score are removed.
     limit: usize,
 }
 
@@ -205,7 +219,7 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// Minimum score of the top k so far.
+    /// Returns the score that a document needs for the top k so far; `f32::MIN` while there are fewer than `k`.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
@@ -234,8 +248,8 @@ impl Best {
         }
     }
 
-    /// Returns the documents of each segment that score at least as high as the `k`th best, in the order in
-    /// which they were added.
+    /// Returns for each segment the documents that score at least as high as the `k`th best, in the order of their
+    /// addition.
     pub(super) fn finish(mut self) -> Vec<Vec<(DocId, f32)>> {
         let least = self.least();
         self.found.iter_mut().for_each(|documents| documents.retain(|(_, score)| *score >= least));
@@ -243,9 +257,9 @@ impl Best {
     }
 }
 
-/// Returns, for each segment, the documents that score at least as high as the `k`th best document of all segments.
-/// They are in document order.
-pub(super) fn best_by_expression(
+/// Returns for each segment, in document order, the documents that score at least as high as the `k`th best document
+/// of all segments.
+fn best_by_expression(
     state: &SearchState,
     query: &dyn Query,
     k: usize,
@@ -267,15 +281,14 @@ pub(super) fn best_by_expression(
     Ok(best.finish())
 }
 
-/// Approximate number of ids that must be decoded to read one id: all ids before it in the same block of the
-/// dictionary.
+/// Approximate number of ids to decode for reading one: all ids before it in the same block of the dictionary.
 const READ_FOR_ONE: u64 = 500;
 
-/// Reads ids from the compressed dictionary. When searches have decoded about as many ids as the dictionary
-/// contains, all ids are decoded once and cached. The total cost is at most twice the cost of caching at once.
+/// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as it contains,
+/// all ids are decoded once and cached.
 pub(super) struct Names {
-    column: StrColumn,
-    read: AtomicU64,
+    pub(super) column: StrColumn,
+    decoded: AtomicU64,
     all: OnceLock<All>,
 }
 
@@ -286,21 +299,27 @@ struct All {
 }
 
 impl Names {
-    pub(super) fn of(column: StrColumn) -> Self {
-        Names { column, read: AtomicU64::new(0), all: OnceLock::new() }
+    fn of(column: StrColumn) -> Self {
+        Names { column, decoded: AtomicU64::new(0), all: OnceLock::new() }
     }
 
     /// Returns the ordinal of a document's dialogue. Ordinals are in id order.
-    pub(super) fn number(&self, doc: DocId) -> Option<u64> {
+    pub(super) fn ordinal(&self, doc: DocId) -> Option<u64> {
         self.column.ords().first(doc)
     }
 
+    pub(super) fn id(&self, doc: DocId) -> io::Result<Option<String>> {
+        let mut id = String::new();
+        let found = self.ordinal(doc).map(|ordinal| self.column.ord_to_str(ordinal, &mut id)).transpose()?;
+        Ok((found == Some(true)).then_some(id))
+    }
+
     /// Calls `name` with the id of each ordinal. The ordinals must be sorted.
-    pub(super) fn each(&self, numbers: &[u64], mut name: impl FnMut(&[u8])) -> io::Result<()> {
-        let some = (numbers.len() as u64).saturating_mul(READ_FOR_ONE);
-        let before = self.read.fetch_add(some, Ordering::Relaxed);
+    fn each(&self, ordinals: &[u64], mut name: impl FnMut(&[u8])) -> io::Result<()> {
+        let some = (ordinals.len() as u64).saturating_mul(READ_FOR_ONE);
+        let before = self.decoded.fetch_add(some, Ordering::Relaxed);
         if before < self.column.num_terms() as u64 {
-            return self.column.dictionary().sorted_ords_to_term_cb(numbers, name).map(|_| ());
+            return self.column.dictionary().sorted_ords_to_term_cb(ordinals, name).map(|_| ());
         }
         let all = match self.all.get() {
             Some(all) => all,
@@ -309,7 +328,7 @@ impl Names {
                 self.all.get_or_init(|| all)
             }
         };
-        numbers.iter().filter_map(|number| all.get(*number)).for_each(&mut name);
+        ordinals.iter().filter_map(|ordinal| all.get(*ordinal)).for_each(&mut name);
         Ok(())
     }
 
@@ -326,9 +345,9 @@ impl Names {
 }
 
 impl All {
-    fn get(&self, number: u64) -> Option<&[u8]> {
-        let number = usize::try_from(number).ok()?;
-        let start = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
-        self.bytes.get(start..*self.ends.get(number)?)
+    fn get(&self, ordinal: u64) -> Option<&[u8]> {
+        let ordinal = usize::try_from(ordinal).ok()?;
+        let start = ordinal.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.bytes.get(start..*self.ends.get(ordinal)?)
     }
 }

@@ -1,5 +1,4 @@
-//! Verifies vectors (read-only) and repairs them. A repair keeps every row with correct checksums. The next encoding
-//! run creates the dropped vectors again.
+//! Verifies vectors and repairs them. A repair keeps every row with correct checksums.
 
 use std::{
     fs,
@@ -10,7 +9,7 @@ use serde::Serialize;
 
 use crate::vectors::{
     Kind,
-    column::{BadChecksum, Column, ColumnWriter, keys_path, rows_path},
+    column::{BadChecksum, Column, keys_path, rows_path, write_all},
     sets,
     sets::{Manifest, Reached},
     table, writer,
@@ -21,10 +20,9 @@ use turnwise_core::{
 };
 use turnwise_store::{Position, verify::Damage};
 
-/// Maximum number of damaged rows to list.
 const MAX_LISTED: usize = 20;
 
-/// Result of the verification.
+/// Result of [`check`].
 #[derive(Debug, Default, Serialize)]
 pub struct VectorCheck {
     /// Number of utterance vectors verified.
@@ -39,21 +37,15 @@ pub struct VectorCheck {
 /// Verifies the vectors of an index. Returns `None` if the index has no vectors.
 pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
     let mut checked = VectorCheck::default();
-    let set = match sets::current(root) {
+    let set = match sets::current(root).and_then(|set| Ok(set.map(|set| (Manifest::read(&set), set)))) {
         Ok(None) => return Ok(None),
-        Ok(Some(set)) => set,
-        Err(e) => {
+        Ok(Some((Ok(manifest), set))) => (manifest, set),
+        Ok(Some((Err(e), _))) | Err(e) => {
             checked.damage.push(damage(e)?);
             return Ok(Some(checked));
         }
     };
-    let manifest = match Manifest::read(&set) {
-        Ok(manifest) => manifest,
-        Err(e) => {
-            checked.damage.push(damage(e)?);
-            return Ok(Some(checked));
-        }
-    };
+    let (manifest, set) = set;
     for kind in Kind::ALL {
         let rows = manifest.extent(kind).rows;
         let column = match Column::open(&set, kind, manifest.recipe.dim, rows) {
@@ -75,6 +67,7 @@ pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
     Ok(Some(checked))
 }
 
+/// Verifies the checksums of all rows. Lists at most [`MAX_LISTED`] damaged rows, and the number of the others.
 fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     let mut listed = Vec::new();
     let mut more = 0u64;
@@ -95,6 +88,7 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     listed
 }
 
+/// Converts an error about a damaged file. Any other error is returned.
 fn damage(e: Error) -> Result<Damage> {
     match e {
         Error::Corrupt { path, what, .. } => Ok(Damage { path, what }),
@@ -102,21 +96,21 @@ fn damage(e: Error) -> Result<Damage> {
     }
 }
 
-/// Result of a vector repair.
+/// Result of [`repair`].
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// Number of undamaged vectors. They stay in the index.
+    /// Number of undamaged vectors, which stay in the index.
     pub kept: u64,
     /// Number of damaged or missing vectors. The next encoding run creates them again.
     pub dropped: u64,
-    /// True if all vectors were removed because no readable manifest was left.
+    /// True if all vectors were removed, because the set in use could not be found or its manifest could not be read.
     pub all_removed: bool,
     /// Number of damaged lookup tables that were removed. The next encoding run builds them again.
     pub tables: u64,
 }
 
-/// Removes the damaged vectors of an index. Returns `None` if the index has no vectors. Can be run again after
-/// a crash.
+/// Removes the damaged vectors of an index. Returns `None` if the index has no vectors. After a crash, the next call
+/// finishes the repair.
 pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     if !sets::exists(root) {
         return Ok(None);
@@ -150,7 +144,8 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     Ok(Some(repaired))
 }
 
-/// Returns the set in use. If `current.json` is damaged, returns the only readable set.
+/// Returns the set in use. If `current.json` is damaged, makes the only readable set the set in use. Returns `None` if
+/// no set is left that can be used.
 fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     let set = match sets::current(root) {
         Ok(Some(set)) => set,
@@ -171,23 +166,17 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// Creates a new set of the undamaged rows. The log position of the set is the beginning of the log, so the next
-/// encoding run adds the missing vectors.
+/// Creates a new set of the undamaged rows. Its log position is the start of the log, so the next encoding run adds the
+/// missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;
     for (kind, column) in columns {
-        let mut out = ColumnWriter::open(&set, *kind, manifest.recipe.dim, 0)?;
-        for row in 0..column.count() {
-            if let Ok(vector) = column.checked(row) {
-                out.append(&column.key(row), vector)?;
-            }
-        }
-        out.flush()?;
+        let sound = |row| column.checked(row).ok().map(|vector| Ok((column.key(row), vector)));
         let extent = kept.extent_mut(*kind);
-        extent.rows = out.rows();
-        let again = |_: &Reached| Reached { log: String::new(), at: Position::START };
-        extent.reached = manifest.extent(*kind).reached.as_ref().map(again);
+        extent.rows = write_all(&set, *kind, manifest.recipe.dim, (0..column.count()).filter_map(sound))?;
+        let start = |_: &Reached| Reached { log: String::new(), at: Position::START };
+        extent.reached = manifest.extent(*kind).reached.as_ref().map(start);
     }
     kept.write(&set)?;
     Ok(set)

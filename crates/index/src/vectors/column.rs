@@ -1,8 +1,7 @@
 //! The vectors of one kind and their keys: two append-only files with fixed-width entries. A row is one vector.
 //!
-//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the
-//! CRC-32 of everything before it. Damaged entries, misplaced entries and rows that do not belong to their key
-//! are all detected.
+//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the CRC-32 of all
+//! that. Damaged and misplaced entries are detected, and so are rows that do not belong to their key.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,12 +19,10 @@ use turnwise_core::{
 
 pub(super) const ENTRY_BYTES: usize = 32;
 
-/// Path of the row file of a kind.
 pub(super) fn rows_path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.f32", kind.name()))
 }
 
-/// Path of the key file of a kind.
 pub(super) fn keys_path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.keys", kind.name()))
 }
@@ -40,22 +37,22 @@ fn entry(key: &IdKey, row: u64, row_crc: u32) -> [u8; ENTRY_BYTES] {
     entry
 }
 
-/// Returns the key of entry `row` from the bytes of a key file.
+/// Returns the key of entry `row` from the bytes of a key file; the zero key if there is no such entry.
 pub(super) fn key_at(keys: &[u8], row: usize) -> IdKey {
     let at = row * ENTRY_BYTES;
     keys.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends rows to a kind.
 pub(super) struct ColumnWriter {
     rows_file: (PathBuf, BufWriter<File>),
     keys_file: (PathBuf, BufWriter<File>),
+    /// Number of rows, including those that are not flushed.
     rows: u64,
     bytes: Vec<u8>,
 }
 
 impl ColumnWriter {
-    /// Opens the files for appending, and truncates them to `rows` committed rows.
+    /// Opens the files for appending after `rows` committed rows, and truncates the rest.
     pub(super) fn open(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let open = |path: PathBuf, width: u64| {
             let mut file = OpenOptions::new()
@@ -89,16 +86,15 @@ impl ColumnWriter {
     pub(super) fn append(&mut self, key: &IdKey, row: &[f32]) -> Result<()> {
         self.bytes.clear();
         self.bytes.extend(row.iter().flat_map(|v| v.to_le_bytes()));
-        let (path, file) = &mut self.rows_file;
-        file.write_all(&self.bytes).at("write", path)?;
-        let (path, file) = &mut self.keys_file;
         let entry = entry(key, self.rows, crc32fast::hash(&self.bytes));
-        file.write_all(&entry).at("write", path)?;
+        let files = [(&mut self.rows_file, self.bytes.as_slice()), (&mut self.keys_file, &entry)];
+        for ((path, file), bytes) in files {
+            file.write_all(bytes).at("write", path)?;
+        }
         self.rows += 1;
         Ok(())
     }
 
-    /// Flushes all appended rows to disk.
     pub(super) fn flush(&mut self) -> Result<()> {
         for (path, file) in [&mut self.rows_file, &mut self.keys_file] {
             file.flush().at("write", &*path)?;
@@ -106,6 +102,19 @@ impl ColumnWriter {
         }
         Ok(())
     }
+}
+
+/// Writes the rows of a new set. Returns their number.
+pub(super) fn write_all<'a>(
+    set: &Path,
+    kind: Kind,
+    dim: usize,
+    mut rows: impl Iterator<Item = Result<(IdKey, &'a [f32])>>,
+) -> Result<u64> {
+    let mut out = ColumnWriter::open(set, kind, dim, 0)?;
+    rows.try_for_each(|row| row.and_then(|(key, vector)| out.append(&key, vector)))?;
+    out.flush()?;
+    Ok(out.rows())
 }
 
 fn too_short(path: PathBuf, length: u64, counts: u64) -> Error {
@@ -122,7 +131,7 @@ pub(super) struct Column {
     keys: Option<Mmap>,
 }
 
-/// The part of an entry whose checksum is wrong.
+/// Location of a wrong checksum: the entry in the key file, or the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadChecksum {
     Entry,
@@ -142,12 +151,13 @@ impl Column {
         })
     }
 
-    /// Opens the complete rows on disk, even if there are fewer than `rows`. Used for repair.
+    /// Like [`Column::open`], but opens fewer rows if the files are too short.
     pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
-        let there = |path: PathBuf, width: u64| std::fs::metadata(path).map_or(0, |m| m.len() / width);
-        let rows = rows
-            .min(there(rows_path(set, kind), dim as u64 * 4))
-            .min(there(keys_path(set, kind), ENTRY_BYTES as u64));
+        let complete = |path: PathBuf, width: usize| {
+            std::fs::metadata(path).map_or(0, |metadata| metadata.len() / width as u64)
+        };
+        let rows = rows.min(complete(rows_path(set, kind), dim * 4));
+        let rows = rows.min(complete(keys_path(set, kind), ENTRY_BYTES));
         Column::open(set, kind, dim, rows)
     }
 
@@ -168,7 +178,7 @@ impl Column {
         self.rows.as_deref().and_then(|b| b.get(row * width..(row + 1) * width)).unwrap_or_default()
     }
 
-    /// Returns all rows as one slice, without checking checksums.
+    /// Returns the numbers of all rows as one slice, without verifying checksums.
     pub(super) fn flat(&self) -> &[f32] {
         numbers(self.rows.as_deref().unwrap_or_default())
     }
@@ -188,7 +198,7 @@ impl Column {
         Ok(numbers(bytes))
     }
 
-    /// Like `checked`, but with an error that callers can return.
+    /// Like [`Column::checked`], with an error that names the damaged file.
     pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
         self.checked(row).map_err(|wrong| {
             let path = match wrong {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::vectors::{
     Coverage, Kind, VectorReader,
-    column::{Column, ColumnWriter},
+    column::{Column, ColumnWriter, write_all},
     sets,
     sets::{Manifest, Reached},
     table, writer,
@@ -26,11 +26,10 @@ pub struct CompactReport {
     pub dialogues: u64,
 }
 
-/// Drops the vectors of deleted texts. Returns `None` if the index has no vectors. `progress` receives the
-/// number of dialogues read so far. Nothing is encoded. After an interruption or a crash, either the old set or
-/// the new set is complete.
+/// Drops the vectors of deleted texts. Returns `None` if the index has no vectors. `progress` receives the number of
+/// dialogues read so far. After an interruption or a crash, either the old set or the new set is complete.
 ///
-/// This function also updates the log position of the vectors, because compacting the log changes all positions.
+/// Also updates the log positions of the vectors, because compacting the log changes all positions.
 pub fn compact(
     root: &Path,
     command: &str,
@@ -52,8 +51,7 @@ pub fn compact(
             Err(Error::Corrupt { .. }) => sets::remove(&set),
             Ok(manifest) if manifest.copy || manifest.rows() == 0 => sets::remove(&set),
             _ => match work.compact(&set, false) {
-                Err(Error::Corrupt { .. }) => sets::remove(&set),
-                Ok((Some(_), _)) => sets::remove(&set),
+                Err(Error::Corrupt { .. }) | Ok((Some(_), _)) => sets::remove(&set),
                 other => drop(other?),
             },
         }
@@ -74,8 +72,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Copies the live rows to a new set. Returns `None` instead of a set if there are no rows to drop. `copy`
-    /// becomes [`Manifest::copy`] of the new set.
+    /// Copies the live rows to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows to drop, only
+    /// updates the set and returns `None` instead of a new one.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
@@ -84,9 +82,9 @@ impl Work<'_> {
         let dropped = CompactReport { utterances: dead(Kind::Utterances), dialogues: dead(Kind::Dialogues) };
         let mut manifest = reader.manifest().clone();
         for kind in Kind::ALL {
-            let extent = manifest.extent_mut(kind);
-            let at = reached[kind.index()];
-            extent.reached = extent.reached.as_ref().map(|_| self.reached(at));
+            if let Some(reached_before) = &mut manifest.extent_mut(kind).reached {
+                *reached_before = Reached::of(self.snapshot, reached[kind as usize]);
+            }
         }
         if dropped == CompactReport::default() {
             for kind in Kind::ALL {
@@ -110,11 +108,7 @@ impl Work<'_> {
         }
     }
 
-    fn reached(&self, at: Position) -> Reached {
-        Reached { log: self.snapshot.log_id().to_owned(), at }
-    }
-
-    /// Counts every dialogue. Returns, for each kind, the log position before which all items have a vector.
+    /// Adds all dialogues to `coverage`. Returns for each kind the log position before which all items have a vector.
     fn count_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
         let mut complete_to: [Option<Position>; 2] = [None; 2];
         let mut changes = self.snapshot.changes(Position::START);
@@ -124,7 +118,7 @@ impl Work<'_> {
             if let Change::Put { dialogue, live: true } = change? {
                 coverage.add(&dialogue);
                 for kind in Kind::ALL {
-                    let position = &mut complete_to[kind.index()];
+                    let position = &mut complete_to[kind as usize];
                     if position.is_none() && coverage.without(kind) > 0 {
                         *position = Some(before);
                     }
@@ -138,7 +132,7 @@ impl Work<'_> {
         Ok(complete_to.map(|position| position.unwrap_or(self.snapshot.end())))
     }
 
-    /// Copies the live rows. The manifest with the row count is written last.
+    /// Copies the live rows to the set, then writes the manifest with the number of rows.
     fn fill(
         &self,
         set: &Path,
@@ -147,13 +141,9 @@ impl Work<'_> {
         coverage: &Coverage<'_>,
     ) -> Result<()> {
         for kind in Kind::ALL {
-            let mut out = ColumnWriter::open(set, kind, reader.dim(), 0)?;
-            for (row, key) in reader.keys(kind).enumerate().filter(|(row, _)| coverage.is_live(kind, *row)) {
-                out.append(&key, reader.row(kind, row)?)?;
-                self.check_stop()?;
-            }
-            out.flush()?;
-            let rows = out.rows();
+            let live = reader.entries(kind).filter(|(row, _)| coverage.is_live(kind, *row));
+            let live = live.map(|(_, entry)| self.check_stop().and(entry));
+            let rows = write_all(set, kind, reader.dim(), live)?;
             if rows > 0 {
                 table::write(&table::path(set, kind), &Column::open(set, kind, reader.dim(), rows)?)?;
             }
@@ -170,14 +160,14 @@ impl Work<'_> {
     }
 }
 
-/// Copies the vectors in use, as of their last commit, into a backup. Returns the number of vectors, or `None`
-/// if there are none. Damaged vectors are an error; the backup then contains no vectors.
+/// Copies the committed vectors of the set in use into a backup. Returns their number, or `None` if the index has no
+/// vectors. If a vector is damaged, returns an error, and the backup contains no vectors.
 pub fn backup(root: &Path, target: &Path) -> Result<Option<u64>> {
     copy(root, target).inspect_err(|_| forget(target))
 }
 
-/// Copies vectors from a backup into a newly restored index without vectors. Returns the number of vectors, or `None`
-/// if the backup has none. Damaged vectors are an error; the index then contains no vectors.
+/// Copies vectors from a backup into a restored index without vectors. Returns their number, or `None` if the backup
+/// has no vectors. If a vector is damaged, returns an error, and the index contains no vectors.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>> {
     if !sets::exists(source) {
         return Ok(None);
@@ -186,8 +176,8 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>>
     copy(source, root).inspect_err(|_| forget(root))
 }
 
+/// Removes the vectors of an unfinished copy. Files that cannot be removed do no harm: their manifest has no rows.
 fn forget(root: &Path) {
-    // Files that cannot be removed do no harm: their manifest has no rows.
     let _ = files::remove_folder(&sets::folder(root));
 }
 
@@ -199,15 +189,10 @@ fn copy(from: &Path, to: &Path) -> Result<Option<u64>> {
     sets::switch(to, &set)?;
     let mut copied = 0;
     for kind in Kind::ALL {
-        let mut out = ColumnWriter::open(&set, kind, reader.dim(), 0)?;
-        for (row, key) in reader.keys(kind).enumerate() {
-            out.append(&key, reader.row(kind, row)?)?;
-        }
-        out.flush()?;
-        copied += out.rows();
         let extent = manifest.extent_mut(kind);
-        extent.rows = out.rows();
+        extent.rows = write_all(&set, kind, reader.dim(), reader.entries(kind).map(|(_, entry)| entry))?;
         extent.reached.clone_from(&reader.manifest().extent(kind).reached);
+        copied += extent.rows;
     }
     manifest.write(&set)?;
     Ok(Some(copied))

@@ -1,5 +1,4 @@
-//! Encodes the records of an index: one thread reads the log, one encodes, and the caller's thread stores
-//! vectors.
+//! Encodes the records of an index. One thread reads the log, one encodes, and the caller's thread stores vectors.
 
 use std::{
     collections::HashSet,
@@ -21,37 +20,35 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Minimum time between two commits. A fast encoder then does not wait for the disk.
+/// Minimum time between two commits, so that a fast encoder does not wait for the disk.
 const COMMIT_EVERY: Duration = Duration::from_millis(250);
-/// Number of dialogues that the reading thread sends at a time.
+/// Maximum number of dialogues that the reading thread sends at a time.
 const READ_GROUP: usize = 128;
-/// Maximum number of groups of dialogues in the queue.
+/// Maximum number of groups of dialogues in the queue from the reading thread.
 const READ_AHEAD: usize = 8;
 
-/// Selection of the inputs to encode, and the chunk size.
+/// Kinds of inputs to encode, and the chunk size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeTargets {
-    /// Encode every utterance.
+    /// True to encode utterances.
     pub utterances: bool,
-    /// Encode every dialogue as a whole.
+    /// True to encode whole dialogues.
     pub dialogues: bool,
     /// Maximum number of inputs per chunk for the encoder.
     pub chunk: usize,
 }
 
 impl EncodeTargets {
-    fn has(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Utterances => self.utterances,
-            Kind::Dialogues => self.dialogues,
-        }
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let kinds = [(Kind::Utterances, self.utterances), (Kind::Dialogues, self.dialogues)];
+        kinds.into_iter().filter_map(|(kind, wanted)| wanted.then_some(kind))
     }
 }
 
-/// Progress and result of an encoding pass.
+/// Progress and result of [`fill`].
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct EncodeProgress {
-    /// Number of dialogues read from the log.
+    /// Number of dialogues read from the log and completely encoded; approximate before the end.
     pub seen: u64,
     /// Number of utterances encoded.
     pub utterances: u64,
@@ -59,26 +56,31 @@ pub struct EncodeProgress {
     pub dialogues: u64,
     /// Number of inputs skipped because they already have a vector.
     pub known: u64,
-    /// Token counts and counts of truncated inputs.
+    /// Token counts and counts of truncated inputs, from the encoder.
     pub spent: EncodeStats,
-    /// True if the pass reached the end of the log.
+    /// True if all records up to the end of the log were encoded.
     pub complete: bool,
 }
 
-/// Number of dialogues that the next pass will read.
+/// Number of dialogues that [`fill`] will read.
 pub fn pending_dialogues(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Result<u64> {
     snapshot.count_live_since(start(snapshot, writer, wanted))
 }
 
 fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &EncodeTargets) -> Position {
-    let reached =
-        |kind: Kind| Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
-    Kind::ALL.into_iter().filter(|k| wanted.has(*k)).map(reached).min().unwrap_or_else(|| snapshot.end())
+    let positions = wanted.kinds().map(|kind| position(snapshot, writer, kind));
+    positions.min().unwrap_or_else(|| snapshot.end())
 }
 
-/// Encodes all selected inputs that have no vector yet. `stop` ends the pass after the current chunk. All finished
-/// chunks are committed, and the next call continues from there. After an error, the vectors of the last commit are
-/// kept.
+/// Returns the log position from which records may lack vectors of a kind.
+fn position(snapshot: &Snapshot, writer: &VectorWriter, kind: Kind) -> Position {
+    Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot)
+}
+
+/// Encodes all selected inputs that have no vector, and returns the result.
+///
+/// `progress` is called after each chunk. If `stop` returns true, the function ends after the current chunk. Finished
+/// chunks are committed, also after an error of the encoder, and the next call continues from there.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
@@ -89,17 +91,12 @@ pub fn fill(
     progress: &mut dyn FnMut(&EncodeProgress),
 ) -> Result<EncodeProgress> {
     let from = start(snapshot, writer, wanted);
-    let part = |kind: Kind| Gathering {
-        from: wanted
-            .has(kind)
-            .then(|| Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot)),
-        ..Gathering::new()
-    };
-    let kinds = Kind::ALL.map(part);
-    // Record the position now: an interrupted pass must not leave the kind marked as never requested.
-    for kind in Kind::ALL.into_iter().filter(|k| wanted.has(*k)) {
-        let at = Reached::position_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
-        writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
+    let mut kinds: [Gathering; 2] = Default::default();
+    for kind in wanted.kinds() {
+        let at = position(snapshot, writer, kind);
+        kinds[kind as usize].from = Some(at);
+        // Set the position now: an interrupted pass must not leave the kind marked as never requested.
+        writer.set_reached(kind, Reached::of(snapshot, at));
     }
     let chunk_bytes = encoder.chunk_bytes();
     std::thread::scope(|scope| {
@@ -126,15 +123,14 @@ pub fn fill(
     })
 }
 
-/// A dialogue from the log, with its hashes.
+/// Inputs of one dialogue from the log, with the keys of their vectors. Empty for kinds that are not requested.
 struct Read {
-    /// Log position after the dialogue.
     after: Position,
     utterances: Vec<(IdKey, String)>,
     dialogue: Option<(IdKey, Dialogue)>,
 }
 
-/// Body of the reading thread. It ends when the receiver is dropped.
+/// Reads the log and sends its dialogues in groups, until the end of the log or until the receiver is dropped.
 fn read(
     snapshot: &Snapshot,
     from: Position,
@@ -175,12 +171,15 @@ fn read(
 }
 
 /// Inputs of one kind that wait for the next chunk.
+#[derive(Default)]
 struct Gathering {
     /// Log position from which this kind needs vectors; `None` if it is not requested.
     from: Option<Position>,
+    /// Keys of the waiting inputs, in the order of `texts` or `dialogues`.
     keys: Vec<IdKey>,
     texts: Vec<String>,
     dialogues: Vec<Dialogue>,
+    /// Size of the texts of all waiting inputs.
     bytes: usize,
     /// Keys that are waiting or being encoded.
     pending: HashSet<IdKey>,
@@ -192,23 +191,10 @@ struct Gathering {
 struct Tag {
     kind: Kind,
     keys: Vec<IdKey>,
-    /// Log position before which all inputs of this kind have been handed to the encoder.
+    /// Log position before which all inputs of this kind are in this chunk or an earlier one.
     complete_to: Option<Position>,
+    /// Number of dialogues read when the chunk was handed to the encoder.
     seen: u64,
-}
-
-impl Gathering {
-    fn new() -> Self {
-        Gathering {
-            from: None,
-            keys: Vec::new(),
-            texts: Vec::new(),
-            dialogues: Vec::new(),
-            bytes: 0,
-            pending: HashSet::new(),
-            seen: 0,
-        }
-    }
 }
 
 struct Filling<'a> {
@@ -219,9 +205,7 @@ struct Filling<'a> {
     wanted: EncodeTargets,
     kinds: [Gathering; 2],
     chunk_bytes: usize,
-    /// Log position after the last gathered dialogue.
     after: Option<Position>,
-    /// Log position after the second-to-last gathered dialogue.
     after_previous: Option<Position>,
     filled: EncodeProgress,
     seen: u64,
@@ -231,33 +215,30 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     fn gather(&mut self, read: Read) {
-        let wants = |kinds: &[Gathering; 2], kind: Kind| {
-            kinds[kind.index()].from.is_some_and(|from| read.after > from)
-        };
+        let wants = |gathering: &Gathering| gathering.from.is_some_and(|position| read.after > position);
+        let [wants_utterances, wants_dialogues] = self.kinds.each_ref().map(wants);
         self.seen += 1;
         self.after_previous = self.after.replace(read.after);
-        if wants(&self.kinds, Kind::Utterances) {
-            for (key, text) in read.utterances {
-                if self.is_new(Kind::Utterances, key) {
-                    let gathering = &mut self.kinds[Kind::Utterances.index()];
-                    gathering.bytes += text.len();
-                    gathering.texts.push(text);
-                }
+        for (key, text) in read.utterances.into_iter().filter(|_| wants_utterances) {
+            if self.is_new(Kind::Utterances, key) {
+                let gathering = &mut self.kinds[Kind::Utterances as usize];
+                gathering.bytes += text.len();
+                gathering.texts.push(text);
             }
         }
-        if let Some((key, dialogue)) = read.dialogue
-            && wants(&self.kinds, Kind::Dialogues)
+        if let Some((key, dialogue)) = read.dialogue.filter(|_| wants_dialogues)
             && self.is_new(Kind::Dialogues, key)
         {
-            let gathering = &mut self.kinds[Kind::Dialogues.index()];
+            let gathering = &mut self.kinds[Kind::Dialogues as usize];
             gathering.bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
             gathering.dialogues.push(dialogue);
         }
     }
 
+    /// Returns true if an input has no vector and is not waiting or being encoded. Its key then waits for a chunk.
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
-        let gathering = &mut self.kinds[kind.index()];
+        let gathering = &mut self.kinds[kind as usize];
         let new = !known && gathering.pending.insert(key);
         match new {
             true => gathering.keys.push(key),
@@ -266,48 +247,39 @@ impl Filling<'_> {
         new
     }
 
-    /// Returns the next chunk of a kind if the chunk is full. With `everything`, also returns a partial chunk.
+    /// Returns the next chunk of a kind; `None` if it is not full. With `everything`, also returns a partial chunk.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
-        let gathering = &mut self.kinds[kind.index()];
+        let gathering = &mut self.kinds[kind as usize];
         let waiting = gathering.keys.len();
-        if waiting == 0 || (!everything && waiting < self.wanted.chunk && gathering.bytes < self.chunk_bytes)
-        {
+        let full = waiting >= self.wanted.chunk || gathering.bytes >= self.chunk_bytes;
+        if waiting == 0 || !(everything || full) {
             return None;
         }
-        let many = waiting.min(self.wanted.chunk);
+        let count = waiting.min(self.wanted.chunk);
         // Chunks are taken as soon as they are full. Any remaining inputs belong to the last gathered dialogue.
-        let complete_to = if many == waiting { self.after } else { self.after_previous };
-        let keys = gathering.keys.drain(..many).collect();
+        let complete_to = if count == waiting { self.after } else { self.after_previous };
+        let keys = gathering.keys.drain(..count).collect();
         let inputs = match kind {
-            Kind::Utterances => Inputs::Texts(gathering.texts.drain(..many).collect()),
-            Kind::Dialogues => Inputs::Dialogues(gathering.dialogues.drain(..many).collect()),
+            Kind::Utterances => Inputs::Texts(gathering.texts.drain(..count).collect()),
+            Kind::Dialogues => Inputs::Dialogues(gathering.dialogues.drain(..count).collect()),
         };
-        if many == waiting {
+        if count == waiting {
             gathering.bytes = 0;
         }
         Some(Chunk { inputs, tag: Tag { kind, keys, complete_to, seen: self.seen } })
     }
 
-    /// Approximate number of dialogues that are read and completely encoded.
+    /// Returns the approximate number of dialogues that are read and completely encoded.
     fn seen_and_done(&self) -> u64 {
         let done = |kind: &Gathering| if kind.pending.is_empty() { self.seen } else { kind.seen };
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
-    fn reached(&mut self, kind: Kind, at: Position) {
-        // Never move the position back: an earlier pass may have reached a later one for this kind.
-        let from = self.kinds[kind.index()].from;
-        if from.is_some_and(|from| at > from) {
-            self.writer.set_reached(kind, Reached { log: self.snapshot.log_id().to_owned(), at });
-        }
-    }
-
-    /// Commits the finished work and returns the result of the pass.
+    /// Commits the finished chunks and returns the result. `ended` is `Ok(true)` if all inputs were encoded.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
-            for kind in Kind::ALL.into_iter().filter(|k| self.wanted.has(*k)) {
-                let end = self.snapshot.end();
-                self.writer.set_reached(kind, Reached { log: self.snapshot.log_id().to_owned(), at: end });
+            for kind in self.wanted.kinds() {
+                self.writer.set_reached(kind, Reached::of(self.snapshot, self.snapshot.end()));
             }
             self.filled.seen = self.seen;
         }
@@ -347,7 +319,7 @@ impl Stream for Filling<'_> {
     fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
         for (key, row) in tag.keys.iter().zip(encoded.vectors.rows()) {
             self.writer.put(tag.kind, *key, row)?;
-            self.kinds[tag.kind.index()].pending.remove(key);
+            self.kinds[tag.kind as usize].pending.remove(key);
         }
         let done = tag.keys.len() as u64;
         match tag.kind {
@@ -355,11 +327,13 @@ impl Stream for Filling<'_> {
             Kind::Dialogues => self.filled.dialogues += done,
         }
         self.filled.spent += encoded.spent;
-        self.kinds[tag.kind.index()].seen = tag.seen;
-        self.filled.seen = self.seen_and_done();
-        if let Some(at) = tag.complete_to {
-            self.reached(tag.kind, at);
+        let gathering = &mut self.kinds[tag.kind as usize];
+        gathering.seen = tag.seen;
+        // Never move the position back: an earlier pass may have reached a later one for this kind.
+        if let Some(at) = tag.complete_to.filter(|at| gathering.from.is_some_and(|from| *at > from)) {
+            self.writer.set_reached(tag.kind, Reached::of(self.snapshot, at));
         }
+        self.filled.seen = self.seen_and_done();
         if self.last_commit.elapsed() >= COMMIT_EVERY {
             self.writer.commit()?;
             self.last_commit = Instant::now();

@@ -1,9 +1,7 @@
 //! The vectors of an index's utterances and dialogues.
 //!
-//! Vectors are stored by content: the key of a vector is a hash of the encoder's input. Equal texts are therefore
-//! encoded once, only the changed turns of a dialogue are encoded again, and an interrupted run can continue. Like
-//! the lexical index, the vectors are updated from the log: the manifest stores the log position that each kind has
-//! reached.
+//! The key of a vector is a hash of the encoder's input. Equal texts are therefore encoded once, and an interrupted run
+//! can continue. For each kind, the manifest stores the log position that the vectors have reached.
 //!
 //! ```text
 //! indexes/chats/
@@ -19,10 +17,9 @@
 //! ```
 //!
 //! A commit flushes rows and keys, then replaces the manifest. Readers ignore rows beyond the manifest's count, and the
-//! next writer truncates them. A different encoder needs its own set. The new set is built while the old one stays in
-//! use, until the switch.
+//! next writer truncates them. Rows of deleted texts stay until [`compact`] copies the other rows into a new set.
 //!
-//! Rows of deleted texts stay in the files until [`compact`] copies the other rows into a new set.
+//! A different encoder needs its own set. The old set stays in use until the new one is complete.
 
 mod check;
 mod column;
@@ -59,16 +56,12 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Kind; 2] = [Kind::Utterances, Kind::Dialogues];
 
-    /// Name of the kind; also the prefix of its file names.
+    /// Name of the kind, and prefix of its file names.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Utterances => "utterances",
             Kind::Dialogues => "dialogues",
         }
-    }
-
-    const fn index(self) -> usize {
-        self as usize
     }
 }
 
@@ -78,13 +71,13 @@ fn hasher(kind: Kind) -> blake3::Hasher {
     hasher
 }
 
-/// Returns the key of an utterance's vector.
+/// Returns the key of an utterance's vector: a hash of its text.
 pub fn utterance_key(text: &str) -> IdKey {
     IdKey::from_hash(&hasher(Kind::Utterances).update(text.as_bytes()).finalize())
 }
 
-/// Returns the key of a dialogue's vector: a hash of role, speaker and text of all turns, in order. Ids, times
-/// and labels are not encoded and not hashed.
+/// Returns the key of a dialogue's vector: a hash of role, speaker and text of all turns, in order. Ids, times and
+/// labels are not hashed, because they are not encoded.
 pub fn dialogue_key(dialogue: &Dialogue) -> IdKey {
     let mut hasher = hasher(Kind::Dialogues);
     for turn in &dialogue.turns {

@@ -1,4 +1,4 @@
-//! Reads vectors. Any number of readers, in any number of processes, can run while one process writes.
+//! Reads vectors. Any number of processes can read while one process writes.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// The vectors of an index as of one commit.
+/// The vectors of an index as of one commit. Later commits are not visible.
 pub struct VectorReader {
     set: PathBuf,
     manifest: Manifest,
@@ -44,10 +44,9 @@ impl VectorReader {
 
     /// Returns the error for an index that needs vectors but has none.
     pub fn missing_error(root: &Path) -> Error {
-        Error::Input {
-            message: format!("{} has no vectors yet", root.display()),
-            hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),
-        }
+        let root = root.display();
+        Error::input(format!("{root} has no vectors yet"))
+            .with_hint(format!("`turnwise encode -i {root}` creates them"))
     }
 
     pub(super) fn open_set(set: &Path) -> Result<Self> {
@@ -61,12 +60,12 @@ impl VectorReader {
         Ok(VectorReader { set: set.to_owned(), manifest, kinds })
     }
 
-    /// Returns the folder of the set.
+    /// Returns the folder of the vector set.
     pub fn folder(&self) -> &Path {
         &self.set
     }
 
-    /// Returns the manifest of the set.
+    /// Returns the manifest of the vector set.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -76,7 +75,7 @@ impl VectorReader {
         &self.manifest.recipe
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of a vector.
     pub fn dim(&self) -> usize {
         self.manifest.recipe.dim
     }
@@ -88,22 +87,21 @@ impl VectorReader {
 
     /// Returns the row of a key (see [`utterance_key`](super::utterance_key)); `None` if the key has no vector.
     pub fn row_of(&self, kind: Kind, key: &IdKey) -> Option<usize> {
-        let (column, lookup) = &self.kinds[kind.index()];
+        let (column, lookup) = &self.kinds[kind as usize];
         lookup.find(key, column.keys()).map(|row| row as usize).filter(|row| *row < column.count())
     }
 
-    /// Returns the vector of a key; `None` if there is none. Returns an error if the checksum is wrong.
+    /// Returns the vector of a key; `None` if the key has no vector. Returns an error if a checksum is wrong.
     pub fn get(&self, kind: Kind, key: &IdKey) -> Result<Option<&[f32]>> {
         self.row_of(kind, key).map(|row| self.column(kind).get(row)).transpose()
     }
 
-    /// Returns a row. `row` must be less than [`VectorReader::rows`]. Returns an error if the checksum is wrong.
+    /// Returns the vector of a row below [`VectorReader::rows`]. Returns an error if a checksum is wrong.
     pub fn row(&self, kind: Kind, row: usize) -> Result<&[f32]> {
         self.column(kind).get(row)
     }
 
-    /// Returns all rows as one slice, for scans over all vectors. Does not check checksums; use `verify` or the
-    /// other functions for that.
+    /// Returns the numbers of all rows as one slice, without verifying checksums.
     pub fn flat(&self, kind: Kind) -> &[f32] {
         self.column(kind).flat()
     }
@@ -114,15 +112,23 @@ impl VectorReader {
         (0..column.count()).map(|row| column.key(row))
     }
 
+    /// Returns the rows of a kind, each with its number, key and vector. A wrong checksum is an error.
+    pub(super) fn entries(&self, kind: Kind) -> impl Iterator<Item = (usize, Result<(IdKey, &[f32])>)> {
+        let column = self.column(kind);
+        (0..column.count()).map(|row| (row, column.get(row).map(|vector| (column.key(row), vector))))
+    }
+
     pub(super) fn column(&self, kind: Kind) -> &Column {
-        &self.kinds[kind.index()].0
+        &self.kinds[kind as usize].0
     }
 }
 
-/// Counts live vectors during a pass over all dialogues, one bit per row. Can be used from several threads.
+/// Counter of live vectors: vectors whose text is in the index. It must be given all dialogues of the index. It can be
+/// used from several threads.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
     live: [Vec<AtomicU64>; 2],
+    /// For each kind, the number of items without a vector.
     without: [AtomicU64; 2],
 }
 
@@ -138,7 +144,7 @@ pub struct VectorCounts {
 }
 
 impl<'a> Coverage<'a> {
-    /// Creates an empty counter.
+    /// Creates a counter that has seen no dialogues.
     pub fn new(reader: &'a VectorReader) -> Self {
         let bits = |kind: Kind| (0..reader.rows(kind).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Coverage { reader, live: Kind::ALL.map(bits), without: Default::default() }
@@ -154,16 +160,15 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of this vector row occurs in a dialogue of the index. For a kind of vector that this
-    /// index does not encode, all rows count as live.
+    /// Returns true if the text of a row is in a counted dialogue. For a kind that was never requested, returns true.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
-        !self.wants(kind) || self.live[kind.index()].get(row / 64).is_some_and(bit)
+        !self.wants(kind) || self.live[kind as usize].get(row / 64).is_some_and(bit)
     }
 
-    /// Number of counted texts without a vector. Always 0 for a kind that this index does not encode.
+    /// Number of counted items without a vector; 0 for a kind that was never requested.
     pub(super) fn without(&self, kind: Kind) -> u64 {
-        self.without[kind.index()].load(Ordering::Relaxed)
+        self.without[kind as usize].load(Ordering::Relaxed)
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -173,23 +178,21 @@ impl<'a> Coverage<'a> {
     fn key(&self, kind: Kind, key: &IdKey) {
         match self.reader.row_of(kind, key) {
             Some(row) => {
-                if let Some(bits) = self.live[kind.index()].get(row / 64) {
-                    bits.fetch_or(1 << (row % 64), Ordering::Relaxed);
-                }
+                self.live[kind as usize][row / 64].fetch_or(1 << (row % 64), Ordering::Relaxed);
             }
             None => {
-                self.without[kind.index()].fetch_add(1, Ordering::Relaxed);
+                self.without[kind as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// Returns the counts of a kind; `None` if this index does not encode it.
+    /// Returns the counts of a kind; `None` if it was never requested.
     pub fn of(&self, kind: Kind) -> Option<VectorCounts> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
         self.wants(kind).then(|| VectorCounts {
             vectors: self.reader.rows(kind) as u64,
-            live: self.live[kind.index()].iter().map(live).sum(),
-            without: self.without[kind.index()].load(Ordering::Relaxed),
+            live: self.live[kind as usize].iter().map(live).sum(),
+            without: self.without(kind),
         })
     }
 }

@@ -17,26 +17,25 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Position, Snapshot};
 
+const FORMAT: u32 = 1;
+const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
 
-/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
     set: String,
 }
 
-/// Returns the vector folder of an index.
 pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even if they are damaged. A set without rows that is not in `current.json`
-/// does not count.
+/// Returns true if an index has vectors, even if they are damaged. Without `current.json`, sets without rows do not
+/// count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
-        let rows = |m: Manifest| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0);
-        set.join(NAME).exists() && Manifest::read(set).map_or(true, rows)
+        set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)
     };
     folder(root).join(CURRENT).exists() || all(root).iter().any(counts)
 }
@@ -48,12 +47,11 @@ pub(super) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> Erro
     )
 }
 
-/// Reads a sealed file of the vectors.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     sealed::read(path, FORMAT, |path, what| damaged(path, what))
 }
 
-/// Returns the folder of the set in use, or `None` if there are no vectors.
+/// Returns the folder of the set in use; `None` if there are no vectors.
 pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     if !exists(root) {
         return Ok(None);
@@ -66,7 +64,6 @@ pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(folder(root).join(current.set)))
 }
 
-/// Makes another set the set in use.
 pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
     let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
@@ -80,7 +77,7 @@ pub(super) fn all(root: &Path) -> Vec<PathBuf> {
     sets
 }
 
-/// Creates an empty set.
+/// Creates an empty set, and returns its folder.
 pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
@@ -98,7 +95,7 @@ pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
     Err(Error::Internal("no free name for a set of vectors".into()))
 }
 
-/// Returns an unfinished replacement: a set with this recipe that is not in use.
+/// Returns an unfinished replacement: a set with this recipe that is not in use and not a copy.
 pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>> {
     let current = current(root).ok().flatten();
     let fits = |set: &&PathBuf| {
@@ -107,8 +104,8 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
     Ok(all(root).iter().find(fits).cloned())
 }
 
-/// Removes all sets except `keep`. Readers keep an old set open while they have it mapped. If the operating system
-/// refuses the removal for this reason, the next switch removes the set.
+/// Removes all sets except `keep`. Readers can continue to use a removed set. A set that cannot be removed now, for
+/// example because it is open, is removed after the next replacement.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {
         remove(set);
@@ -123,28 +120,24 @@ pub(super) fn remove(set: &Path) {
     let _ = fs::remove_dir_all(set);
 }
 
-/// Version of the file format that this build writes and reads.
-pub const FORMAT: u32 = 1;
-pub(super) const NAME: &str = "manifest.json";
-
-/// Recipe of the vectors of a set: encoder and options.
+/// Recipe of vectors: the encoder and its options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// The model to load the encoder from: a model name, or the path of a model folder.
+    /// The model of the encoder: a model name, or the path of a model folder.
     pub model: String,
     /// Display name of the encoder.
     pub name: String,
     /// Fingerprint that identifies the encoder.
     pub fingerprint: Fingerprint,
-    /// Number of dimensions.
+    /// Number of dimensions of a vector.
     pub dim: usize,
-    /// Requested numeric precision; `auto` lets the encoder choose. Precision changes vectors only slightly. A
-    /// set may therefore be continued with a different precision.
+    /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal, so
+    /// one set may contain both.
     pub precision: String,
-    /// Prompt of the model that is added before every text.
+    /// Name of the model's prompt that is added before every text; `None` for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Token options that differ from the encoder's files. The fingerprint covers them.
+    /// Token options that differ from those in the encoder's files. They are also part of the fingerprint.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tokens: Tokens,
     /// Form in which a dialogue is passed to the encoder: as one sequence or as utterances.
@@ -158,7 +151,7 @@ fn is_default(tokens: &Tokens) -> bool {
 }
 
 impl Recipe {
-    /// Returns the recipe of an encoder with these options.
+    /// Creates the recipe of an encoder with these options.
     pub fn of(
         encoder: &dyn Encoder,
         model: &str,
@@ -179,8 +172,8 @@ impl Recipe {
         }
     }
 
-    /// Returns a description of the difference if vectors of the two recipes cannot be in the same set.
-    /// Compares dialogue options only if `dialogues_too` is set.
+    /// Returns a description of the difference if vectors of both recipes cannot be in one set; otherwise `None`. The
+    /// options for dialogues are compared only if `dialogues_too` is true.
     pub fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
         let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
         if self.fingerprint != other.fingerprint || self.dim != other.dim {
@@ -201,36 +194,41 @@ impl Recipe {
     }
 }
 
-/// Log position that the vectors of a kind have reached.
+/// Log position before which all records have vectors of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {
     /// Id of the log. Positions are valid in this log only.
     pub log: String,
-    /// Position after the last change that was processed.
+    /// Position in the log, after the last encoded record.
     pub at: Position,
 }
 
 impl Reached {
-    /// Returns the position to continue from in a snapshot's log; the start if `this` belongs to a different log.
+    /// Returns the log position from which records of the snapshot may lack vectors: the position of `this`, or the
+    /// start of the log if `this` is missing or belongs to a different log.
     pub fn position_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
             _ => Position::START,
         }
     }
+
+    pub(super) fn of(snapshot: &Snapshot, at: Position) -> Self {
+        Reached { log: snapshot.log_id().to_owned(), at }
+    }
 }
 
-/// Committed rows of one kind, and the log position that they reflect.
+/// Number of committed rows of a kind, and the log position that the vectors have reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Number of committed rows. Rows beyond it are left over from an unfinished write.
+    /// Number of committed rows. Later rows in the files are left over from an unfinished write.
     pub rows: u64,
     /// Log position that the vectors have reached; `None` if this kind was never requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
 }
 
-/// Content of a set's `manifest.json`.
+/// Content of `manifest.json` of a vector set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the file format.
@@ -243,7 +241,7 @@ pub struct Manifest {
     pub utterances: Extent,
     /// Rows of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if the set was copied from the set in use. If such a copy is not in use, it was left by a crash, and a
+    /// True if compaction copied the set from the set in use. A copy that is not in use was left by a crash, and a
     /// replacement must not continue it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
@@ -261,12 +259,11 @@ impl Manifest {
         }
     }
 
-    /// Number of committed rows of both kinds.
     pub(super) fn rows(&self) -> u64 {
         self.utterances.rows + self.dialogues.rows
     }
 
-    /// Returns the committed rows of a kind.
+    /// Returns the extent of a kind.
     pub fn extent(&self, kind: Kind) -> &Extent {
         match kind {
             Kind::Utterances => &self.utterances,

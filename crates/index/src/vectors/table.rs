@@ -1,5 +1,4 @@
-//! Lookup table from key to row: an open-addressing hash table in its own file. With it, the keys need not be in
-//! memory.
+//! Lookup table from key to row: an open-addressing hash table in a file, so that the keys need not be in memory.
 //!
 //! ```text
 //! 0  magic "TWVTB\0\0\x01"
@@ -11,8 +10,8 @@
 //! 48 slots of 8 bytes: 32 bits of the key in the upper half, row + 1 in the lower; 0 is empty
 //! ```
 //!
-//! The table is built from the key file and may cover fewer rows. The remaining keys are held in memory; when they are
-//! too many, the table is rebuilt. A table that is missing, damaged or belongs to other rows is rebuilt too.
+//! The table may cover fewer rows than the key file. The other keys are kept in memory; when there are too many, the
+//! table is rebuilt. A table that is missing, damaged or belongs to other rows is rebuilt too.
 
 use std::{
     fs::{self, OpenOptions},
@@ -39,19 +38,17 @@ const SLOT_BYTES: usize = 8;
 /// Maximum number of uncovered keys in memory before the table is rebuilt.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
-/// Path of the table of a kind.
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.table", kind.name()))
 }
 
 enum Slots {
-    None,
     Mapped(Mmap),
-    /// Table in memory. It is used if there is no usable file, because readers must not write a file.
+    /// Used if there is no usable file, because readers must not write one.
     InMemory(Vec<u8>),
 }
 
-/// Finds the row of a key, in the table on disk or among newer rows.
+/// Finds the row of a key, in the table or among newer rows.
 pub(super) struct Lookup {
     covered: usize,
     slots: Slots,
@@ -62,24 +59,20 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Opens the table for a reader: maps the file, or builds a table in memory.
     pub(super) fn open(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
-        let mut lookup = match Self::map(&path(set, kind), column) {
-            Some((covered, map)) => Lookup { covered, slots: Slots::Mapped(map), newer: KeyMap::default() },
-            None if column.count() == 0 => {
-                Lookup { covered: 0, slots: Slots::None, newer: KeyMap::default() }
-            }
+        let (covered, slots) = match Self::map(&path(set, kind), column) {
+            Some((covered, map)) => (covered, Slots::Mapped(map)),
             None => {
                 let mut bytes = vec![0; slots_for(column.count())? * SLOT_BYTES];
                 fill(&mut bytes, column.keys(), column.count());
-                Lookup { covered: column.count(), slots: Slots::InMemory(bytes), newer: KeyMap::default() }
+                (column.count(), Slots::InMemory(bytes))
             }
         };
-        for row in lookup.covered..column.count() {
-            lookup.newer.insert(column.key(row), row as u32);
-        }
-        Ok(lookup)
+        let newer = (covered..column.count()).map(|row| (column.key(row), row as u32)).collect();
+        Ok(Lookup { covered, slots, newer })
     }
 
-    /// Opens the table for the writer: like `open`, but verifies the whole table and rebuilds a damaged table.
+    /// Opens the table for the writer. Like [`Lookup::open`], but verifies the whole file, and rebuilds it if it is
+    /// damaged or missing.
     pub(super) fn open_checked(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let path = path(set, kind);
         let sound = Self::map(&path, column).is_some_and(|(_, map)| slots_are_sound(&map));
@@ -106,19 +99,18 @@ impl Lookup {
             return Some(*row);
         }
         let slots = match &self.slots {
-            Slots::None => return None,
             Slots::Mapped(map) => &map[HEADER_BYTES..],
             Slots::InMemory(bytes) => bytes,
         };
         find(slots, keys, key)
     }
 
-    /// Adds a new row.
     pub(super) fn add(&mut self, key: IdKey, row: u32) {
         self.newer.insert(key, row);
     }
 
-    /// Returns true if the table should be rebuilt. The limit is lower at the end of a write.
+    /// Returns true if the table should be rebuilt, because it does not cover enough rows. Fewer uncovered rows are
+    /// allowed `at_the_end` of a write, where the table is rebuilt for readers.
     pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
         let allowed =
             if at_the_end { (self.covered / 8).clamp(4096, MOST_IN_MEMORY) } else { MOST_IN_MEMORY };
@@ -126,7 +118,7 @@ impl Lookup {
     }
 }
 
-/// Returns the number of rows covered, if the header and the length are valid.
+/// Returns the number of rows that a table covers; `None` if its header or its length is wrong.
 fn header(map: &[u8]) -> Option<usize> {
     if map.len() < HEADER_BYTES
         || map[..8] != MAGIC
@@ -144,7 +136,7 @@ fn slots_are_sound(map: &[u8]) -> bool {
     crc32fast::hash(&map[HEADER_BYTES..]).to_le_bytes() == map[40..44]
 }
 
-/// Checks the table of a kind, if there is one. Covering fewer rows than exist is not an error.
+/// Verifies the table file of a kind. Returns its path and the damage; `None` if it is undamaged or missing.
 pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf, &'static str)> {
     let path = path(set, kind);
     let bytes = fs::metadata(&path).ok()?.len();
@@ -157,6 +149,7 @@ pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf,
     Some((path, wrong))
 }
 
+/// Returns the number of slots of a table for this number of rows.
 fn slots_for(rows: usize) -> Result<usize> {
     if rows >= u32::MAX as usize {
         return Err(Error::data("more than four billion vectors in one index"));
@@ -165,8 +158,8 @@ fn slots_for(rows: usize) -> Result<usize> {
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
+/// Returns two parts of a key, which is a hash: one determines the first slot to look at, the other is stored in a slot.
 fn parts(key: &IdKey) -> (u64, u32) {
-    // The key is already a hash; its bytes need no further hashing.
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);
     (half, tag)
@@ -190,6 +183,7 @@ fn find(slots: &[u8], keys: &[u8], key: &IdKey) -> Option<u32> {
     None
 }
 
+/// Adds the keys of the first `rows` rows to empty slots.
 fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
     let mask = slots.len() / SLOT_BYTES - 1;
     for row in 0..rows {
@@ -203,7 +197,7 @@ fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
     }
 }
 
-/// Rebuilds the table of a kind from the committed keys.
+/// Writes the table of all rows of a column to a file.
 pub(super) fn write(path: &Path, column: &Column) -> Result<()> {
     let temporary = files::temporary_path(path);
     let slots = slots_for(column.count())?;

@@ -1,4 +1,4 @@
-//! Writes vectors. An index has one vector writer at a time; committed vectors survive a crash.
+//! Writes vectors. An index has at most one vector writer at a time. Committed vectors survive a crash.
 
 use std::path::{Path, PathBuf};
 
@@ -15,27 +15,26 @@ use turnwise_core::{
 };
 use turnwise_store::lock::WriterLock;
 
-/// Selects the set to write to.
+/// Vector set that a [`VectorWriter`] writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Continue the set in use, or create one if there is none.
+    /// The vector set in use, or a new set if there is none.
     Continue,
-    /// Write a new set, which replaces the set in use when it is complete.
+    /// A new vector set, which replaces the set in use when it is complete.
     Replace,
 }
 
-/// Adds vectors to a set. Holds the vector lock of the index; another process may write records at the same
-/// time.
+/// Adds vectors to a set. Holds the vector lock of the index. Another process can write records at the same time.
 pub struct VectorWriter {
     root: PathBuf,
     set: PathBuf,
     manifest: Manifest,
-    kinds: [Part; 2],
+    kinds: [KindWriter; 2],
     changed: bool,
     _lock: WriterLock,
 }
 
-struct Part {
+struct KindWriter {
     kind: Kind,
     writer: ColumnWriter,
     /// Rows that were committed when the lookup was built.
@@ -43,14 +42,14 @@ struct Part {
     lookup: Lookup,
 }
 
-impl Part {
+impl KindWriter {
     fn open(set: &Path, kind: Kind, manifest: &Manifest) -> Result<Self> {
         let (dim, rows) = (manifest.recipe.dim, manifest.extent(kind).rows);
         // Open the writer first: it truncates uncommitted rows.
         let writer = ColumnWriter::open(set, kind, dim, rows)?;
         let column = Column::open(set, kind, dim, rows)?;
         let lookup = Lookup::open_checked(set, kind, &column)?;
-        Ok(Part { kind, writer, column, lookup })
+        Ok(KindWriter { kind, writer, column, lookup })
     }
 
     fn rebuild_table(&mut self, set: &Path, dim: usize) -> Result<()> {
@@ -62,8 +61,8 @@ impl Part {
 }
 
 impl VectorWriter {
-    /// Opens the vectors of an index for writing with `recipe`. A set in use with a different recipe is an
-    /// error in [`Mode::Continue`]. [`Mode::Replace`] continues an unfinished replacement.
+    /// Opens the vectors of an index for writing. In [`Mode::Continue`], the recipe of the set in use must be compatible
+    /// with `recipe`. [`Mode::Replace`] continues an unfinished replacement with the same recipe.
     pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
         let lock = lock(root, command)?;
         let current = match (sets::current(root), mode) {
@@ -73,8 +72,7 @@ impl VectorWriter {
         };
         let (set, manifest) = match (mode, current) {
             (Mode::Continue, Some(set)) => {
-                let manifest = Manifest::read(&set)?;
-                let manifest = adopt(root, manifest, recipe)?;
+                let manifest = adopt(root, Manifest::read(&set)?, recipe)?;
                 (set, manifest)
             }
             // Without an existing set, the new set is used at once.
@@ -103,24 +101,24 @@ impl VectorWriter {
         Ok(VectorWriter { root: root.to_owned(), set, manifest, kinds, changed: false, _lock: lock })
     }
 
-    /// Returns the manifest of the set as of the last commit.
+    /// Returns the manifest of the set. Its row counts are those of the last commit.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
     /// Number of vectors of a kind, including uncommitted ones.
     pub fn rows(&self, kind: Kind) -> u64 {
-        self.kinds[kind.index()].writer.rows()
+        self.kinds[kind as usize].writer.rows()
     }
 
-    /// Returns true if there is a vector for this key.
+    /// Returns true if a key has a vector, committed or not.
     pub fn contains(&self, kind: Kind, key: &IdKey) -> bool {
-        let part = &self.kinds[kind.index()];
-        part.lookup.find(key, part.column.keys()).is_some()
+        let KindWriter { lookup, column, .. } = &self.kinds[kind as usize];
+        lookup.find(key, column.keys()).is_some()
     }
 
     /// Adds a vector. Returns `false` if the key already has one. Returns an error if the vector has the wrong number
-    /// of dimensions, or if the index has reached its limit of four billion vectors.
+    /// of dimensions, or if the kind has four billion vectors.
     pub fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
         let dim = self.manifest.recipe.dim;
         if row.len() != dim {
@@ -129,13 +127,11 @@ impl VectorWriter {
         if self.contains(kind, &key) {
             return Ok(false);
         }
-        let part = &mut self.kinds[kind.index()];
-        let number = u32::try_from(part.writer.rows())
-            .ok()
-            .filter(|n| *n < u32::MAX)
-            .ok_or_else(|| Error::data("more than four billion vectors in one index"))?;
-        part.writer.append(&key, row)?;
-        part.lookup.add(key, number);
+        let KindWriter { writer, lookup, .. } = &mut self.kinds[kind as usize];
+        let number = u32::try_from(writer.rows()).ok().filter(|n| *n < u32::MAX);
+        let number = number.ok_or_else(|| Error::data("more than four billion vectors in one index"))?;
+        writer.append(&key, row)?;
+        lookup.add(key, number);
         self.changed = true;
         Ok(true)
     }
@@ -154,9 +150,9 @@ impl VectorWriter {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        for part in &mut self.kinds {
-            part.writer.flush()?;
-            self.manifest.extent_mut(part.kind).rows = part.writer.rows();
+        for KindWriter { kind, writer, .. } in &mut self.kinds {
+            writer.flush()?;
+            self.manifest.extent_mut(*kind).rows = writer.rows();
         }
         self.manifest.turnwise = env!("CARGO_PKG_VERSION").to_owned();
         self.manifest.write(&self.set)?;
@@ -165,19 +161,17 @@ impl VectorWriter {
 
     fn rebuild_tables(&mut self, at_the_end: bool) -> Result<()> {
         let dim = self.manifest.recipe.dim;
-        self.kinds
-            .iter_mut()
-            .filter(|part| part.lookup.is_behind(at_the_end))
-            .try_for_each(|part| part.rebuild_table(&self.set, dim))
+        let behind = self.kinds.iter_mut().filter(|kind| kind.lookup.is_behind(at_the_end));
+        behind.into_iter().try_for_each(|kind| kind.rebuild_table(&self.set, dim))
     }
 
-    /// Commits and updates the lookup tables for readers.
+    /// Commits, and updates the lookup tables for readers.
     pub fn close(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)
     }
 
-    /// Closes a complete set: commits it, makes it the set in use, and removes all other sets.
+    /// Like [`VectorWriter::close`]. If the set is a replacement, also makes it the set in use, and removes all others.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;
@@ -194,29 +188,25 @@ fn new_set(root: &Path, recipe: &Recipe) -> Result<(PathBuf, Manifest)> {
     Ok((sets::create(root, &manifest)?, manifest))
 }
 
-fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[Part; 2]> {
-    Ok([Part::open(set, Kind::ALL[0], manifest)?, Part::open(set, Kind::ALL[1], manifest)?])
+fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[KindWriter; 2]> {
+    let [utterances, dialogues] = Kind::ALL.map(|kind| KindWriter::open(set, kind, manifest));
+    Ok([utterances?, dialogues?])
 }
 
-/// Acquires the vector lock of an index.
 pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// Returns the manifest of the set in use, updated for `recipe`. Returns an error if the recipes are incompatible.
+/// Updates the manifest of the set in use for writing with `recipe`. Returns an error if the recipes are incompatible.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
     // Without dialogue vectors, the dialogue options are still free.
     let dialogues_too = manifest.dialogues.rows > 0;
     if let Some(what) = manifest.recipe.conflict(recipe, dialogues_too) {
-        return Err(Error::Input {
-            message: format!("{} holds {what}", root.display()),
-            hint: Some(format!(
-                "`turnwise encode -i {} --model {} --replace`, with the same options, encodes everything again; \
-                 the old vectors stay in use until it is done",
-                root.display(),
-                recipe.model
-            )),
-        });
+        let (root, model) = (root.display(), &recipe.model);
+        return Err(Error::input(format!("{root} holds {what}")).with_hint(format!(
+            "`turnwise encode -i {root} --model {model} --replace`, with the same options, encodes everything \
+             again; the old vectors stay in use until it is done"
+        )));
     }
     manifest.recipe.dialogue_mode = recipe.dialogue_mode;
     manifest.recipe.pooling = recipe.pooling;

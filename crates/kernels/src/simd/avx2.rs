@@ -2,23 +2,11 @@
 
 use std::arch::{asm, x86_64::*};
 
-use crate::simd::{Kernel, Simd, Squared, Squares};
+use crate::simd::{Kernel, Simd, Squared, Squares, operations};
 
 /// SIMD level AVX2 with FMA.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
-
-/// Defines functions that consist of one expression each.
-macro_rules! operations {
-    ($(fn $name:ident($($arg:ident: $kind:ty),*) $(-> $out:ty)? { $body:expr })*) => { $(
-        #[inline(always)]
-        unsafe fn $name($($arg: $kind),*) $(-> $out)? {
-            // SAFETY: the caller guarantees the processor's features and the pointers.
-            unsafe { $body }
-        }
-    )* };
-}
-pub(super) use operations;
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {

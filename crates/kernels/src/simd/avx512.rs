@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
+use crate::simd::{Kernel, Simd, Squared, Squares, amx, operations};
 
 /// SIMD level AVX-512 (F, BW, VL, DQ), optionally with VNNI, BF16 and AMX.
 #[derive(Clone, Copy)]

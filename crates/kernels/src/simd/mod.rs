@@ -48,6 +48,20 @@ macro_rules! at_level {
 }
 pub(super) use at_level;
 
+/// Defines unsafe functions of one expression each, which are inlined into kernels.
+macro_rules! operations {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $(-> $out:ty)? { $body:expr })*) => { $(
+        #[inline(always)]
+        // Some of the expressions need no unsafe code.
+        #[allow(unused_unsafe)]
+        unsafe fn $name($($arg: $kind),*) $(-> $out)? {
+            // SAFETY: the caller guarantees the processor's features and the pointers.
+            unsafe { $body }
+        }
+    )* };
+}
+pub(super) use operations;
+
 /// Computation that is compiled for one SIMD level.
 pub(super) trait Kernel<S: Simd> {
     /// Result of the kernel.

@@ -1,6 +1,6 @@
 //! Portable level: vectors are plain arrays, and the compiler vectorizes their loops.
 
-use crate::simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
+use crate::simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares, operations};
 
 /// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates
 /// AMX tiles (squares).
@@ -122,178 +122,85 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         unsafe { kernel.call() }
     }
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> Self::F32 {
-        Lanes([x; N])
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self::F32 {
-        // SAFETY: the caller guarantees `N` numbers.
-        Lanes(unsafe { from.cast::<[f32; N]>().read_unaligned() })
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, v: Self::F32) {
-        // SAFETY: the caller guarantees `N` numbers.
-        unsafe { to.cast::<[f32; N]>().write_unaligned(v.0) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| a + b)
-    }
-    #[inline(always)]
-    unsafe fn sub(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| a - b)
-    }
-    #[inline(always)]
-    unsafe fn mul(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| a * b)
-    }
-    #[inline(always)]
-    unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| a / b)
-    }
-    #[inline(always)]
-    unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
-        // Rounds twice, because `mul_add` is a call into the C library if the compiler may not assume FMA.
-        zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)
-    }
-    #[inline(always)]
-    unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| if a > b { a } else { b })
-    }
-    #[inline(always)]
-    unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32 {
-        zip(a, b, |a, b| if a < b { a } else { b })
-    }
-    #[inline(always)]
-    unsafe fn abs(a: Self::F32) -> Self::F32 {
-        map(a, f32::abs)
-    }
-    #[inline(always)]
-    unsafe fn round(a: Self::F32) -> Self::F32 {
-        // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for
-        // this.
-        map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
-    }
-    #[inline(always)]
-    unsafe fn power_of_two(a: Self::F32) -> Self::F32 {
-        map(a, |x| f32::from_bits(((x as i32 + 127) as u32) << 23))
-    }
-    #[inline(always)]
-    unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32 {
-        let mut out = other;
-        for i in 0..N {
-            out.0[i] = if i < n { v.0[i] } else { other.0[i] };
+    operations! {
+        fn splat(x: f32) -> Self::F32 { Lanes([x; N]) }
+        fn load(from: *const f32) -> Self::F32 { Lanes(from.cast::<[f32; N]>().read_unaligned()) }
+        fn store(to: *mut f32, v: Self::F32) { to.cast::<[f32; N]>().write_unaligned(v.0) }
+        fn add(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a + b) }
+        fn sub(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a - b) }
+        fn mul(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a * b) }
+        fn div(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a / b) }
+        fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
+            // Rounds twice, because `mul_add` is a call into the C library if the compiler may not assume FMA.
+            zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)
         }
-        out
-    }
-    #[inline(always)]
-    unsafe fn total(v: Self::F32) -> f32 {
-        v.0.iter().sum()
-    }
-    #[inline(always)]
-    unsafe fn largest(v: Self::F32) -> f32 {
-        v.0.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
-    }
+        fn max(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| if a > b { a } else { b }) }
+        fn min(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| if a < b { a } else { b }) }
+        fn abs(a: Self::F32) -> Self::F32 { map(a, f32::abs) }
+        fn round(a: Self::F32) -> Self::F32 {
+            // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for
+            // this.
+            map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
+        }
+        fn power_of_two(a: Self::F32) -> Self::F32 { map(a, |x| f32::from_bits(((x as i32 + 127) as u32) << 23)) }
+        fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32 {{
+            let mut out = other;
+            for i in 0..N {
+                out.0[i] = if i < n { v.0[i] } else { other.0[i] };
+            }
+            out
+        }}
+        fn total(v: Self::F32) -> f32 { v.0.iter().sum() }
+        fn largest(v: Self::F32) -> f32 { v.0.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m }) }
 
-    #[inline(always)]
-    unsafe fn fetch(_: *const u32) {}
-    #[inline(always)]
-    unsafe fn izero() -> Self::I32 {
-        Lanes([0; N])
-    }
-    #[inline(always)]
-    unsafe fn spread(from: *const u32) -> Self::I32 {
-        // SAFETY: the caller guarantees one unit.
-        Lanes([unsafe { from.read_unaligned() } as i32; N])
-    }
-    #[inline(always)]
-    unsafe fn iload(from: *const u32) -> Self::I32 {
-        // SAFETY: the caller guarantees `N` units.
-        Lanes(unsafe { from.cast::<[i32; N]>().read_unaligned() })
-    }
-    #[inline(always)]
-    unsafe fn istore(to: *mut u32, v: Self::I32) {
-        // SAFETY: the caller guarantees `N` units.
-        unsafe { to.cast::<[i32; N]>().write_unaligned(v.0) }
-    }
-    #[inline(always)]
-    unsafe fn to_float(v: Self::I32) -> Self::F32 {
-        map(v, |x| x as f32)
-    }
-    #[inline(always)]
-    unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32 {
-        sum_of(sum, a, b, |a, b| {
-            let low = i32::from(a as i16) * i32::from(b as i16);
-            low.wrapping_add((a >> 16) * (b >> 16))
-        })
-    }
-    #[inline(always)]
-    unsafe fn end_shorts(_: Self::I32, products: Self::I32) -> Self::I32 {
-        products
-    }
+        fn fetch(_line: *const u32) {{}}
+        fn izero() -> Self::I32 { Lanes([0; N]) }
+        fn spread(from: *const u32) -> Self::I32 { Lanes([from.read_unaligned() as i32; N]) }
+        fn iload(from: *const u32) -> Self::I32 { Lanes(from.cast::<[i32; N]>().read_unaligned()) }
+        fn istore(to: *mut u32, v: Self::I32) { to.cast::<[i32; N]>().write_unaligned(v.0) }
+        fn to_float(v: Self::I32) -> Self::F32 { map(v, |x| x as f32) }
+        fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32 {
+            sum_of(sum, a, b, |a, b| {
+                let low = i32::from(a as i16) * i32::from(b as i16);
+                low.wrapping_add((a >> 16) * (b >> 16))
+            })
+        }
+        fn end_shorts(_sum: Self::I32, products: Self::I32) -> Self::I32 { products }
 
-    #[inline(always)]
-    unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes {
-        // SAFETY: no feature and no pointers are needed.
-        unsafe { Self::dot_bytes(sum, a, b) }
-    }
-    #[inline(always)]
-    unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes {
-        sum_of(chain, a, b, |a, b| {
-            let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
-            (0..4).map(|i| i32::from(a[i]) * i32::from(b[i] as i8)).sum()
-        })
-    }
-    #[inline(always)]
-    unsafe fn end_bytes(_: Self::I32, chain: Self::Bytes) -> Self::I32 {
-        chain
-    }
+        fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes { Self::dot_bytes(sum, a, b) }
+        fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes {
+            sum_of(chain, a, b, |a, b| {
+                let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+                (0..4).map(|i| i32::from(a[i]) * i32::from(b[i] as i8)).sum()
+            })
+        }
+        fn end_bytes(_sum: Self::I32, chain: Self::Bytes) -> Self::I32 { chain }
 
-    #[inline(always)]
-    unsafe fn bf16_low(v: Self::I32) -> Self::F32 {
-        map(v, |x| float(x << 16))
-    }
-    #[inline(always)]
-    unsafe fn bf16_high(v: Self::I32) -> Self::F32 {
-        map(v, |x| float(x & !0xFFFF))
-    }
-    #[inline(always)]
-    unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32 {
-        // SAFETY: no feature and no pointers are needed.
-        unsafe {
+        fn bf16_low(v: Self::I32) -> Self::F32 { map(v, |x| float(x << 16)) }
+        fn bf16_high(v: Self::I32) -> Self::F32 { map(v, |x| float(x & !0xFFFF)) }
+        fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32 {{
             let high = Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum);
             Self::fma(Self::bf16_low(a), Self::bf16_low(b), high)
-        }
-    }
+        }}
 
-    #[inline(always)]
-    unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32 {
-        let bits = |x: f32| u32::from(half::bf16::from_f32(x).to_bits());
-        let mut pairs = [0; N];
-        for i in 0..N {
-            pairs[i] = (bits(low.0[i]) | bits(high.0[i]) << 16) as i32;
-        }
-        Lanes(pairs)
-    }
-    #[inline(always)]
-    unsafe fn round_bf16(v: Self::F32) -> Self::F32 {
-        map(v, |x| half::bf16::from_f32(x).to_f32())
-    }
+        fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32 {{
+            let bits = |x: f32| u32::from(half::bf16::from_f32(x).to_bits());
+            let mut pairs = [0; N];
+            for i in 0..N {
+                pairs[i] = (bits(low.0[i]) | bits(high.0[i]) << 16) as i32;
+            }
+            Lanes(pairs)
+        }}
+        fn round_bf16(v: Self::F32) -> Self::F32 { map(v, |x| half::bf16::from_f32(x).to_f32()) }
 
-    #[inline(always)]
-    unsafe fn store_shorts(to: *mut i16, v: Self::F32) {
-        // SAFETY: the caller guarantees `N` numbers.
-        unsafe { to.cast::<[i16; N]>().write_unaligned(map(Self::round(v), |x| x as i16).0) }
-    }
-    #[inline(always)]
-    unsafe fn store_bytes(to: *mut u8, v: Self::F32) {
-        // SAFETY: the caller guarantees `N` numbers.
-        unsafe { to.cast::<[u8; N]>().write_unaligned(map(Self::round(v), |x| x as u8).0) }
-    }
-    #[inline(always)]
-    unsafe fn store_bf16(to: *mut u16, v: Self::F32) {
-        // SAFETY: the caller guarantees `N` numbers.
-        unsafe { to.cast::<[u16; N]>().write_unaligned(map(v, |x| half::bf16::from_f32(x).to_bits()).0) }
+        fn store_shorts(to: *mut i16, v: Self::F32) {
+            to.cast::<[i16; N]>().write_unaligned(map(Self::round(v), |x| x as i16).0)
+        }
+        fn store_bytes(to: *mut u8, v: Self::F32) {
+            to.cast::<[u8; N]>().write_unaligned(map(Self::round(v), |x| x as u8).0)
+        }
+        fn store_bf16(to: *mut u16, v: Self::F32) {
+            to.cast::<[u16; N]>().write_unaligned(map(v, |x| half::bf16::from_f32(x).to_bits()).0)
+        }
     }
 }

@@ -97,49 +97,40 @@ fn slope(activation: Activation, x: f32) -> f32 {
     }
 }
 
+/// Runs a loop at the best SIMD level, with the activation function as the constant `$constant`. The loop then has no
+/// branches.
+macro_rules! with_constant {
+    ($activation:expr, $constant:ident, $loop:block) => {
+        with_constant!($activation, $constant, $loop, Gelu, GeluTanh, Relu)
+    };
+    ($activation:expr, $constant:ident, $loop:block, $($name:ident),*) => {
+        match $activation {
+            $(Activation::$name => {
+                const $constant: Activation = Activation::$name;
+                vectorized(#[inline(always)] || $loop)
+            })*
+        }
+    };
+}
+
 /// Computes `out = activation(x)`. Both slices must have the same length.
 pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len());
-    macro_rules! each {
-        ($activation:expr) => {
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (out, x) in out.iter_mut().zip(x) {
-                        *out = activation_of($activation, *x);
-                    }
-                },
-            )
-        };
-    }
-    // The activation is a constant in each loop, so the loops have no branches.
-    match activation {
-        Activation::Gelu => each!(Activation::Gelu),
-        Activation::GeluTanh => each!(Activation::GeluTanh),
-        Activation::Relu => each!(Activation::Relu),
-    }
+    with_constant!(activation, FUNCTION, {
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = activation_of(FUNCTION, *x);
+        }
+    });
 }
 
 /// Computes the gradient of the input, `grad_x = gradient · activation′(x)`. All slices must have the same length.
 pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], grad_x: &mut [f32]) {
     assert!(x.len() == grad_x.len() && gradient.len() == grad_x.len());
-    macro_rules! each {
-        ($activation:expr) => {
-            vectorized(
-                #[inline(always)]
-                || {
-                    for ((grad_x, gradient), x) in grad_x.iter_mut().zip(gradient).zip(x) {
-                        *grad_x = gradient * slope($activation, *x);
-                    }
-                },
-            )
-        };
-    }
-    match activation {
-        Activation::Gelu => each!(Activation::Gelu),
-        Activation::GeluTanh => each!(Activation::GeluTanh),
-        Activation::Relu => each!(Activation::Relu),
-    }
+    with_constant!(activation, FUNCTION, {
+        for ((grad_x, gradient), x) in grad_x.iter_mut().zip(gradient).zip(x) {
+            *grad_x = gradient * slope(FUNCTION, *x);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. `check` limits the
-//! parameters. hnsw_rs receives rows of codes and our own distance, so NaN and negative distances cannot occur.
+//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parameters are
+//! checked before. The distances are our own, over rows of codes, and are never NaN or negative.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,16 +16,13 @@ use crate::{
     graph::{BuiltNode, Graph},
 };
 
-/// Number of points between two reports of progress.
 const REPORT_EVERY: usize = 64;
-/// Maximum number of levels in hnsw_rs.
 const LEVELS: usize = 16;
 
-/// Builds the graph. The points are inserted in the order `near`, which places near points one after the other.
+/// Builds the graph. The points are inserted in the order `near`, in which near points follow each other.
 ///
-/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In random order, a
-/// third of the time was spent waiting for memory. In this order, most neighbors of a point are in the cache, and
-/// close together in memory because they were allocated one after the other.
+/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In this order, most
+/// neighbors of a point are in the cache. In random order, a build spends a third of its time waiting for memory.
 pub(super) fn build(
     codes: &Codes,
     near: &[u32],
@@ -69,10 +66,9 @@ pub(super) fn build(
     Ok(Graph::assemble(&built, options.m))
 }
 
-/// Distance of rows of codes. Each row is followed by its bias and its squared norm.
+/// Distance of two rows of codes. Each row is followed by its bias and its squared norm.
 ///
-/// hnsw_rs passes the query row first. The bias is read only from this row, because the other rows are at random
-/// addresses.
+/// hnsw_rs passes the query row first. The bias is read from this row, because the other rows are at random addresses.
 #[derive(Clone, Copy)]
 struct CodeDistance {
     stride: usize,
@@ -86,6 +82,7 @@ impl CodeDistance {
         [codes.row(point), &codes.bias(point).to_le_bytes(), &norm].concat()
     }
 
+    /// Returns the bias (0) or the squared norm (1) of a row.
     #[inline]
     fn trailer(&self, row: &[u8], number: usize) -> u32 {
         row[self.stride + 4 * number..][..4].try_into().map_or(0, u32::from_le_bytes)
@@ -100,24 +97,25 @@ impl Distance<u8> for CodeDistance {
     }
 }
 
-/// Maximum number of rows that are not split further.
+/// Number of rows up to which a group is not split.
 const SMALL: usize = 4;
-/// Number of random candidates for the second pole. The candidate farthest from the first pole is chosen.
+/// Number of random candidates for the second pole of a split; the farthest one from the first pole is chosen.
 const POLE_CANDIDATES: u64 = 16;
-/// Minimum number of rows in a half to process the halves in parallel.
+/// Minimum number of rows in each half for processing the halves in parallel.
 const PARALLEL: usize = 4096;
 
-/// Returns the rows of codes in an order that places near rows together.
+/// Returns the rows of codes in an order in which near rows follow each other.
 ///
-/// The rows are split recursively into halves: two distant rows are chosen as poles, and each row goes to the nearer
-/// one. The order does not depend on the number of threads.
+/// The rows are split recursively into halves: two distant rows are the poles, and the half of the rows that are nearest
+/// to the first pole, relative to the second, comes first. The order does not depend on the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);
     rows
 }
 
-/// Splits rows into halves, recursively. `seed` is unique for each half and determines its random choices.
+/// Splits rows into halves, recursively. `keyed` is a buffer. `seed` is unique for each half and determines its random
+/// choices.
 fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, seed: u64) {
     if rows.len() <= SMALL {
         return;

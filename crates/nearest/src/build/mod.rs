@@ -1,9 +1,12 @@
 //! Building a graph and writing it to a file.
 
 use std::{
+    fs::File,
     io::{BufWriter, Cursor},
     path::Path,
 };
+
+use turnwise_core::error::IoContext;
 
 use crate::{
     Error, GraphFile, Points, Result, VectorFormat,
@@ -18,7 +21,7 @@ pub(crate) use crate::codes::Codes;
 mod hnsw;
 mod native;
 
-/// Maximum number of nodes. The top bit of a node's number is used as a mark during a search.
+/// Maximum number of nodes. During a search, the top bit of a node's number marks an expanded candidate.
 const MAX_NODES: usize = 1 << 31;
 
 /// Implementation that builds the graph.
@@ -36,7 +39,7 @@ impl Builder {
     /// All builders.
     pub const ALL: [Builder; 2] = [Builder::HnswRs, Builder::Native];
 
-    /// Returns the name in files and options.
+    /// Returns the name in manifests and options.
     pub fn name(self) -> &'static str {
         match self {
             Builder::HnswRs => "hnsw_rs",
@@ -52,7 +55,7 @@ pub struct BuildOptions {
     pub builder: Builder,
     /// Maximum number of neighbors of a node on each level, from 4 to 128; twice as many on level 0.
     pub m: usize,
-    /// Number of candidates in the beam search when a node is inserted, from 8 to 4096.
+    /// Number of candidates in the beam search that finds the neighbors of a new node, from 8 to 4096.
     pub ef: usize,
     /// Number format of the original vectors in the file.
     pub format: VectorFormat,
@@ -64,23 +67,21 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points and writes it to a new file. `progress` is notified and can cancel the build.
+/// Builds a graph over points, writes it to a new file, and syncs the file to disk. `progress` is notified.
 ///
-/// The file is synced to disk; the caller renames it to its final name. Returns an error if the file already exists or
-/// cannot be written, if an option is out of range, or if `progress` cancels the build.
+/// Returns an error if the file already exists or cannot be written, if an option is out of range, or if `progress`
+/// cancels the build.
 pub fn write_graph(
     points: &Points<'_>,
     options: &BuildOptions,
     path: &Path,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
     let made = build(points, options, progress)?;
-    let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
-    let mut out = BufWriter::with_capacity(1 << 20, out);
-    file::write(&Content { points, options, made: &made }, &mut out).map_err(io("write"))?;
-    let out = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
-    out.sync_all().map_err(io("flush"))
+    let mut out = BufWriter::with_capacity(1 << 20, File::create_new(path).at("create", path)?);
+    file::write(&Content { points, options, made: &made }, &mut out).at("write", path)?;
+    let out = out.into_inner().map_err(|e| e.into_error()).at("write", path)?;
+    out.sync_all().at("flush", path)
 }
 
 impl Points<'_> {
@@ -96,21 +97,20 @@ impl Points<'_> {
 
 /// Graph and quantized vectors that a builder has made.
 pub(crate) struct BuildOutput {
-    /// Index of the point that each row of codes belongs to.
+    /// Point of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
-    /// 4-bit codes, which replace the codes in the file if they are accurate enough.
+    /// 4-bit codes of the same rows; `None` if they are not accurate enough. In the file, they replace the 8-bit codes.
     pub(crate) nibbles: Option<Nibbles>,
-    /// Graph over the rows of codes.
     pub(crate) graph: Graph,
 }
 
 fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -> Result<BuildOutput> {
     check(options)?;
     if points.len() > MAX_NODES {
+        let n = points.len();
         return Err(Error::input(format!(
-            "{} vectors are too many for a graph; the maximum is {MAX_NODES}",
-            points.len()
+            "{n} vectors are too many for a graph; the maximum is {MAX_NODES}"
         )));
     }
     let order = match options.builder {
@@ -135,37 +135,33 @@ fn mixed(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Checks the ranges of the options.
 fn check(options: &BuildOptions) -> Result<()> {
     // hnsw_rs aborts the process above 256. More than 128 neighbors have no benefit.
     if !(4..=128).contains(&options.m) {
         return Err(Error::input(format!("{} neighbors per node are out of range; use 4 to 128", options.m)));
     }
     if !(8..=4096).contains(&options.ef) {
-        return Err(Error::input(format!(
-            "{} candidates per new node are out of range; use 8 to 4096",
-            options.ef
-        )));
+        let ef = options.ef;
+        return Err(Error::input(format!("{ef} candidates per new node are out of range; use 8 to 4096")));
     }
     Ok(())
 }
 
-/// Step of a long operation, for progress reports.
+/// Step of an operation, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Inserting vectors into the graph.
+    /// Inserting points into the graph. Progress is counted in points.
     Linking,
-    /// Measuring recall.
+    /// Measuring recall. Progress is counted in queries.
     Measuring,
 }
 
-/// Receives progress and can cancel an operation. Closures of type `Fn() -> bool` implement it: they return whether to
-/// cancel, and ignore the progress.
+/// Receives progress reports of an operation and can cancel it. Closures of type `Fn() -> bool` implement it as `stop`.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;
 
-    /// Reports that `done` of `of` items of a step are finished.
+    /// Reports that `_done` of `_of` items of a step are finished.
     fn done(&self, _step: Step, _done: usize, _of: usize) {}
 }
 
@@ -176,8 +172,7 @@ impl<F: Fn() -> bool + Sync> Progress for F {
 }
 
 /// Returns the error for an operation that [`Progress::stop`] canceled.
-pub fn interrupted() -> turnwise_core::Error {
-    turnwise_core::Error::Interrupted {
-        hint: Some("nothing was changed; run `turnwise index build` to start again".to_owned()),
-    }
+pub fn interrupted() -> Error {
+    Error::Interrupted { hint: None }
+        .with_hint("nothing was changed; run `turnwise index build` to start again")
 }

@@ -1,9 +1,8 @@
 //! Our own HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. A batch has at most a fiftieth of the nodes already in the
-//! graph. The neighbors of all nodes in a batch are searched in parallel, in the graph as it was before the batch. Then
-//! the neighbor lists of the chosen nodes are updated in parallel. No locks are needed, and the order of execution does
-//! not matter.
+//! Nodes are inserted in batches, the highest levels first. The neighbors of all nodes in a batch are searched in
+//! parallel, in the graph before the batch. Then the neighbor lists of the chosen nodes are updated in parallel. No locks
+//! are needed.
 
 use rayon::prelude::*;
 
@@ -16,13 +15,12 @@ use crate::{
     nibbles::{NibbleDistances, Nibbles},
 };
 
-/// A batch has at most the number of nodes in the graph divided by this number, but at least one node.
+/// Number of nodes in the graph for each node of the next batch, which has at least one node.
 const BATCH_DIVISOR: usize = 50;
-/// Maximum number of nodes in a batch.
 const MAX_BATCH: usize = 4_000;
 
-/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). If there are nibbles, they are used
-/// to find the candidates of a new node; the neighbors are chosen by codes.
+/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Candidates for the neighbors of a new
+/// node are found by nibbles, if there are any; the neighbors are chosen by codes.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
@@ -58,26 +56,24 @@ pub(super) fn order(points: usize, m: usize) -> Vec<u32> {
     order
 }
 
-/// Returns the level of a point. It is geometrically distributed, and determined by a hash of the point's number.
+/// Returns the highest level of a point. Levels are geometrically distributed, and determined by a hash of the point.
 fn level(point: u32, m: usize) -> usize {
     let uniform = ((mixed(u64::from(point)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     // At most 16 levels, like hnsw_rs. More are never needed.
     ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
 }
 
-/// The graph under construction.
 struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
     /// Neighbor lists of each level, from level 0.
     links: Vec<Links>,
-    /// Highest level of each node.
     level_of: Vec<usize>,
     /// Number of candidates in the beam search that finds the neighbors of a new node.
     ef: usize,
 }
 
-/// Reusable buffers of a thread that inserts nodes.
+/// Buffers of a thread that inserts nodes.
 #[derive(Default)]
 struct Scratch {
     visited: Visited,
@@ -87,7 +83,6 @@ struct Scratch {
 }
 
 impl NativeBuilder<'_> {
-    /// Inserts a batch of nodes.
     fn insert(&mut self, batch: std::ops::Range<usize>) {
         let found: Vec<Vec<Vec<u32>>> = batch
             .clone()
@@ -128,10 +123,10 @@ impl NativeBuilder<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors in different directions. A candidate is chosen if it is nearer to the node
-    /// than to all neighbors chosen before. The candidates are sorted, the nearest first.
+    /// Chooses at most `most` neighbors of a node from candidates, sorted the nearest first. A candidate is chosen if it
+    /// is nearer to the node than to all neighbors chosen before, so that neighbors are in different directions.
     ///
-    /// Distances do not include the squared norm of the vector they start from. `own` is the squared norm of the node.
+    /// A distance does not include the squared norm of the vector it starts from. `own` is this norm for the node.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -191,8 +186,8 @@ impl Task for FindNeighbors<'_> {
 }
 
 impl NativeBuilder<'_> {
-    /// Finds the neighbors of a node on each of its levels. The beam search uses the distances `search`. The neighbors
-    /// are then chosen with `distances`, which are more accurate if `search` uses nibbles.
+    /// Finds the neighbors of a node on each of its levels: candidates by the distances `search`, and the neighbors among
+    /// them by the more accurate `distances`.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
@@ -229,12 +224,13 @@ impl NativeBuilder<'_> {
     }
 }
 
-/// Task that adds new nodes to the neighbor list of a node that they have chosen. If the list is too short for all,
+/// Task that adds to the neighbor list of a node those new nodes that chose it. If the list is too short,
 /// [`NativeBuilder::choose`] selects the neighbors to keep.
 struct AddNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     level: usize,
     node: u32,
+    /// Pairs of `node` and a new node.
     others: &'a [(u32, u32)],
     scratch: &'a mut Scratch,
 }

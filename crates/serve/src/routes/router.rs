@@ -85,7 +85,7 @@ impl Call {
 
     /// Reads the whole body.
     pub(super) async fn body(&mut self) -> Outcome<Bytes> {
-        body::read(std::mem::take(self.request.body_mut()), self.app.limits.body).await
+        body::read(std::mem::take(self.request.body_mut()), self.app.limits.max_body).await
     }
 }
 

@@ -33,15 +33,15 @@ use turnwise_corpus::{
 use turnwise_index::location::{Selection, WriteMode, WriterOptions};
 use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
-/// Largest number of body pieces in the queue.
+/// Maximum number of pieces of a request body that wait to be ingested.
 const PIECES: usize = 16;
-/// Name of this program in the lock of an index, shown to other writers.
+/// Name of the server in the lock of an index. Other writers show it in their error.
 const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
     let hosted = call.hosted()?;
     let client = call.client.0.as_ref().map_or("", |key| key.name.as_str());
-    let name = stored_responses::name(call.request.headers(), client)?;
+    let request = stored_responses::request_digest(call.request.headers(), client)?;
     let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
         let message = "the body is a form; expected JSON lines";
@@ -51,51 +51,52 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
     let options = IngestOptions { only: call.client.filter().cloned(), ..IngestOptions::default() };
     let body = std::mem::take(call.request.body_mut());
     // A separate task completes the ingest and stores its response even if the client disconnects.
-    let done = tokio::spawn(ingest_and_store(hosted, name, options, body, call.app.limits.time));
+    let done = tokio::spawn(ingest_and_store(hosted, request, options, body, call.app.limits.timeout));
     done.await.map_err(|_| Problem::internal("the ingest task panicked"))?
 }
 
 async fn ingest_and_store(
     hosted: Arc<HostedIndex>,
-    name: Option<String>,
+    request: Option<String>,
     options: IngestOptions,
     body: Body,
     write_timeout: Duration,
 ) -> Outcome<HttpResponse> {
     // The ingest does not occupy the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
-    if let Some(answered) = name.as_ref().and_then(|name| hosted.answers.of(name)) {
+    if let Some(stored) = request.as_ref().and_then(|request| hosted.responses.get(request)) {
         drop(writing);
-        return replay(&answered, send(body, None, write_timeout).await);
+        return replay(&stored, send(body, None, write_timeout).await);
     }
     let (sender, receiver) = mpsc::channel(PIECES);
-    let taker = hosted.clone();
-    let taking = tokio::task::spawn_blocking(move || {
-        (take(&taker, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
+    let target = hosted.clone();
+    let ingesting = tokio::task::spawn_blocking(move || {
+        let stream = Stream { receiver, piece: Bytes::new(), broken: None };
+        (ingest_stream(&target, &options, stream), writing)
     });
     let sent = send(body, Some(sender), write_timeout).await;
-    let (taken, _writing) = taking.await.map_err(|_| Problem::internal("the ingest task panicked"))?;
-    let taken = taken?;
-    if taken.tally.damaged_files > 0 {
-        let why = taken.first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
-        let stored = taken.tally.records - taken.tally.rejected;
+    let (ingested, _writing) = ingesting.await.map_err(|_| Problem::internal("the ingest task panicked"))?;
+    let Ingested { tally, first_rejects, .. } = ingested?;
+    if tally.damaged_files > 0 {
+        let why = first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
+        let stored = tally.records - tally.rejected;
         let records = if stored == 1 { "record was" } else { "records were" };
         return Err(Problem::request(format!("the body is incomplete: {why}"))
             .hint(format!("{stored} {records} stored; repeat the request, existing records are skipped")));
     }
-    if taken.tally.rejected == taken.tally.records {
-        return Err(nothing(taken.first_rejects.first().map(|reject| reject.reason.as_str())));
+    if tally.rejected == tally.records {
+        return Err(no_dialogue(first_rejects.first().map(|reject| reject.reason.as_str())));
     }
-    let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
-    if let (Some(request), Some(body)) = (name, sent) {
-        let answered = StoredResponse { request, body: digest(body), answer: answer.clone() };
-        hosted.answers.keep(answered)?;
+    let answer = json!({"taken": tally, "rejects": first_rejects});
+    if let (Some(request), Some(body)) = (request, sent) {
+        hosted.responses.store(StoredResponse { request, body: digest(body), answer: answer.clone() })?;
     }
     Ok(body::ok(&answer))
 }
 
-/// Error for a body without any valid dialogue.
-fn nothing(why: Option<&str>) -> Problem {
+/// Error for a body without any valid dialogue. `why` is the reason for the first rejected record; `None` if there is no
+/// record.
+fn no_dialogue(why: Option<&str>) -> Problem {
     let message = match why {
         Some(why) => format!("the body contains no valid dialogue: {why}"),
         None => "the body contains no dialogue".to_owned(),
@@ -106,21 +107,20 @@ fn nothing(why: Option<&str>) -> Problem {
 }
 
 /// Returns the stored response if the body is the same as before, otherwise an error.
-fn replay(answered: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
+fn replay(stored: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
-        Some(body) if body == answered.body => {
-            let mut response = body::ok(&answered.answer);
+        Some(body) if body == stored.body => {
+            let mut response = body::ok(&stored.answer);
             let replayed = HeaderName::from_static("idempotency-replayed");
             response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
             Ok(response)
         }
-        Some(_) => Err(Problem::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "idempotency_key_reused",
-            "this Idempotency-Key was already used with a different body",
-        )
-        .param("Idempotency-Key")
-        .hint("use a new key for each request, and the same key only to repeat a request")),
+        Some(_) => {
+            let message = "this Idempotency-Key was already used with a different body";
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
+                .param("Idempotency-Key")
+                .hint("use a new key for each request, and the same key only to repeat a request"))
+        }
         None => Err(Problem::request("the body is incomplete").hint("repeat the request")),
     }
 }
@@ -129,8 +129,8 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Forwards the body to the ingest, and returns its digest if it was complete. If the client disconnects or stalls,
-/// complete records are stored and the write lock is released.
+/// Sends the pieces of a body to `sender` and returns the digest of the body. Returns `None` if the client disconnects,
+/// sends no data for `write_timeout`, or if the receiver is gone.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,
@@ -148,11 +148,8 @@ async fn send(
             },
             Ok(Some(Err(e))) => Err(io::Error::other(e)),
             Err(_) => {
-                let seconds = write_timeout.as_secs_f64();
-                Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("no data received for {seconds} seconds"),
-                ))
+                let message = format!("no data received for {} seconds", write_timeout.as_secs_f64());
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
             }
         };
         match &piece {
@@ -199,7 +196,8 @@ impl Read for Stream {
     }
 }
 
-fn take(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
+/// Ingests a request body and makes its dialogues searchable.
+fn ingest_stream(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
     let opened = hosted.available()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
         |e| match e {
@@ -207,38 +205,29 @@ fn take(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> O
             other => other.into(),
         },
     )?;
-    let plan = Plan {
-        sources: vec![Source::opened(input, formats::by_name("jsonl")?)],
-        companions: Vec::new(),
-        unrecognized: Vec::new(),
-    };
-    let taken = write(hosted, plan, options, opened.as_ref());
+    let sources = vec![Source::opened(input, formats::by_name("jsonl")?)];
+    let ingested = write(hosted, Plan { sources, ..Plan::default() }, options, opened.as_ref());
     hosted.changed()?;
     hosted.derive();
-    taken
+    ingested
 }
 
 fn write(hosted: &HostedIndex, plan: Plan, options: &IngestOptions, opened: &OpenIndex) -> Outcome<Ingested> {
     let encoder = match (hosted.location.folder(), opened.searcher.engine().recipe()) {
-        (None, Some(_)) => Some(opened.has_encoder()?.clone()),
+        (None, Some(_)) => Some(opened.encoder()?.clone()),
         _ => None,
     };
-    let options_of_writer =
-        WriterOptions { mode: WriteMode::Append, encoder, holder: HOLDER, segment_bytes: None };
-    let mut writer = hosted.location.open_writer(options_of_writer)?;
+    let settings = WriterOptions { mode: WriteMode::Append, encoder, holder: HOLDER, segment_bytes: None };
+    let mut writer = hosted.location.open_writer(settings)?;
     let never = AtomicBool::new(false);
-    let control = IngestControl {
-        stop: &never,
-        progress: &mut |_| {},
-        acknowledged: &mut |_| {},
-        resumed: &mut |_| {},
-    };
-    let taken = ingest::ingest(writer.as_mut(), plan, options, control);
-    // Closes the writer even after an error, which persists all acknowledged records.
-    let closed = writer.close(taken.is_ok());
-    let taken = taken?;
+    let (progress, acknowledged, resumed) = (&mut |_: &_| {}, &mut |_: &_| {}, &mut |_| {});
+    let control = IngestControl { stop: &never, progress, acknowledged, resumed };
+    let ingested = ingest::ingest(writer.as_mut(), plan, options, control);
+    // Closing the writer persists all acknowledged records, also after an error.
+    let closed = writer.close(ingested.is_ok());
+    let ingested = ingested?;
     closed?;
-    Ok(taken)
+    Ok(ingested)
 }
 
 pub(super) async fn delete_one(call: Call) -> Outcome<HttpResponse> {

@@ -22,7 +22,7 @@ use turnwise_encoder::{
 use turnwise_index::vectors::Kind;
 
 use crate::{
-    progress::{Amount, Progress, Step, stop_if_asked},
+    progress::{Amount, Progress, Step, count_reject, stop_if_asked},
     vector_files::{self, VectorFileFormat, VectorFileWriter},
 };
 use reading::{Item, Items};
@@ -89,8 +89,11 @@ pub fn embed(
     progress: &dyn Progress,
 ) -> Result<Embedded> {
     let dim = width(encoder, settings.dim)?;
-    let file =
-        vector_files::create(settings.output, settings.format, dim, &metadata(encoder, dim, settings))?;
+    let normalized = settings.normalize || (dim == encoder.dim() && encoder.normalizes());
+    let mut about =
+        vector_files::metadata(encoder, settings.model, dim, [("normalized", normalized.to_string())]);
+    about.extend(settings.options.texts.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt)));
+    let file = vector_files::create(settings.output, settings.format, dim, &about)?;
     let begun = Instant::now();
     progress.begin(Step::Embedding(inputs.unit), inputs.bytes, 0);
     let read_as = inputs.read_as.clone();
@@ -132,29 +135,12 @@ pub fn embed(
 fn width(encoder: &dyn Encoder, wanted: Option<usize>) -> Result<usize> {
     let all = encoder.dim();
     match wanted {
-        Some(n) if n > all => Err(Error::Input {
-            message: format!("--dim {n} is larger than the {all} dimensions of {}", encoder.name()),
-            hint: Some(format!("use {all} or less")),
-        }),
+        Some(n) if n > all => {
+            Err(Error::input(format!("--dim {n} is larger than the {all} dimensions of {}", encoder.name()))
+                .with_hint(format!("use {all} or less")))
+        }
         wanted => Ok(wanted.unwrap_or(all)),
     }
-}
-
-/// Metadata for output formats that support it.
-fn metadata(encoder: &dyn Encoder, dim: usize, settings: &EmbedSettings<'_>) -> BTreeMap<String, String> {
-    let normalized = settings.normalize || (dim == encoder.dim() && encoder.normalizes());
-    let mut metadata: BTreeMap<String, String> = [
-        ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
-        ("model", settings.model.to_owned()),
-        ("fingerprint", encoder.fingerprint().to_string()),
-        ("runs", encoder.describe()),
-        ("dim", dim.to_string()),
-        ("normalized", normalized.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
-    metadata.extend(settings.options.texts.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt)));
-    metadata
 }
 
 struct Embedding<'a> {
@@ -206,19 +192,9 @@ impl Embedding<'_> {
                 reject
             }
         };
-        self.rejected += 1;
         self.rejects.write(&reject)?;
-        if self.rejected <= MAX_WARNINGS {
-            self.progress.warn(format!("rejected: {reject}"));
-        }
-        if self.rejected <= self.allowed {
-            return Ok(());
-        }
-        let e = Error::TooManyRejects { rejected: self.rejected, allowed: self.allowed, last: reject };
-        Err(Error::Data {
-            message: format!("{e}; nothing was written"),
-            hint: Some("allow more with --max-errors N".to_owned()),
-        })
+        count_reject(reject, &mut self.rejected, self.allowed, NOTHING_WRITTEN, self.progress)
+            .map_err(|e| e.with_hint("allow more with --max-errors N"))
     }
 }
 

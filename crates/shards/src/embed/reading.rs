@@ -100,14 +100,12 @@ impl EmbedInputs {
             return self.add_corpus(path, progress);
         }
         if is_folder {
-            return Err(Error::Input {
-                message: format!(
-                    "{} is a folder, but --from {} reads files",
-                    path.display(),
-                    from.unwrap_or("")
-                ),
-                hint: Some("list the files in it".to_owned()),
-            });
+            return Err(Error::input(format!(
+                "{} is a folder, but --from {} reads files",
+                path.display(),
+                from.unwrap_or("")
+            ))
+            .with_hint("list the files in it"));
         }
         let input = Input::open(path)?;
         if input.is_blank() {
@@ -119,8 +117,7 @@ impl EmbedInputs {
                 if fit == Fit::Maybe {
                     progress.say(format!(
                         "reading {} as {}; use --from lines to read every line as a text",
-                        input.name,
-                        format.name()
+                        input.name, format.name
                     ));
                 }
                 return match path == Path::new("-") && fit != Fit::Companion {
@@ -131,10 +128,11 @@ impl EmbedInputs {
             (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
         };
         if self.unit == Kind::Dialogues {
-            return Err(Error::Input {
-                message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
-                hint: Some("remove --of, or name a corpus format with --from".to_owned()),
-            });
+            return Err(Error::input(format!(
+                "{} contains texts, but --of dialogues needs dialogues",
+                input.name
+            ))
+            .with_hint("remove --of, or name a corpus format with --from"));
         }
         *self.read_as.entry(format.name()).or_default() += 1;
         let name = input.name.clone();
@@ -159,7 +157,7 @@ impl EmbedInputs {
     }
 
     fn add_source(&mut self, source: Source) -> Result<()> {
-        *self.read_as.entry(source.format.name()).or_default() += 1;
+        *self.read_as.entry(source.format.name).or_default() += 1;
         self.parts.push(Part::Corpus(Box::new(source)));
         Ok(())
     }
@@ -187,12 +185,13 @@ impl EmbedInputs {
         let EmbedInputs { parts, unit, options, .. } = self;
         let several = parts.len() > 1;
         let mut group = Vec::with_capacity(BATCH);
-        let mut give = |item: Item| {
+        // Returns whether the receiver still exists.
+        let mut send = |item: Item| {
             group.push(item);
             group.len() < BATCH || sender.send(std::mem::take(&mut group)).is_ok()
         };
         for part in parts {
-            let (name, opened) = match part {
+            let (name, items): (String, Result<Box<dyn Iterator<Item = Item>>>) = match part {
                 Part::Texts { name, source, format } => {
                     let shown = name.replace(char::is_control, "?");
                     let prefix = if several { format!("{shown}:") } else { String::new() };
@@ -201,31 +200,24 @@ impl EmbedInputs {
                         TextSource::File(path) => Input::open_counted(&path, &options.bytes_read),
                     };
                     let texts = input.map(|input| format.read(input, prefix, &options));
-                    let going_on = match texts {
-                        Ok(mut texts) => texts.all(|t| give(t.map_or_else(Item::Problem, Item::Text))),
-                        Err(e) => give(cannot_open(name, &e)),
-                    };
-                    if !going_on {
-                        return;
-                    }
-                    continue;
+                    let item = |text: Result<Text, Problem>| text.map_or_else(Item::Problem, Item::Text);
+                    (name, texts.map(|texts| Box::new(texts.map(item)) as _))
                 }
-                Part::Corpus(source) => (source.name.clone(), source.read(&options)),
+                Part::Corpus(source) => {
+                    let items = move |dialogue| items_of(dialogue, unit);
+                    let name = source.name.clone();
+                    let dialogues = source.read(&options);
+                    (name, dialogues.map(|dialogues| Box::new(dialogues.flat_map(items)) as _))
+                }
             };
-            let going_on = match opened {
-                Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, unit) {
-                    (Err(problem), _) => give(Item::Problem(problem)),
-                    (Ok(dialogue), Kind::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
-                    (Ok(dialogue), Kind::Utterances) => {
-                        let Dialogue { id, turns, .. } = dialogue;
-                        turns.into_iter().all(|turn| {
-                            give(Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))
-                        })
-                    }
-                }),
-                Err(e) => give(cannot_open(name, &e)),
+            let continues = match items {
+                Ok(mut items) => items.all(&mut send),
+                Err(e) => {
+                    let reason = e.message_and_hint();
+                    send(Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason })))
+                }
             };
-            if !going_on {
+            if !continues {
                 return;
             }
         }
@@ -233,15 +225,22 @@ impl EmbedInputs {
     }
 }
 
-/// Finds a corpus format by name. A misspelled text format is suggested as well.
-fn by_name(name: &str) -> Result<&'static dyn Format> {
-    formats::by_name(name).map_err(|_| {
-        let texts = TextFormat::ALL.map(TextFormat::name);
-        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name())))
-    })
+/// Items to embed of a dialogue: the dialogue itself, or its turns.
+fn items_of(dialogue: Result<Dialogue, Problem>, unit: Kind) -> Vec<Item> {
+    match (dialogue, unit) {
+        (Err(problem), _) => vec![Item::Problem(problem)],
+        (Ok(dialogue), Kind::Dialogues) => vec![Item::Dialogue(Box::new(dialogue))],
+        (Ok(Dialogue { id, turns, .. }), Kind::Utterances) => turns
+            .into_iter()
+            .map(|turn| Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))
+            .collect(),
+    }
 }
 
-fn cannot_open(name: String, e: &Error) -> Item {
-    let reason = e.message_and_hint();
-    Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason }))
+/// Finds a corpus format by name. A misspelled text format is suggested as well.
+fn by_name(name: &str) -> Result<&'static Format> {
+    formats::by_name(name).map_err(|_| {
+        let texts = TextFormat::ALL.map(TextFormat::name);
+        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name)))
+    })
 }

@@ -72,8 +72,8 @@ impl Content {
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// Adds a dialogue read from an index. Returns the number of missing vectors.
-    pub(crate) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
+    /// Adds a dialogue read from an index. Returns the number of its vectors that `vectors` does not have.
+    pub(crate) fn add_local(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
         };

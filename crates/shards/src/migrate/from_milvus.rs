@@ -1,5 +1,5 @@
-//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
-//! place and renamed once it is verified.
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final path, and
+//! renamed once it is verified.
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ use turnwise_search::Searcher;
 use turnwise_store::{Prepared, Snapshot, Store};
 
 use super::{
-    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
-    samples,
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, content_of,
+    resumable, samples,
 };
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
@@ -68,10 +68,6 @@ impl Staging {
         }
         Ok(None)
     }
-
-    fn note(&self, mark: &Mark) -> Result<()> {
-        files::replace_json(&self.mark, mark)
-    }
 }
 
 /// Copies a collection in Milvus to a new index.
@@ -95,10 +91,8 @@ fn copy(
     progress: &dyn Progress,
 ) -> Result<Migration> {
     if root.exists() {
-        return Err(Error::Input {
-            message: format!("{} already exists", root.display()),
-            hint: Some("use a different name, or move the existing folder".to_owned()),
-        });
+        return Err(Error::input(format!("{} already exists", root.display()))
+            .with_hint("use a different name, or move the existing folder"));
     }
     let walk = Walk::over(target)?;
     let wanted = Mark {
@@ -161,7 +155,7 @@ fn fill(
         store.commit(None)?;
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
-        staging.note(&mark)?;
+        files::replace_json(&staging.mark, &mark)?;
         progress.advance(Amount::units(mark.content.dialogues));
     }
     progress.end();
@@ -176,13 +170,11 @@ fn fill(
     if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
         // Records were written during the read, so the next run reads everything again.
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
-        return Err(Error::Data {
-            message: format!(
-                "read {} dialogues with {} turns from {}, but it reports {} with {}",
-                mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
-            ),
-            hint: Some("is another process writing there? Try again when it has finished".to_owned()),
-        });
+        return Err(Error::data(format!(
+            "read {} dialogues with {} turns from {}, but it reports {} with {}",
+            mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
+        ))
+        .with_hint("is another process writing there? Try again when it has finished"));
     }
     Ok(mark.content)
 }
@@ -203,7 +195,7 @@ fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Re
     let snapshot = Snapshot::open(root)?;
     progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);
     let mut show = |done| progress.advance(Amount::units(done));
-    Lexical::update(root, &snapshot, &|| progress.stop(), &mut show)?;
+    Lexical::update(None, root, &snapshot, &|| progress.stop(), &mut show)?;
     progress.end();
     if dense::is_worth_building(root, &snapshot)? {
         dense::build(root, &snapshot, &BuildOptions::default(), command_line, progress)?;
@@ -213,17 +205,8 @@ fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Re
 
 fn read_back(staging: &Staging, content: &Content, root: &Path, progress: &dyn Progress) -> Result<()> {
     let (snapshot, vectors) = (Snapshot::open(&staging.index)?, VectorReader::open(&staging.index)?);
-    progress.begin(Step::CheckingDialogues, Some(content.dialogues), 0);
-    let mut here = Content::default();
-    for dialogue in snapshot.dialogues() {
-        here.add_here(&dialogue?, vectors.as_ref())?;
-        if here.dialogues % 256 == 0 {
-            stop_if_asked(progress, CONTINUES)?;
-            progress.advance(Amount::units(here.dialogues));
-        }
-    }
-    progress.end();
-    let same = check_content(content, &here, &root.display().to_string());
+    let (copied, _) = content_of(&snapshot, vectors.as_ref(), Step::CheckingDialogues, progress)?;
+    let same = check_content(content, &copied, &root.display().to_string());
     if same.is_err() {
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
     }

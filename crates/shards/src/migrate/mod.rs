@@ -11,8 +11,10 @@ use turnwise_core::{
     error::{Error, Result},
     numbers::counted,
 };
+use turnwise_index::vectors::VectorReader;
+use turnwise_store::Snapshot;
 
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Step, stop_if_asked};
 use content::Content;
 
 pub use from_milvus::from_milvus;
@@ -90,17 +92,36 @@ impl Migration {
     }
 }
 
+/// Computes the counts and checksums of an index. Also returns the number of missing vectors.
+fn content_of(
+    snapshot: &Snapshot,
+    vectors: Option<&VectorReader>,
+    step: Step,
+    progress: &dyn Progress,
+) -> Result<(Content, u64)> {
+    progress.begin(step, Some(snapshot.totals().dialogues), 0);
+    let (mut content, mut missing) = (Content::default(), 0);
+    for dialogue in snapshot.dialogues() {
+        missing += content.add_local(&dialogue?, vectors)?;
+        if content.dialogues % 256 == 0 {
+            stop_if_asked(progress, CONTINUES)?;
+            progress.advance(Amount::units(content.dialogues));
+        }
+    }
+    progress.end();
+    Ok((content, missing))
+}
+
 /// Returns an error if the data read back differ from the source.
 fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
-        Some(what) => Err(Error::Data {
-            message: format!("the check of {to} failed: {what}; the data are not visible yet"),
-            hint: Some(
-                "did another process write to the source or the target? Run the same command to try again"
-                    .to_owned(),
-            ),
-        }),
+        Some(what) => Err(Error::data(format!(
+            "the check of {to} failed: {what}; the data are not visible yet"
+        ))
+        .with_hint(
+            "did another process write to the source or the target? Run the same command to try again",
+        )),
     }
 }
 
@@ -123,13 +144,9 @@ fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result
         (_, Some(part)) => format!("only {:.0}% of the dense hits are the same", part * 100.0),
         (Some(lost), None) => lost,
     };
-    Err(Error::Data {
-        message: format!("{to} is complete, but {what}; the data are not visible yet"),
-        hint: Some(
-            "are its graphs still being built? Run the same command to check again; nothing is copied twice"
-                .to_owned(),
-        ),
-    })
+    Err(Error::data(format!("{to} is complete, but {what}; the data are not visible yet")).with_hint(
+        "are its graphs still being built? Run the same command to check again; nothing is copied twice",
+    ))
 }
 
 /// Adds to an error of the connection that the migration can be resumed.

@@ -47,7 +47,7 @@ pub(crate) fn compare(
 ) -> Result<Sampled> {
     let mut sampled = Sampled::default();
     let (mut dense, mut lexical) = (Vec::new(), Vec::new());
-    for dialogue in chosen(snapshot, samples)? {
+    for dialogue in sample(snapshot, samples)? {
         // The longest turn is the most specific, so ties are unlikely.
         let Some(turn) = dialogue.turns.iter().max_by_key(|turn| turn.text.len()) else { continue };
         sampled.searches += 1;
@@ -67,14 +67,14 @@ pub(crate) fn compare(
 }
 
 /// Returns a fixed sample of dialogues, spread over the whole index.
-fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
+fn sample(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     let total = snapshot.totals().dialogues;
     let step = (total / samples.max(1) as u64).max(1) as usize;
     snapshot.dialogues().step_by(step).take(samples).collect()
 }
 
-/// Share of the expected hits of a turn's own vector that were found; `None` if it has no vector. Adds the turn to
-/// `lost` if it is not found itself.
+/// Searches for the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or `None`
+/// if the turn has no nonzero vector. Adds the turn to `lost` if `to` did not find the turn itself.
 fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,

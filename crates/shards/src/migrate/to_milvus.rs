@@ -13,8 +13,8 @@ use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, PutOutcome, Snapshot, ingest::DialogueSink};
 
 use super::{
-    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, resumable,
-    samples,
+    CONTINUES, Migration, MigrationSettings, check_content, check_samples, content::Content, content_of,
+    resumable, samples,
 };
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
@@ -49,12 +49,8 @@ fn copy(
     let snapshot = here.snapshot();
     let vectors = VectorReader::open(root)?;
     if MilvusWriter::read_manifest(target)?.is_some() && !settings.replace {
-        return Err(Error::Input {
-            message: format!("{target} already has dialogues"),
-            hint: Some(
-                "--replace replaces them once the copy is complete; or use a different name".to_owned(),
-            ),
-        });
+        return Err(Error::input(format!("{target} already has dialogues"))
+            .with_hint("--replace replaces them once the copy is complete; or use a different name"));
     }
     let content = summarize(root, snapshot, vectors.as_ref(), progress)?;
     if vectors.is_none() {
@@ -97,23 +93,11 @@ fn summarize(
     vectors: Option<&VectorReader>,
     progress: &dyn Progress,
 ) -> Result<Content> {
-    let total = snapshot.totals().dialogues;
-    progress.begin(Step::Reading, Some(total), 0);
-    let (mut content, mut missing) = (Content::default(), 0);
-    for dialogue in snapshot.dialogues() {
-        missing += content.add_here(&dialogue?, vectors)?;
-        if content.dialogues % 256 == 0 {
-            stop_if_asked(progress, CONTINUES)?;
-            progress.advance(Amount::units(content.dialogues));
-        }
-    }
-    progress.end();
+    let (content, missing) = content_of(snapshot, vectors, Step::Reading, progress)?;
     match missing {
         0 => Ok(content),
-        n => Err(Error::Input {
-            message: format!("{} of {} missing", counted(n, "vector"), root.display()),
-            hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),
-        }),
+        n => Err(Error::input(format!("{} of {} missing", counted(n, "vector"), root.display()))
+            .with_hint(format!("`turnwise encode -i {}` creates them", root.display()))),
     }
 }
 
@@ -175,14 +159,12 @@ fn read_back(
     if (totals.dialogues, totals.turns) == (content.dialogues, content.turns) {
         return Ok(());
     }
-    Err(Error::Data {
-        message: format!(
-            "{target} reports {} with {}, but {} with {} were copied; the data are not visible yet",
-            counted(totals.dialogues, "dialogue"),
-            counted(totals.turns, "turn"),
-            counted(content.dialogues, "dialogue"),
-            counted(content.turns, "turn")
-        ),
-        hint: Some("leftovers are counted, too; run the same command again to remove them".to_owned()),
-    })
+    Err(Error::data(format!(
+        "{target} reports {} with {}, but {} with {} were copied; the data are not visible yet",
+        counted(totals.dialogues, "dialogue"),
+        counted(totals.turns, "turn"),
+        counted(content.dialogues, "dialogue"),
+        counted(content.turns, "turn")
+    ))
+    .with_hint("leftovers are counted, too; run the same command again to remove them"))
 }

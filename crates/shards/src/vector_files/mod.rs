@@ -2,6 +2,7 @@
 //! appear under their name only when complete.
 
 mod arrow;
+mod flatbuffers;
 mod npy;
 mod safetensors;
 #[cfg(test)]
@@ -10,7 +11,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Write,
+    io::{BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -21,7 +22,9 @@ use turnwise_core::{
     files,
 };
 use turnwise_corpus::output::Output;
-use turnwise_encoder::Vectors;
+use turnwise_encoder::{Encoder, Vectors};
+
+use crate::folder::TemporaryFile;
 
 /// File format for vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +68,10 @@ impl VectorFileFormat {
             "safetensors" => Ok(VectorFileFormat::Safetensors),
             "jsonl" | "ndjson" => Ok(VectorFileFormat::Jsonl),
             "arrow" | "feather" | "ipc" => Ok(VectorFileFormat::Arrow),
-            _ => Err(Error::Input {
-                message: format!("the extension of {} is not a known vector format", path.display()),
-                hint: Some(
-                    "use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to".to_owned(),
-                ),
-            }),
+            _ => {
+                Err(Error::input(format!("the extension of {} is not a known vector format", path.display()))
+                    .with_hint("use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to"))
+            }
         }
     }
 }
@@ -100,10 +101,11 @@ pub fn create(
         return Ok(Box::new(Jsonl { out: Output::create(path)? }));
     }
     if path == Path::new("-") {
-        return Err(Error::Input {
-            message: format!("{} needs a file, because its header is written last", target.name()),
-            hint: Some("JSONL can be written to standard output".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{} needs a file, because its header is written last",
+            target.name()
+        ))
+        .with_hint("JSONL can be written to standard output"));
     }
     if [".gz", ".zst"].iter().any(|end| path.as_os_str().to_string_lossy().ends_with(end)) {
         return Err(Error::input(format!("{} cannot be compressed; only JSONL can", target.name())));
@@ -144,14 +146,32 @@ pub fn ids_path(path: &Path) -> PathBuf {
     path.with_extension("ids.txt")
 }
 
-/// Temporary file that is removed when dropped, unless it was renamed to its final name.
+/// Metadata about the encoder, for [`create`]. `more` has fields that the caller adds.
+pub(crate) fn metadata<const N: usize>(
+    encoder: &dyn Encoder,
+    model: &str,
+    dim: usize,
+    more: [(&str, String); N],
+) -> BTreeMap<String, String> {
+    let fields = [
+        ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
+        ("model", model.to_owned()),
+        ("fingerprint", encoder.fingerprint().to_string()),
+        ("runs", encoder.describe()),
+        ("dim", dim.to_string()),
+    ];
+    fields.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Output file under a temporary name. It is removed when dropped, unless it was renamed to its final name.
 struct PendingFile {
     path: PathBuf,
-    temporary: Option<PathBuf>,
+    temporary: TemporaryFile,
+    out: BufWriter<File>,
 }
 
 impl PendingFile {
-    fn create(path: &Path) -> Result<(Self, File)> {
+    fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Err(Error::input(format!("{} is a folder, not a file", path.display())));
         }
@@ -159,40 +179,35 @@ impl PendingFile {
             fs::create_dir_all(parent).at("create", parent)?;
         }
         let files::WriteTarget::File(path) = files::write_target(path) else {
-            return Err(Error::Input {
-                message: format!("{} is a device or a pipe, not a file", path.display()),
-                hint: Some("use a file; only JSONL can be written to a pipe, with --to jsonl".to_owned()),
-            });
+            return Err(Error::input(format!("{} is a device or a pipe, not a file", path.display()))
+                .with_hint("use a file; only JSONL can be written to a pipe, with --to jsonl"));
         };
-        let temporary = files::temporary_path(&path);
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .at("create", &temporary)?;
-        Ok((PendingFile { path, temporary: Some(temporary) }, file))
+        let temporary = TemporaryFile::removed_on_drop(files::temporary_path(&path));
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&temporary.path);
+        let out = BufWriter::with_capacity(1 << 18, file.at("create", &temporary.path)?);
+        Ok(PendingFile { path, temporary, out })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).at("write", &self.path)
+    }
+
+    /// Writes bytes at the start of the file, over those that are there.
+    fn write_at_start(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.seek(SeekFrom::Start(0)).at("write", &self.path)?;
+        self.write(bytes)
     }
 
     /// Flushes the file to disk and renames it to its final name.
-    fn keep(mut self, mut file: File) -> Result<()> {
-        file.flush().and_then(|()| file.sync_all()).at("flush", &self.path)?;
+    fn keep(self) -> Result<()> {
+        let PendingFile { path, mut temporary, out } = self;
+        let file = out.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
+        file.sync_all().at("flush", &path)?;
         drop(file);
-        if let Some(temporary) = self.temporary.take() {
-            fs::rename(&temporary, &self.path).at("create", &self.path)?;
-            let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            files::sync_folder(folder)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = fs::remove_file(temporary);
-        }
+        fs::rename(&temporary.path, &path).at("create", &path)?;
+        temporary.keep();
+        files::sync_parent(&path)
     }
 }
 

@@ -4,8 +4,8 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    path::Path,
 };
 
 use serde::Deserialize;
@@ -16,39 +16,27 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
 pub(super) struct Safetensors {
-    path: PathBuf,
     dim: usize,
     rows: u64,
     about: BTreeMap<String, String>,
     header_bytes: usize,
-    out: (PendingFile, BufWriter<File>),
+    file: PendingFile,
     /// Temporary file for the ids. They are appended to the vectors at the end.
-    ids: (PendingFile, BufWriter<File>),
+    ids: PendingFile,
     ids_bytes: u64,
 }
 
 impl Safetensors {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
-        let (name, file) = PendingFile::create(path)?;
-        let mut out = (name, BufWriter::with_capacity(1 << 18, file));
+        let mut file = PendingFile::create(path)?;
         // Reserve space for the longest numbers. The format allows padding with spaces.
         let longest = header(u64::MAX, dim, u64::MAX, u64::MAX, about)?.len();
         let header_bytes = (8 + longest).next_multiple_of(64);
-        out.1.write_all(&vec![b' '; header_bytes]).at("write", path)?;
+        file.write(&vec![b' '; header_bytes])?;
         let mut ids = path.as_os_str().to_owned();
         ids.push(".ids");
-        let (name, file) = PendingFile::create(Path::new(&ids))?;
-        let ids = (name, BufWriter::new(file));
-        Ok(Safetensors {
-            path: path.to_owned(),
-            dim,
-            rows: 0,
-            about: about.clone(),
-            header_bytes,
-            out,
-            ids,
-            ids_bytes: 0,
-        })
+        let ids = PendingFile::create(Path::new(&ids))?;
+        Ok(Safetensors { dim, rows: 0, about: about.clone(), header_bytes, file, ids, ids_bytes: 0 })
     }
 }
 
@@ -73,28 +61,25 @@ fn header(
 
 impl VectorFileWriter for Safetensors {
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
-        self.out.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
+        self.file.write(&bytes_of(vectors))?;
         for id in ids {
-            let between = if self.rows == 0 { "" } else { "\n" };
-            write!(self.ids.1, "{between}{id}").at("write", &self.path)?;
-            self.ids_bytes += (between.len() + id.len()) as u64;
+            let line = if self.rows == 0 { id.clone() } else { format!("\n{id}") };
+            self.ids.write(line.as_bytes())?;
+            self.ids_bytes += line.len() as u64;
             self.rows += 1;
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let Safetensors { path, dim, rows, about, header_bytes, out, ids, ids_bytes } = *self;
-        let (name, mut out) = out;
-        let (_scratch, ids) = ids;
-        let mut ids = ids.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
-        ids.seek(SeekFrom::Start(0)).at("read", &path)?;
-        io::copy(&mut ids, &mut out).at("write", &path)?;
+        let Safetensors { dim, rows, about, header_bytes, mut file, mut ids, ids_bytes } = *self;
+        ids.out.seek(SeekFrom::Start(0)).at("read", &ids.path)?;
+        io::copy(ids.out.get_mut(), &mut file.out).at("write", &file.path)?;
         let mut head = ((header_bytes - 8) as u64).to_le_bytes().to_vec();
         head.extend(header(rows, dim, rows * dim as u64 * 4, ids_bytes, &about)?);
         head.resize(header_bytes, b' ');
-        out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&head)).at("write", &path)?;
-        name.keep(out.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
+        file.write_at_start(&head)?;
+        file.keep()
     }
 }
 

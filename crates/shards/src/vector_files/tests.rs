@@ -5,9 +5,15 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
-use arrow_array::{FixedSizeListArray, Float32Array, StringArray, cast::AsArray, types::Float32Type};
+use arrow_array::{
+    ArrayRef, DictionaryArray, FixedSizeListArray, Float32Array, LargeStringArray, RecordBatch, StringArray,
+    cast::AsArray,
+    types::{Float32Type, Int32Type},
+};
+use arrow_schema::{Field, Schema};
 
 use super::*;
 
@@ -41,6 +47,16 @@ fn written(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+/// Reads all rows of a vector file.
+fn read(path: &Path) -> Result<Vec<(String, Vec<f32>)>> {
+    let mut rows = Vec::new();
+    read_rows(path, VectorFileFormat::of(path)?, &mut |id, row| {
+        rows.push((id.to_owned(), row.to_vec()));
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -53,20 +69,11 @@ fn shard_formats_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["v.arrow", "v.safetensors"] {
         let path = written(&dir.path().join(name));
-        let mut got = Vec::new();
-        read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |id, row| {
-            got.push((id.to_owned(), row.to_vec()));
-            Ok(())
-        })
-        .unwrap();
         let expected: Vec<_> = ids().into_iter().zip(ROWS.map(|row| row.to_vec())).collect();
-        assert_eq!(got, expected, "{name}");
+        assert_eq!(read(&path).unwrap(), expected, "{name}");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(
-            read_rows(&path, VectorFileFormat::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(),
-            "{name}"
-        );
+        assert!(read(&path).is_err(), "{name}");
     }
 }
 
@@ -138,6 +145,88 @@ fn arrow_files_are_read_by_the_crate_of_that_name() {
     }
     assert_eq!((read_ids, rows), (ids(), ROWS.concat()));
     assert_eq!(names(dir.path()), ["v.arrow"]);
+}
+
+/// Writes record batches with the columns `id` and `embedding` with the crate `arrow_ipc`.
+fn write_by_arrow_ipc(path: &Path, batches: &[(ArrayRef, FixedSizeListArray)]) {
+    let column = |name: &str, array: &ArrayRef| Field::new(name, array.data_type().clone(), true);
+    let batches: Vec<[ArrayRef; 2]> =
+        batches.iter().map(|(ids, rows)| [ids.clone(), Arc::new(rows.clone())]).collect();
+    let fields = vec![column("id", &batches[0][0]), column("embedding", &batches[0][1])];
+    let schema = Arc::new(Schema::new_with_metadata(fields, [("other", "metadata")]));
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(File::create(path).unwrap(), &schema).unwrap();
+    for batch in batches.into_iter().filter(|[ids, _]| !ids.is_empty()) {
+        writer.write(&RecordBatch::try_new(schema.clone(), batch.into()).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// Rows of `embedding`; a row or a number can be null.
+fn lists(rows: &[Option<[Option<f32>; 2]>]) -> FixedSizeListArray {
+    FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(rows.iter().copied(), 2)
+}
+
+#[test]
+fn arrow_files_of_the_crate_of_that_name_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("v.arrow");
+    let row = |first: f32| Some([Some(first), Some(0.5)]);
+    let strings = |ids: &[&str]| -> ArrayRef { Arc::new(StringArray::from(ids.to_vec())) };
+    let two = lists(&[row(1.0), row(2.0)]);
+
+    write_by_arrow_ipc(
+        &path,
+        &[(strings(&["a", ""]), two.clone()), (strings(&["订单"]), lists(&[row(3.0)]))],
+    );
+    let expected = [("a", 1.0), ("", 2.0), ("订单", 3.0)].map(|(id, x)| (id.to_owned(), vec![x, 0.5]));
+    assert_eq!(read(&path).unwrap(), expected);
+    write_by_arrow_ipc(&path, &[(strings(&[]), lists(&[]))]);
+    assert_eq!(read(&path).unwrap(), []);
+
+    let refused = |ids: ArrayRef, rows: &FixedSizeListArray, why: &str| {
+        write_by_arrow_ipc(&path, &[(ids, rows.clone())]);
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.ends_with(why), "{message}");
+    };
+    refused(Arc::new(StringArray::from(vec![Some("a"), None])), &two, "it has null values");
+    refused(strings(&["a", "b"]), &lists(&[row(1.0), None]), "it has null values");
+    refused(strings(&["a", "b"]), &lists(&[row(1.0), Some([Some(1.0), None])]), "it has null values");
+    refused(Arc::new(LargeStringArray::from(vec!["a", "b"])), &two, "it has different columns");
+    let dictionary: DictionaryArray<Int32Type> = ["a", "a"].into_iter().collect();
+    refused(Arc::new(dictionary), &two, "it has dictionaries");
+}
+
+#[test]
+fn an_arrow_file_without_rows_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("v.arrow");
+    let create = || create(&path, VectorFileFormat::Arrow, DIM, &about()).unwrap();
+    create().finish().unwrap();
+    assert_eq!(read(&path).unwrap(), []);
+    let mut sink = create();
+    sink.write(&[], &Vectors::from_flat(DIM, Vec::new()).unwrap()).unwrap();
+    sink.finish().unwrap();
+    assert_eq!(read(&path).unwrap(), []);
+    let reader = arrow_ipc::reader::FileReader::try_new(File::open(&path).unwrap(), None).unwrap();
+    assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn damaged_arrow_files_do_not_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = fs::read(written(&dir.path().join("v.arrow"))).unwrap();
+    let path = dir.path().join("damaged.arrow");
+    for at in 0..bytes.len() {
+        fs::write(&path, &bytes[..at]).unwrap();
+        assert!(read(&path).is_err(), "{at} bytes");
+        for flipped in [0x01, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flipped;
+            fs::write(&path, &damaged).unwrap();
+            // A changed number can be valid.
+            let _ = read(&path);
+        }
+    }
 }
 
 #[test]

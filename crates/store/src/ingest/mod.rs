@@ -172,7 +172,7 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {
         hasher.update(source.identity()?.as_bytes()).update(&[0]);
-        hasher.update(source.format.name().as_bytes()).update(&[0]);
+        hasher.update(source.format.name.as_bytes()).update(&[0]);
     }
     let read = &options.read;
     let how = format!(

@@ -45,13 +45,11 @@ impl Packed {
     }
 }
 
-/// Dropout probabilities and the seed of the masks.
+/// Dropout probability and the seed of the masks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DropoutConfig {
-    /// Dropout probability of hidden states.
-    pub hidden: f32,
-    /// Dropout probability of attention weights.
-    pub attention: f32,
+    /// Dropout probability of hidden states and attention weights.
+    pub probability: f32,
     /// Seed of the dropout masks.
     pub key: u64,
 }
@@ -63,7 +61,7 @@ pub(super) enum Site {
     Attention,
     /// Output of the attention block.
     Context,
-    /// Output of the feed-forward block.
+    /// Output of the feed-forward block, or of the embedding layer.
     Feed,
 }
 
@@ -71,11 +69,7 @@ impl DropoutConfig {
     /// Returns the dropout for a site of a layer, or `None` if the dropout probability is 0. Layer 0 is the embedding
     /// layer.
     pub(super) fn at(&self, layer: usize, site: Site) -> Option<Dropout> {
-        let probability = match site {
-            Site::Attention => self.attention,
-            Site::Context | Site::Feed => self.hidden,
-        };
         let key = hash64(self.key, (layer * 4 + site as usize) as u64);
-        (probability > 0.0).then(|| Dropout::new(probability, key))
+        (self.probability > 0.0).then(|| Dropout::new(self.probability, key))
     }
 }

@@ -112,55 +112,14 @@ const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
 
-/// Writes the values of a parameter into a network.
+/// Writes the values of a parameter into a network. Returns an error if the network has no such parameter.
 pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
-    let unknown = || Error::Internal(format!("the network has no parameter `{name}`"));
-    if let Some(table) = name.strip_prefix("embeddings.").and_then(|n| n.strip_suffix(TABLE)) {
-        let e = &mut network.embeddings;
-        let table = match table {
-            "words" => Some(&mut e.words),
-            "positions" => Some(&mut e.positions),
-            "types" => e.types.as_mut(),
-            "turns" => e.turns.as_mut(),
-            "roles" => e.roles.as_mut(),
-            _ => None,
-        };
-        return fill([&mut table.ok_or_else(unknown)?.data], numbers);
-    }
-    if name == "embeddings.norm" {
-        let norm = &mut network.embeddings.norm;
-        return fill([&mut norm.weight, &mut norm.bias], numbers);
-    }
-    let (number, part) = name.strip_prefix("layer.").and_then(|n| n.split_once('.')).ok_or_else(unknown)?;
-    let number: usize = number.parse().map_err(|_| unknown())?;
-    let layer = network.layers.get_mut(number).ok_or_else(unknown)?;
-    match part {
-        "projection.weight" => {
-            fill([&mut layer.query.weight, &mut layer.key.weight, &mut layer.value.weight], numbers)
-        }
-        "projection.bias" => {
-            fill([&mut layer.query.bias, &mut layer.key.bias, &mut layer.value.bias], numbers)
-        }
-        "context.weight" => fill([&mut layer.attention_output.weight], numbers),
-        "context.bias" => fill([&mut layer.attention_output.bias], numbers),
-        "context_norm" => fill([&mut layer.attention_norm.weight, &mut layer.attention_norm.bias], numbers),
-        "inner.weight" => fill([&mut layer.intermediate.weight], numbers),
-        "inner.bias" => fill([&mut layer.intermediate.bias], numbers),
-        "outer.weight" => fill([&mut layer.output.weight], numbers),
-        "outer.bias" => fill([&mut layer.output.bias], numbers),
-        "outer_norm" => fill([&mut layer.output_norm.weight, &mut layer.output_norm.bias], numbers),
-        _ => Err(unknown()),
-    }
-}
-
-/// Copies consecutive values into several vectors.
-fn fill<const N: usize>(targets: [&mut Vec<f32>; N], numbers: &[f32]) -> Result<()> {
-    if targets.iter().map(|target| target.len()).sum::<usize>() != numbers.len() {
-        return Err(Error::Internal(format!(
-            "{} values do not fit the size of the parameter",
-            numbers.len()
-        )));
-    }
+    let fits = |targets: &Vec<&mut Vec<f32>>| {
+        targets.iter().map(|target| target.len()).sum::<usize>() == numbers.len()
+    };
+    let targets = targets(network, name).filter(fits).ok_or_else(|| {
+        Error::Internal(format!("the network has no parameter `{name}` with {} values", numbers.len()))
+    })?;
     let mut rest = numbers;
     for target in targets {
         let (own, more) = rest.split_at(target.len());
@@ -168,6 +127,40 @@ fn fill<const N: usize>(targets: [&mut Vec<f32>; N], numbers: &[f32]) -> Result<
         rest = more;
     }
     Ok(())
+}
+
+/// Returns the vectors of a network that hold the values of a parameter, in order; `None` for an unknown name.
+fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f32>>> {
+    if let Some(name) = name.strip_prefix("embeddings.") {
+        let e = &mut network.embeddings;
+        let table = match name {
+            "norm" => return Some(vec![&mut e.norm.weight, &mut e.norm.bias]),
+            "words.table" => &mut e.words,
+            "positions.table" => &mut e.positions,
+            "types.table" => e.types.as_mut()?,
+            "turns.table" => e.turns.as_mut()?,
+            "roles.table" => e.roles.as_mut()?,
+            _ => return None,
+        };
+        return Some(vec![&mut table.data]);
+    }
+    let (number, part) = name.strip_prefix("layer.")?.split_once('.')?;
+    let layer = network.layers.get_mut(number.parse::<usize>().ok()?)?;
+    Some(match part {
+        "projection.weight" => {
+            vec![&mut layer.query.weight, &mut layer.key.weight, &mut layer.value.weight]
+        }
+        "projection.bias" => vec![&mut layer.query.bias, &mut layer.key.bias, &mut layer.value.bias],
+        "context.weight" => vec![&mut layer.attention_output.weight],
+        "context.bias" => vec![&mut layer.attention_output.bias],
+        "context_norm" => vec![&mut layer.attention_norm.weight, &mut layer.attention_norm.bias],
+        "inner.weight" => vec![&mut layer.intermediate.weight],
+        "inner.bias" => vec![&mut layer.intermediate.bias],
+        "outer.weight" => vec![&mut layer.output.weight],
+        "outer.bias" => vec![&mut layer.output.bias],
+        "outer_norm" => vec![&mut layer.output_norm.weight, &mut layer.output_norm.bias],
+        _ => return None,
+    })
 }
 
 impl Layer {

@@ -54,7 +54,7 @@ fn the_backward_pass_equals_the_graph_and_frozen_layers_have_no_gradient() {
         let trainable = trainable(layers, embeddings);
         let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.len(), count, "{names:?}");
-        let dropout = DropoutConfig { hidden: 0.1, attention: 0.1, key: 5 };
+        let dropout = DropoutConfig { probability: 0.1, key: 5 };
         for dropout in [None, Some(&dropout)] {
             // Compare the graph with the saved activations. Run twice, so that buffers are reused.
             let graph = trainable.graph(&packed, dropout).unwrap();
@@ -92,9 +92,7 @@ fn the_backward_pass_equals_the_graph_and_frozen_layers_have_no_gradient() {
 fn dropout_depends_on_the_key() {
     let packed = Packed::new(sequences());
     let trainable = trainable(1, true);
-    let of = |key| {
-        flat(&trainable.states(&packed, Some(&DropoutConfig { hidden: 0.1, attention: 0.1, key })).unwrap())
-    };
+    let of = |key| flat(&trainable.states(&packed, Some(&DropoutConfig { probability: 0.1, key })).unwrap());
     assert!(of(1) == of(1) && of(1) != of(2));
 }
 

@@ -1,22 +1,24 @@
 //! Nearest neighbors of vectors and texts.
 
-mod graph;
+pub mod bm25;
 #[cfg(test)]
 mod tests;
-pub mod words;
 
 use rayon::prelude::*;
 
 use crate::ops::{Matrix, product};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
-use turnwise_nearest::highest;
+use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions, highest};
 
-/// Largest set that is compared pairwise. For larger sets, an HNSW graph finds approximate neighbors.
+/// Maximum number of vectors that are compared pairwise. More vectors are searched with an HNSW graph.
 const EXACT_LIMIT: usize = 8_192;
 
-/// Number of rows per block of scores.
+/// Number of vectors whose scores are computed together.
 const BLOCK: usize = 256;
+
+/// Number of search candidates of the graph (`ef`) per requested neighbor.
+const EF_FACTOR: usize = 8;
 
 /// Computes the dot products of all pairs, block by block.
 ///
@@ -32,41 +34,65 @@ fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     }
 }
 
-/// Calls `take` for each vector in order, with the index of the vector and the dot products with all vectors.
+/// Calls `take` for each vector in order, with the index of the vector and its dot products with all vectors.
 pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     blocks(vectors, &mut |first, scores| {
         scores.chunks_exact(vectors.len()).enumerate().for_each(|(n, scores)| take(first + n, scores));
     });
 }
 
-/// Returns the nearest neighbors of each vector, the nearest first: exact for small sets, approximate for large sets.
-pub(super) fn nearest_of_many(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
+/// Returns the `count` nearest neighbors of each vector, the nearest first: exact for up to [`EXACT_LIMIT`] vectors,
+/// otherwise approximate.
+pub(super) fn nearest_of_many(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     match vectors.len() <= EXACT_LIMIT {
-        true => Ok(self::nearest(vectors, nearest)),
-        false => graph::nearest(vectors, nearest),
+        true => Ok(nearest(vectors, count)),
+        false => approximate(vectors, count),
     }
 }
 
-/// Returns the exact nearest neighbors of each vector, the nearest first.
-pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
-    let count = vectors.len();
-    let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
+/// Returns the `count` exact nearest neighbors of each vector, the nearest first.
+pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
+    let mut lists: Vec<Vec<u32>> = Vec::with_capacity(vectors.len());
     blocks(vectors, &mut |first, scores| {
-        let best_of = |(n, scores): (usize, &[f32])| highest(scores, first + n, nearest, f32::NEG_INFINITY);
-        lists.par_extend(scores.par_chunks_exact(count).enumerate().map(best_of));
+        let best_of = |(n, scores): (usize, &[f32])| highest(scores, first + n, count, f32::NEG_INFINITY);
+        lists.par_extend(scores.par_chunks_exact(vectors.len()).enumerate().map(best_of));
     });
     lists
 }
 
-/// Returns the mutual nearest neighbors of each vector. In such a pair, each vector is among the `near` nearest of the
-/// other.
-pub(super) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
-    mutual_of(&nearest(vectors, near), near)
+/// Returns `count` approximate nearest neighbors of each vector, the nearest first. Of several equal vectors, only one
+/// is listed.
+fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
+    let mut points = Points::new(Metric::Cosine, vectors.dim())?;
+    for (n, row) in vectors.rows().enumerate() {
+        points.push(n as u32, row)?;
+    }
+    let graph = points.build(&BuildOptions::default())?;
+    // The vector itself is among the hits, so request one more.
+    let options = SearchOptions {
+        k: count + 1,
+        ef: EF_FACTOR * count,
+        rerank: 2 * (count + 1),
+        ..SearchOptions::default()
+    };
+    let nearest_of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
+        graph.search(vectors.row(n), &options, scratch, hits)?;
+        let rows = hits.iter().map(|hit| graph.rows(hit.node));
+        let others = rows.filter(|rows| !rows.contains(&(n as u32))).filter_map(|rows| rows.first().copied());
+        Ok(others.take(count).collect())
+    };
+    (0..vectors.len()).into_par_iter().map_init(Default::default, nearest_of).collect()
 }
 
-/// Returns the mutual nearest neighbors from lists of neighbors. Only the first `near` entries of each list count.
-pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
-    let first = |n: usize| lists[n].iter().take(near);
+/// Returns the mutual nearest neighbors of each vector. In such a pair, each vector is among the `count` nearest of the
+/// other.
+pub(super) fn mutual(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
+    mutual_of(&nearest(vectors, count), count)
+}
+
+/// Returns the mutual nearest neighbors from lists of neighbors. Only the first `count` entries of each list are used.
+pub(super) fn mutual_of(lists: &[Vec<u32>], count: usize) -> Vec<Vec<u32>> {
+    let first = |n: usize| lists[n].iter().take(count);
     let mutual_with = |n: usize| -> Vec<u32> {
         first(n).copied().filter(|other| first(*other as usize).any(|back| *back as usize == n)).collect()
     };

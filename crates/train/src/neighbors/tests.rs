@@ -18,7 +18,7 @@ fn vectors(count: usize, dim: usize) -> Vectors {
 #[test]
 fn the_graph_has_a_high_recall() {
     let vectors = vectors(3_000, 16);
-    let (exact, found) = (nearest(&vectors, 20), graph::nearest(&vectors, 20).unwrap());
+    let (exact, found) = (nearest(&vectors, 20), approximate(&vectors, 20).unwrap());
     let both = |n: usize| exact[n].iter().filter(|other| found[n].contains(other)).count();
     let recall = (0..3_000).map(both).sum::<usize>() as f64 / 60_000.0;
     assert!(recall > 0.98, "{recall}");
@@ -37,7 +37,7 @@ fn the_graph_has_a_high_recall() {
 fn only_one_of_several_equal_vectors_is_listed() {
     let mut twice = vectors(50, 8);
     vectors(50, 8).rows().for_each(|row| twice.push(row));
-    let found = graph::nearest(&twice, 5).unwrap();
+    let found = approximate(&twice, 5).unwrap();
     for (n, list) in found.iter().enumerate() {
         assert!(
             list.len() == 5 && list.iter().all(|other| *other < 50 && *other as usize != n % 50),
@@ -66,7 +66,7 @@ fn nearest_texts_are_those_of_the_bm25_ranker() {
     let bm25 = Bm25::default();
     let scorer = bm25.prepare(&pool, &()).unwrap();
     let all: Vec<u32> = (0..200).collect();
-    for (own, found) in words::nearest(&texts, 10).into_iter().enumerate() {
+    for (own, found) in bm25::nearest(&texts, 10).into_iter().enumerate() {
         let mut scores = Vec::new();
         scorer.scores(own, &all, &mut scores).unwrap();
         let mut expected: Vec<u32> =

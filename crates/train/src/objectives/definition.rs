@@ -1,33 +1,37 @@
 //! Definition of an objective: its name, description, defaults and properties, without its loss.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Formatter};
 
 use super::{Group, HardNegatives, Objective, ObjectiveName};
 use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
 use turnwise_core::error::Result;
 
-/// Properties and defaults of an objective. Each objective defines them in its own file.
+/// Properties and defaults of an objective.
+///
+/// Each objective has a static definition, which sets the fields that differ from [`Definition::DEFAULT`].
 #[derive(Debug)]
 pub struct Definition {
     /// Name on the command line and in recipes.
     pub name: &'static str,
-    /// One-line description: the vectors that it trains, and how.
+    /// Name in earlier versions, if it was different. It is accepted wherever the name is, and recipe files store it.
+    pub former_name: Option<&'static str>,
+    /// One-line description: the vectors that the objective trains, and how.
     pub about: &'static str,
-    /// Recommended benchmark: task and data, as an argument of `turnwise bench`.
+    /// Recommended benchmark: task and data, as arguments of `turnwise bench`.
     pub benchmark: &'static str,
     /// Kind of items that the label-free evaluation encodes.
     pub sample: Sample,
-    /// True if the objective is evaluated on the halves of held-out dialogues by default. This evaluation measures
-    /// topics, so it does not suit objectives that predict tokens or classes.
+    /// True if dialogues are held out for the label-free evaluation by default. That evaluation measures topics, so it
+    /// does not suit objectives that predict tokens or classes.
     pub held_out: bool,
     /// Default criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// Whether the objective can be the main one, an auxiliary one, or both.
+    /// Whether a run can use the objective as its main objective, as an auxiliary one, or as either.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// Training method of the objective.
-    pub training: Training,
+    /// Training with gradient steps; `None` if a linear layer is computed in closed form instead.
+    pub steps: Option<StepTraining>,
 }
 
 /// Items that the label-free evaluation encodes.
@@ -50,15 +54,6 @@ pub enum Role {
     Both,
 }
 
-/// Training method of an objective.
-#[derive(Debug)]
-pub enum Training {
-    /// The encoder is trained with gradient steps.
-    Steps(StepTraining),
-    /// A linear layer is computed in closed form, without gradient steps.
-    ClosedForm,
-}
-
 /// Properties and defaults of an objective that is trained with gradient steps.
 #[derive(Debug)]
 pub struct StepTraining {
@@ -79,7 +74,9 @@ pub struct StepTraining {
     /// True if consecutive turns of one speaker are merged by default.
     pub merge_turns: bool,
     /// Default number of steps.
-    pub steps: Steps,
+    pub steps: u64,
+    /// True if the default number of steps is multiplied by the number of corpora.
+    pub per_corpus: bool,
     /// Default number of warm-up steps. It applies only if the number of steps is also the default.
     pub warm_up: u64,
     /// Default batch size.
@@ -90,38 +87,39 @@ pub struct StepTraining {
     pub max_tokens: usize,
     /// Default temperature; 1 if the loss has none.
     pub temperature: f64,
-    /// Layers that are frozen by default.
-    pub frozen: Frozen,
+    /// True if the lower half of the layers is frozen by default, false if no layer is.
+    pub freezes_half: bool,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
     /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal those above.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
-    pub settings: fn(&mut Given<'_>) -> Box<dyn Settings>,
+    pub settings: fn(&mut Given<'_>) -> ObjectiveBuilder,
 }
 
-/// Default number of steps.
-#[derive(Debug, Clone, Copy)]
-pub enum Steps {
-    /// One number, for corpora of any number and size.
-    Total(u64),
-    /// A number that is multiplied by the number of corpora.
-    PerCorpus(u64),
+/// The settings of an objective, as a function that creates it once the data and the model are loaded.
+pub struct ObjectiveBuilder(Box<BuildFn>);
+
+type BuildFn = dyn Fn(&Setup<'_>) -> Result<Box<dyn Objective>> + Send + Sync;
+
+impl ObjectiveBuilder {
+    /// Wraps a function that creates an objective, or returns an error if the model or the data does not suit it.
+    pub fn new<O: Objective + 'static>(
+        build: impl Fn(&Setup<'_>) -> Result<O> + Send + Sync + 'static,
+    ) -> Self {
+        ObjectiveBuilder(Box::new(move |setup: &Setup<'_>| Ok(Box::new(build(setup)?) as Box<dyn Objective>)))
+    }
+
+    /// Creates the objective.
+    pub fn build(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
+        (self.0)(setup)
+    }
 }
 
-/// Layers that are frozen by default.
-#[derive(Debug, Clone, Copy)]
-pub enum Frozen {
-    /// No layer is frozen.
-    Nothing,
-    /// The lower half of the layers is frozen.
-    Half,
-}
-
-/// Settings of an objective. They create the objective once the data and the model are loaded.
-pub trait Settings: Debug + Send + Sync {
-    /// Creates the objective. Returns an error if the model or the data does not suit it.
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>>;
+impl Debug for ObjectiveBuilder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObjectiveBuilder")
+    }
 }
 
 /// Data from which an objective is created.
@@ -146,11 +144,41 @@ pub trait Sources {
 }
 
 impl Definition {
-    /// Properties of the training steps; `None` if the objective has no steps.
-    pub fn steps(&self) -> Option<&StepTraining> {
-        match &self.training {
-            Training::Steps(steps) => Some(steps),
-            Training::ClosedForm => None,
+    /// The most common values, for all fields except the name, the description and the training method.
+    pub const DEFAULT: Definition = Definition {
+        name: "",
+        former_name: None,
+        about: "",
+        benchmark: "sr select.txt",
+        sample: Sample::Utterances,
+        held_out: true,
+        select: Selection::LabelFree,
+        role: Role::Both,
+        min_turns: 2,
+        steps: None,
+    };
+}
+
+impl StepTraining {
+    /// The most common properties and defaults, with a function that reads the settings of the objective.
+    pub const fn new(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> Self {
+        StepTraining {
+            in_batch: false,
+            pooled_loss: false,
+            one_corpus: false,
+            several_turns: false,
+            merge_turns: false,
+            steps: 300,
+            per_corpus: false,
+            warm_up: 0,
+            batch: 32,
+            learning_rate: 2e-5,
+            max_tokens: 64,
+            temperature: 1.0,
+            freezes_half: true,
+            auxiliary: &[],
+            as_auxiliary: None,
+            settings,
         }
     }
 }

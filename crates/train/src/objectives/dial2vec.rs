@@ -9,26 +9,22 @@
 //! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
 //! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
-use std::{borrow::Cow, str::FromStr, sync::Arc};
+use std::{borrow::Cow, ops::Range};
 
 use candle_core::{Result as Candle, Tensor};
-use serde::{Deserialize, Serialize};
 
 use super::{
-    Location, Objective, Prepared,
-    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
+    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    definition::{Definition, Sample, StepTraining},
     losses,
 };
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::Packed,
-    ops::{Segments, pool},
-    run::evaluations::Selection,
+    named_enum,
+    ops::pool,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    random::Random,
-};
+use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Part, Sequence, network::Table};
 
 /// Definition of `dial2vec`.
@@ -37,82 +33,39 @@ pub static DIAL2VEC: Definition = Definition {
     about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
     benchmark: "dialogues labelled.jsonl",
     sample: Sample::Dialogues,
-    held_out: true,
-    select: Selection::LabelFree,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(StepTraining {
-        in_batch: false,
-        pooled_loss: false,
-        one_corpus: false,
+    steps: Some(StepTraining {
         several_turns: true,
-        merge_turns: false,
-        steps: Steps::Total(300),
-        warm_up: 0,
         batch: 5,
         learning_rate: 1e-5,
         max_tokens: 512,
         temperature: 0.2,
-        frozen: Frozen::Half,
-        auxiliary: &[],
         // As an auxiliary objective, it must not dominate the training time.
         as_auxiliary: Some((4, 160)),
-        settings: |given| {
-            let negatives = if given.is_auxiliary() { 4 } else { 9 };
-            Box::new(Dial2vecSettings {
-                negatives: given.negatives(negatives),
-                window: given.window(10),
-                profile: given.profile(),
-                temperature: given.temperature(),
-                max_tokens: given.max_tokens(),
+        ..StepTraining::new(|given| {
+            let default_negatives = if given.is_auxiliary() { 4 } else { 9 };
+            let (negatives, window) = (given.negatives(default_negatives), given.window(10));
+            let as_coded = given.profile() == Profile::Code;
+            let (temperature, max_tokens) = (given.temperature(), given.max_tokens());
+            ObjectiveBuilder::new(move |setup| {
+                let rows = |table: &Option<Table>| table.as_ref().map(|table| table.rows);
+                let embeddings = &setup.model.start().embeddings;
+                let tables = (rows(&embeddings.turns), rows(&embeddings.roles));
+                let objective = Dial2vec::new(setup.data)?;
+                Ok(Dial2vec { negatives, temperature, window, max_tokens, as_coded, tables, ..objective })
             })
-        },
+        })
     }),
+    ..Definition::DEFAULT
 };
 
-/// Variant of dial2vec. The paper and its released code differ in details.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// As described in the paper.
-    #[default]
-    Paper,
-    /// As implemented in the released code.
-    Code,
-}
-
-impl FromStr for Profile {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "paper" => Ok(Profile::Paper),
-            "code" => Ok(Profile::Code),
-            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
-        }
-    }
-}
-
-/// Settings of dial2vec.
-#[derive(Debug)]
-struct Dial2vecSettings {
-    negatives: usize,
-    window: usize,
-    profile: Profile,
-    temperature: f64,
-    max_tokens: usize,
-}
-
-impl Settings for Dial2vecSettings {
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let mut objective = Dial2vec::new(setup.data)?;
-        (objective.negatives, objective.window) = (self.negatives, self.window);
-        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
-        objective.as_coded = self.profile == Profile::Code;
-        let rows = |table: &Option<Table>| table.as_ref().map(|table| table.rows);
-        let embeddings = &setup.model.start().embeddings;
-        objective.tables = (rows(&embeddings.turns), rows(&embeddings.roles));
-        Ok(Box::new(objective))
+named_enum! {
+    /// Variant of dial2vec. The paper and its released code differ in details.
+    pub enum Profile: "profile" {
+        /// As described in the paper.
+        #[default]
+        Paper = "paper",
+        /// As implemented in the released code.
+        Code = "code",
     }
 }
 
@@ -213,72 +166,73 @@ impl Objective for Dial2vec {
         Ok(examples)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
         let (mut sequences, mut turns) = (Vec::new(), Vec::new());
-        let count = examples.len();
-        for (location, random) in examples {
+        for (location, random) in &mut *examples {
             let dialogue = data.dialogue(location.dialogue)?;
-            let speakers = dialogue.iter().map(|s| s.speaker).max().unwrap_or(0) + 1;
+            let speakers = dialogue.iter().map(|turn| turn.speaker).max().unwrap_or(0) + 1;
             // With more than two speakers, one speaker is compared with the rest.
             let kept = if self.as_coded { 0 } else { random.below(speakers as usize) as u32 };
-            let side = |turn: &TurnTokens| usize::from(turn.speaker != kept);
             for sample in 0..=self.negatives {
                 let mut drawn = Vec::with_capacity(dialogue.len());
                 for turn in dialogue.iter() {
-                    let ids = match sample > 0 && turn.speaker != kept {
-                        false => Cow::Borrowed(turn.ids.as_slice()),
-                        true => {
+                    let is_kept = turn.speaker == kept;
+                    let ids = match sample == 0 || is_kept {
+                        true => Cow::Borrowed(turn.ids.as_slice()),
+                        false => {
                             let pool = &self.turns_by_role[turn.role as usize];
-                            let location = pool[random.below(pool.len())];
-                            Cow::Owned(data.token_ids(location)?)
+                            Cow::Owned(data.token_ids(pool[random.below(pool.len())])?)
                         }
                     };
-                    drawn.push((ids, side(turn)));
+                    drawn.push((ids, usize::from(!is_kept)));
                 }
                 let (sequence, spans) = self.sample(data, &drawn);
                 sequences.push(sequence);
                 turns.push(spans);
             }
         }
-        if count == 0 {
-            return Err(Error::Internal("the batch has no dialogues".to_owned()));
-        }
         let samples = 1 + self.negatives;
-        Ok(Box::new(Matched {
-            packed: Packed::new(sequences),
+        let loss = Matched {
             turns,
             samples,
             window: self.window,
             temperature: self.temperature,
             factor: if self.as_coded { 1.0 / samples as f64 } else { 1.0 },
-        }))
+        };
+        Ok(Prepared::new(&DIAL2VEC, sequences, examples.len(), loss))
     }
 }
 
-/// A turn in a sequence: row range, side, and turn number in the dialogue.
+/// A turn in a sequence.
 #[derive(Debug, Clone)]
 struct Turn {
-    rows: std::ops::Range<usize>,
+    /// Rows of its tokens, counted from the start of the sequence.
+    rows: Range<usize>,
+    /// 0 for the kept speaker, 1 for the other speakers.
     side: usize,
+    /// Number of the turn in the dialogue.
     number: usize,
 }
 
-/// Batch of dialogues, each followed by its negative samples.
+/// Loss of a batch of dialogues, each followed by its negative samples.
 struct Matched {
-    packed: Packed,
+    /// Turns of each sequence.
     turns: Vec<Vec<Turn>>,
+    /// Number of sequences per dialogue.
     samples: usize,
     window: usize,
     temperature: f64,
+    /// Factor of the loss.
     factor: f64,
 }
 
 impl Matched {
     /// Returns the terms of all weighted sums: over tokens per turn, matching turns per turn, and turns per side.
-    fn sums(&self) -> Sums {
+    fn sums(&self, packed: &Packed) -> Sums {
         let mut sums = Sums::default();
         for (n, turns) in self.turns.iter().enumerate() {
-            let (first_row, first_turn) = (self.packed.starts[n], sums.turns.len());
+            let (first_row, first_turn) = (packed.starts[n], sums.turns.len());
+            let row_of = |turn: usize| first_turn + turn..first_turn + turn + 1;
             for (t, turn) in turns.iter().enumerate() {
                 let rows = turn.rows.start + first_row..turn.rows.end + first_row;
                 sums.of_token.extend(rows.clone().map(|_| (first_turn + t) as u32));
@@ -287,16 +241,13 @@ impl Matched {
                 let near = turns.iter().enumerate().filter(|(_, other)| {
                     other.side != turn.side && other.number.abs_diff(turn.number) <= self.window
                 });
-                let near = near.map(|(o, _)| first_turn + o..first_turn + o + 1);
-                sums.near.push(near.map(|rows| Part { rows, weight: 1.0 }).collect());
+                sums.near.push(near.map(|(o, _)| Part { rows: row_of(o), weight: 1.0 }).collect());
             }
             for side in [0, 1] {
                 let own = turns.iter().enumerate().filter(|(_, t)| t.side == side);
                 let tokens: usize = own.clone().map(|(_, t)| t.rows.len()).sum();
                 let weight = 1.0 / tokens.max(1) as f32;
-                sums.sides.push(
-                    own.map(|(t, _)| Part { rows: first_turn + t..first_turn + t + 1, weight }).collect(),
-                );
+                sums.sides.push(own.map(|(t, _)| Part { rows: row_of(t), weight }).collect());
             }
         }
         sums
@@ -317,48 +268,35 @@ struct Sums {
     of_token: Vec<u32>,
 }
 
-impl Prepared for Matched {
-    fn packed(&self) -> &Packed {
-        &self.packed
+impl Loss for Matched {
+    fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
+        let sums = self.sums(packed);
+        let tokens = states.index_select(&losses::indices(&sums.rows, states)?, 0)?;
+        // In `matched`, the tokens of all turns are contiguous.
+        let mut start = 0;
+        let contiguous = |parts: &Vec<Part>| {
+            let rows = start..start + parts[0].rows.len();
+            start = rows.end;
+            vec![Part { rows, weight: 1.0 }]
+        };
+        let turns_of_matched = sums.turns.iter().map(contiguous).collect();
+        let turns = pool(states, sums.turns)?;
+        let near = pool(&turns, sums.near)?;
+        let near_token = near.index_select(&losses::indices(&sums.of_token, states)?, 0)?;
+        let matched = tokens.broadcast_mul(&(&tokens * &near_token)?.sum_keepdim(1)?)?;
+        let cross = pool(&matched, turns_of_matched)?;
+        let (own, cross) = (pool(&turns, sums.sides.clone())?, pool(&cross, sums.sides)?);
+        // One row per dialogue and side, one column per sample.
+        let count = self.turns.len() / self.samples;
+        let scores = losses::cosines(&own, &cross)?.reshape((count, self.samples, 2))?;
+        let scores = scores.transpose(1, 2)?.contiguous()?.reshape((2 * count, self.samples))?;
+        // Sum over the two sides, mean over the dialogues.
+        losses::nt_xent_first(&scores, self.temperature)? * (2.0 * self.factor)
     }
 
-    fn count(&self) -> usize {
-        self.turns.len() / self.samples
-    }
-
-    fn shape(&self) -> serde_json::Value {
+    fn shape(&self, _: usize) -> serde_json::Value {
         let spans = |t: &Turn| (t.rows.start, t.rows.end, t.side, t.number);
         let turns: Vec<Vec<_>> = self.turns.iter().map(|t| t.iter().map(spans).collect()).collect();
         serde_json::json!({ "samples": self.samples, "window": self.window, "turns": turns })
-    }
-
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        let sums = self.sums();
-        let segments = |parts: &Vec<Vec<Part>>| Arc::new(Segments::new(parts.clone()));
-        let indices = |rows: &[u32]| Tensor::from_slice(rows, rows.len(), states.device());
-        let turns = pool(states, &segments(&sums.turns))?;
-        let near = pool(&turns, &segments(&sums.near))?;
-        let tokens = states.index_select(&indices(&sums.rows)?, 0)?;
-        let with = near.index_select(&indices(&sums.of_token)?, 0)?;
-        let matched = tokens.broadcast_mul(&(&tokens * &with)?.sum_keepdim(1)?)?;
-        // In `matched`, the tokens of all turns are contiguous.
-        let mut start = 0;
-        let cross: Vec<Vec<Part>> = sums
-            .turns
-            .iter()
-            .map(|parts| {
-                let rows = start..start + parts[0].rows.len();
-                start = rows.end;
-                vec![Part { rows, weight: 1.0 }]
-            })
-            .collect();
-        let cross = pool(&matched, &segments(&cross))?;
-        let sides = segments(&sums.sides);
-        let (own, cross) = (pool(&turns, &sides)?, pool(&cross, &sides)?);
-        // One row per dialogue and side, one column per sample.
-        let scores = losses::cosines(&own, &cross)?.reshape((self.count(), self.samples, 2))?;
-        let scores = scores.transpose(1, 2)?.contiguous()?.reshape((2 * self.count(), self.samples))?;
-        // Sum over the two sides, mean over the dialogues.
-        losses::nt_xent_first(&scores, self.temperature)? * (2.0 * self.factor)
     }
 }

@@ -7,22 +7,20 @@
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
 
-use std::{str::FromStr, sync::Arc};
-
 use candle_core::{D, Device, Result as Candle, Tensor};
-use serde::{Deserialize, Serialize};
 
 use super::{
-    HardNegatives, Location, Objective, Prepared,
-    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
-    every_turn, losses,
+    HardNegatives, Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
+    check_several_dialogues,
+    definition::{Definition, Role, Sample, StepTraining},
+    losses, other_dialogue, turns_of,
 };
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
-    ops::{Segments, linear, pool},
+    named_enum,
+    ops::pool,
     recipe::Given,
-    run::evaluations::Selection,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -34,89 +32,68 @@ use turnwise_encoder::{Part, Sequence, network::Activation};
 pub static DIALOGUECSE: Definition = Definition {
     name: "dialoguecse",
     about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
-    benchmark: "sr select.txt",
-    sample: Sample::Utterances,
-    held_out: true,
-    select: Selection::LabelFree,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(StepTraining {
-        in_batch: false,
-        pooled_loss: false,
-        one_corpus: false,
-        several_turns: false,
-        merge_turns: true,
-        steps: Steps::Total(300),
-        warm_up: 0,
-        batch: 20,
-        learning_rate: 5e-5,
-        max_tokens: 50,
-        temperature: 0.1,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
-        settings: |given| Box::new(DialogueCseSettings::read(given, 0)),
-    }),
+    steps: Some(StepTraining { learning_rate: 5e-5, ..steps(|given| read(given, 0)) }),
+    ..Definition::DEFAULT
 };
 
-/// Aggregation of the context turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Aggregation {
-    /// I₁: a mean with weights from a two-layer network.
-    I1,
-    /// I₂: the mean.
-    #[default]
-    I2,
-}
+/// Definition of `joint`: DialogueCSE with hard negatives, combined with other objectives.
+pub static JOINT: Definition = Definition {
+    name: "joint",
+    about: "dialogues and utterances: dialoguecse with neighbors, dial2vec and self-distillation",
+    benchmark: "dialogues labelled.jsonl",
+    sample: Sample::Dialogues,
+    role: Role::Main,
+    steps: Some(StepTraining {
+        several_turns: true,
+        steps: 100,
+        per_corpus: true,
+        warm_up: 10,
+        learning_rate: 3e-5,
+        auxiliary: &[
+            (ObjectiveName::Dial2vec, 0.1),
+            (ObjectiveName::Neighbors, 1.0),
+            (ObjectiveName::SelfDistillation, 1.0),
+        ],
+        ..steps(|given| read(given, 2))
+    }),
+    ..Definition::DEFAULT
+};
 
-impl FromStr for Aggregation {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "i1" => Ok(Aggregation::I1),
-            "i2" => Ok(Aggregation::I2),
-            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
-        }
+/// Properties that `dialoguecse` and `joint` share.
+const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining {
+    StepTraining {
+        merge_turns: true,
+        batch: 20,
+        max_tokens: 50,
+        temperature: 0.1,
+        ..StepTraining::new(settings)
     }
 }
 
-/// Settings of DialogueCSE.
-#[derive(Debug)]
-pub(super) struct DialogueCseSettings {
-    context: usize,
-    negatives: usize,
-    hard_negatives: usize,
-    aggregation: Aggregation,
-    temperature: f64,
-    max_tokens: usize,
+/// Reads the settings. `hard_negatives` is the default number of hard negatives.
+fn read(given: &mut Given<'_>, hard_negatives: usize) -> ObjectiveBuilder {
+    let (negatives, hard_negatives) = (given.negatives(9), given.hard_negatives(hard_negatives));
+    let (context, aggregation) = (given.context(3), given.aggregation());
+    let (temperature, max_tokens) = (given.temperature(), given.max_tokens());
+    ObjectiveBuilder::new(move |setup| {
+        let (model, seed) = (setup.model, setup.seed);
+        let objective = DialogueCse::new(aggregation, model.width(), seed, model.device())?;
+        let hard = match hard_negatives {
+            0 => None,
+            count => Some((count, setup.sources.hard_negatives(max_tokens)?)),
+        };
+        Ok(DialogueCse { context, negatives, hard, temperature, max_tokens, ..objective })
+    })
 }
 
-impl DialogueCseSettings {
-    /// Reads the settings. `hard_negatives` is the default number of hard negatives.
-    pub(super) fn read(given: &mut Given<'_>, hard_negatives: usize) -> Self {
-        DialogueCseSettings {
-            negatives: given.negatives(9),
-            hard_negatives: given.hard_negatives(hard_negatives),
-            context: given.context(3),
-            aggregation: given.aggregation(),
-            temperature: given.temperature(),
-            max_tokens: given.max_tokens(),
-        }
-    }
-}
-
-impl Settings for DialogueCseSettings {
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let mut objective =
-            DialogueCse::new(self.aggregation, setup.model.width(), setup.seed, setup.model.device())?;
-        (objective.context, objective.negatives) = (self.context, self.negatives);
-        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
-        if self.hard_negatives > 0 {
-            objective.hard = Some((self.hard_negatives, setup.sources.hard_negatives(self.max_tokens)?));
-        }
-        Ok(Box::new(objective))
+named_enum! {
+    /// Aggregation of the context turns.
+    pub enum Aggregation: "aggregation" {
+        /// I₁: a mean with weights from a two-layer network.
+        I1 = "i1",
+        /// I₂: the mean.
+        #[default]
+        I2 = "i2",
     }
 }
 
@@ -133,28 +110,18 @@ pub struct DialogueCse {
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// Aggregation of the context turns.
-    aggregation: Aggregation,
-    /// Parameters of the aggregation network.
+    /// Parameters of the aggregation network; empty for I₂.
     heads: Vec<Parameter>,
 }
 
 impl DialogueCse {
-    /// Creates the objective with the settings of the paper. The seed initializes the aggregation network.
+    /// Creates the objective with the settings of the paper. The seed initializes the aggregation network of I₁.
     pub fn new(aggregation: Aggregation, width: usize, seed: u64, device: &Device) -> Result<Self> {
         let heads = match aggregation {
             Aggregation::I2 => Vec::new(),
             Aggregation::I1 => aggregation_network(width, seed, device)?,
         };
-        Ok(DialogueCse {
-            context: 3,
-            negatives: 9,
-            hard: None,
-            temperature: 0.1,
-            max_tokens: 50,
-            aggregation,
-            heads,
-        })
+        Ok(DialogueCse { context: 3, negatives: 9, hard: None, temperature: 0.1, max_tokens: 50, heads })
     }
 
     /// Returns the context turns of a response: the nearest turns on both sides, in the order of the dialogue.
@@ -192,95 +159,91 @@ impl Objective for DialogueCse {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
-        Ok(every_turn(data))
+        Ok(turns_of(data, 2))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
-        if data.len() < 2 {
-            return Err(Error::data(
-                "negative responses need at least two dialogues, but the data has only one",
-            ));
-        }
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+        check_several_dialogues(data)?;
         let mut sequences: Vec<Sequence> = Vec::new();
         let mut contexts = Vec::with_capacity(examples.len());
-        for (location, random) in examples {
+        for (location, random) in &mut *examples {
             let (own, turn) = (location.dialogue, location.turn as usize);
             let dialogue = data.dialogue(own)?;
             let around = self.around(turn, dialogue.len());
             contexts.push(around.len());
             let mut add = |ids: &[u32]| sequences.push(data.utterance(ids, self.max_tokens));
             around.iter().for_each(|t| add(&dialogue[*t].ids));
-            add(&dialogue[turn].ids);
+            let response = &dialogue[turn].ids;
+            add(response);
             for n in 0..self.negatives {
                 let hard = match &self.hard {
-                    Some((count, hard)) if n < *count => hard.draw(&dialogue[turn].ids, own, random),
+                    Some((count, hard)) if n < *count => hard.draw(response, own, random),
                     _ => None,
                 };
                 match hard {
-                    Some(at) => add(&data.token_ids(at)?),
-                    None => add(&random_negative(data, own, &dialogue[turn].ids, random)?),
+                    Some(location) => add(&data.token_ids(location)?),
+                    None => add(&random_negative(data, own, response, random)?),
                 }
             }
         }
-        Ok(Box::new(Responses {
-            packed: Packed::new(sequences),
+        let loss = Responses {
             contexts,
             candidates: 1 + self.negatives,
             temperature: self.temperature,
-            aggregation: match self.aggregation {
-                Aggregation::I2 => None,
-                Aggregation::I1 => Some(self.heads.iter().map(|h| h.var.as_tensor().clone()).collect()),
-            },
-        }))
+            network: losses::tensors(&self.heads),
+        };
+        Ok(Prepared::new(&DIALOGUECSE, sequences, examples.len(), loss))
     }
 }
+
+/// Number of random draws of a negative before all dialogues are searched.
+const MAX_DRAWS: usize = 20;
 
 /// Draws an utterance from a different dialogue whose text differs from the true response.
 fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut Random) -> Result<Vec<u32>> {
-    let mut drawn = random_utterance(data, own, random)?;
-    // A short response such as "Yes." occurs in many dialogues. Give up after 20 draws.
-    for _ in 0..20 {
+    let mut dialogue = own;
+    // A short response such as "Yes." occurs in many dialogues.
+    for _ in 0..MAX_DRAWS {
+        dialogue = other_dialogue(data, own, random);
+        let turn = random.below(data.turns_each()[dialogue as usize] as usize) as u32;
+        let drawn = data.token_ids(Location { dialogue, turn })?;
         if drawn != response {
-            break;
+            return Ok(drawn);
         }
-        drawn = random_utterance(data, own, random)?;
     }
-    Ok(drawn)
+    let count = data.len() as u32;
+    for other in (dialogue..count).chain(0..dialogue).filter(|other| *other != own) {
+        if let Some(turn) = data.dialogue(other)?.iter().find(|turn| turn.ids != response) {
+            return Ok(turn.ids.clone());
+        }
+    }
+    Err(Error::data("negative responses need at least two different texts, but all turns have the same text"))
 }
 
-/// Draws an utterance from a dialogue other than `own`.
-fn random_utterance(data: &TrainingSet, own: u32, random: &mut Random) -> Result<Vec<u32>> {
-    let drawn = random.below(data.len() - 1) as u32;
-    let dialogue = drawn + u32::from(drawn >= own);
-    let turn = random.below(data.turns_each()[dialogue as usize] as usize) as u32;
-    data.token_ids(Location { dialogue, turn })
-}
-
-/// Batch of contexts, each followed by its true response and its negative responses.
+/// Loss of a batch that holds, for each example, the context turns, the true response and the negative responses.
 struct Responses {
-    packed: Packed,
     /// Number of context turns of each example.
     contexts: Vec<usize>,
     /// Number of responses per example: one true response and the negatives.
     candidates: usize,
     temperature: f64,
-    /// Parameters of the aggregation network, for I₁.
-    aggregation: Option<Vec<Tensor>>,
+    /// Parameters of the aggregation network; empty for I₂.
+    network: Vec<Tensor>,
 }
 
 impl Responses {
     /// Row indices of the response tokens and of the context turns.
-    fn tokens(&self) -> Tokens {
+    fn tokens(&self, packed: &Packed) -> Tokens {
         let mut tokens = Tokens::default();
         let mut sequence = 0;
         for (example, contexts) in self.contexts.iter().enumerate() {
             let turns = sequence..sequence + contexts;
             sequence += contexts;
-            tokens.turns.extend(turns.clone().map(|t| self.packed.mean(t, 1.0)));
-            let of = |t| self.packed.mean(t, 1.0 / *contexts as f32);
-            tokens.contexts.push(turns.flat_map(of).collect());
+            tokens.turns.extend(turns.clone().map(|t| packed.mean(t, 1.0)));
+            let scaled_mean = |t| packed.mean(t, 1.0 / *contexts as f32);
+            tokens.contexts.push(turns.flat_map(scaled_mean).collect());
             for _ in 0..self.candidates {
-                let rows = self.packed.rows(sequence);
+                let rows = packed.rows(sequence);
                 let start = tokens.rows.len();
                 tokens.rows.extend(rows.clone().map(|r| r as u32));
                 tokens.example.extend(rows.clone().map(|_| example as u32));
@@ -295,20 +258,14 @@ impl Responses {
 
     /// Context-aware embeddings of the responses with mean aggregation (I₂).
     fn mean_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
-        let contexts = pool(states, &Arc::new(Segments::new(tokens.contexts.clone())))?;
-        let of_token = contexts.index_select(&indices(&tokens.example, states)?, 0)?;
+        let contexts = pool(states, tokens.contexts.clone())?;
+        let of_token = contexts.index_select(&losses::indices(&tokens.example, states)?, 0)?;
         matched(responses, &of_token, &tokens.sums)
     }
 
     /// Context-aware embeddings of the responses with weighted aggregation (I₁).
-    fn weighted_aggregated(
-        &self,
-        states: &Tensor,
-        responses: &Tensor,
-        tokens: &Tokens,
-        aggregation: &[Tensor],
-    ) -> Candle<Tensor> {
-        let turns = pool(states, &Arc::new(Segments::new(tokens.turns.clone())))?;
+    fn weighted_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
+        let turns = pool(states, tokens.turns.clone())?;
         // Each turn is matched with every response, so the tokens of a response are repeated per turn.
         let (mut rows, mut of_turn, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         let (mut turn, mut candidate) = (0, 0);
@@ -326,15 +283,11 @@ impl Responses {
             turn += contexts;
             candidate += self.candidates;
         }
-        let repeated = responses.index_select(&indices(&rows, states)?, 0)?;
-        let of_token = turns.index_select(&indices(&of_turn, states)?, 0)?;
+        let repeated = responses.index_select(&losses::indices(&rows, states)?, 0)?;
+        let of_token = turns.index_select(&losses::indices(&of_turn, states)?, 0)?;
         let refined = matched(&repeated, &of_token, &sums)?;
-        let [inner, bias, outer] = aggregation else {
-            candle_core::bail!("the aggregation network must have three parameters")
-        };
-        let cast = |t: &Tensor| t.to_dtype(states.dtype());
-        let scores = linear(&refined, &cast(inner)?, &cast(bias)?, Some(Activation::Relu))?;
-        let scores = scores.matmul(&cast(outer)?.t()?)?.flatten_all()?;
+        let scores = losses::apply(&self.network, &refined, Some(Activation::Relu))?;
+        let scores = scores.matmul(&self.network[2].to_dtype(states.dtype())?.t()?)?.flatten_all()?;
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
             let weights = candle_nn::ops::softmax(&scores.narrow(0, group.start, group.len())?, D::Minus1)?;
@@ -348,7 +301,7 @@ impl Responses {
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;
-    pool(&responses.broadcast_mul(&weights)?, &Arc::new(Segments::new(sums.to_vec())))
+    pool(&responses.broadcast_mul(&weights)?, sums.to_vec())
 }
 
 #[derive(Default)]
@@ -367,32 +320,20 @@ struct Tokens {
     sums: Vec<Vec<Part>>,
 }
 
-fn indices(rows: &[u32], on: &Tensor) -> Candle<Tensor> {
-    Tensor::from_slice(rows, rows.len(), on.device())
-}
-
-impl Prepared for Responses {
-    fn packed(&self) -> &Packed {
-        &self.packed
-    }
-
-    fn count(&self) -> usize {
-        self.contexts.len()
-    }
-
-    fn shape(&self) -> serde_json::Value {
-        serde_json::json!({ "contexts": self.contexts, "candidates": self.candidates })
-    }
-
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        let tokens = self.tokens();
-        let responses = states.index_select(&indices(&tokens.rows, states)?, 0)?;
-        let aware = match &self.aggregation {
-            None => self.mean_aggregated(states, &responses, &tokens)?,
-            Some(aggregation) => self.weighted_aggregated(states, &responses, &tokens, aggregation)?,
+impl Loss for Responses {
+    fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
+        let tokens = self.tokens(packed);
+        let responses = states.index_select(&losses::indices(&tokens.rows, states)?, 0)?;
+        let aware = match self.network.is_empty() {
+            true => self.mean_aggregated(states, &responses, &tokens)?,
+            false => self.weighted_aggregated(states, &responses, &tokens)?,
         };
-        let plain = pool(&responses, &Arc::new(Segments::new(tokens.means)))?;
-        let scores = losses::cosines(&plain, &aware)?.reshape((self.count(), self.candidates))?;
+        let plain = pool(&responses, tokens.means)?;
+        let scores = losses::cosines(&plain, &aware)?.reshape((self.contexts.len(), self.candidates))?;
         losses::nt_xent_first(&scores, self.temperature)
+    }
+
+    fn shape(&self, _: usize) -> serde_json::Value {
+        serde_json::json!({ "contexts": self.contexts, "candidates": self.candidates })
     }
 }

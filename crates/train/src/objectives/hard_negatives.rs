@@ -20,23 +20,23 @@ pub struct MiningSettings {
     /// Number of candidates per utterance from the embedding search.
     pub near: usize,
     /// Number of candidates per utterance from BM25.
-    pub by_words: usize,
+    pub bm25: usize,
     /// Candidates with at least this cosine similarity are excluded as possible false negatives.
     pub bound: f32,
-    /// Number of nearest neighbors that are checked for paraphrases. Mutual nearest neighbors count as paraphrases
-    /// and are excluded.
+    /// Number of nearest neighbors per utterance that are checked for paraphrases. Two utterances that are among each
+    /// other's neighbors count as paraphrases and are not negatives of each other.
     pub mutual: usize,
 }
 
 impl Default for MiningSettings {
     fn default() -> Self {
-        MiningSettings { near: 20, by_words: 10, bound: 0.6, mutual: 5 }
+        MiningSettings { near: 20, bm25: 10, bound: 0.6, mutual: 5 }
     }
 }
 
-/// Hard negatives for each distinct utterance text.
+/// Hard negatives of each distinct utterance text.
 pub struct HardNegatives {
-    /// Index of each distinct text, keyed by token ids.
+    /// Index of each distinct text, by its token ids.
     numbers: HashMap<Vec<u32>, u32>,
     /// Location of the first occurrence of each text.
     locations: Vec<Location>,
@@ -45,10 +45,10 @@ pub struct HardNegatives {
 }
 
 impl HardNegatives {
-    /// Mines hard negatives among the utterances at the `chosen` locations. Each distinct text is considered once.
+    /// Mines hard negatives among the distinct texts of the utterances at the `chosen` locations.
     ///
-    /// The candidates come from the embeddings of the untrained model and from BM25. `progress` receives the number
-    /// of encoded texts.
+    /// The candidates are the nearest texts by the embeddings of `model` and by BM25. `progress` receives the number of
+    /// encoded texts.
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,
@@ -74,12 +74,12 @@ impl HardNegatives {
         }
         let nearest = neighbors::nearest_of_many(&vectors, settings.near)?;
         let paraphrases = neighbors::mutual_of(&nearest, settings.mutual);
-        let by_words = neighbors::words::nearest(&texts, settings.by_words);
+        let by_bm25 = neighbors::bm25::nearest(&texts, settings.bm25);
         let is_negative = |own: usize, other: u32| {
             !paraphrases[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
         };
         let negatives = |own: usize| -> Vec<u32> {
-            let candidates = nearest[own].iter().chain(&by_words[own]).copied();
+            let candidates = nearest[own].iter().chain(&by_bm25[own]).copied();
             let mut found: Vec<u32> = candidates.filter(|other| is_negative(own, *other)).collect();
             found.sort_unstable();
             found.dedup();
@@ -90,18 +90,12 @@ impl HardNegatives {
     }
 
     /// Number of texts with at least one hard negative.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.near.iter().filter(|near| !near.is_empty()).count()
     }
 
-    /// Returns true if no text has a hard negative.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Draws a hard negative for an utterance of a dialogue. The negative comes from a different dialogue.
-    ///
-    /// Returns `None` if the utterance has no hard negative.
+    /// Draws a hard negative for the utterance with these token ids in a dialogue. The negative is from a different
+    /// dialogue. Returns `None` if there is no such negative.
     pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<Location> {
         let near = &self.near[*self.numbers.get(ids)? as usize];
         let locations = near.iter().map(|n| self.locations[*n as usize]);
@@ -141,7 +135,7 @@ mod tests {
             .unwrap()
         };
         let hard = mine(settings);
-        assert!(!hard.is_empty());
+        assert!(hard.count() > 0);
         let mut random = Random::new(1, 1);
         let ids = |p: Location| data.token_ids(p).unwrap();
         for location in &chosen {
@@ -153,7 +147,7 @@ mod tests {
         // A text that was not in the input has no negatives.
         assert_eq!(hard.draw(&[59], 0, &mut random), None);
         // A bound below every cosine excludes all candidates.
-        assert!(mine(MiningSettings { bound: -1.0, ..MiningSettings::default() }).is_empty());
+        assert_eq!(mine(MiningSettings { bound: -1.0, ..MiningSettings::default() }).count(), 0);
         assert_eq!(encoded, 13);
     }
 }

@@ -1,27 +1,25 @@
 //! Building blocks of the losses: mean pooling, cosine similarities and NT-Xent.
 
-use std::sync::Arc;
-
 use candle_core::{D, Device, Result, Tensor};
 
 use crate::{
     device,
     model::{Packed, Parameter, Trainable},
-    ops::{Segments, pool},
+    ops::{linear, pool},
 };
 use turnwise_core::{error, random::hash64};
-use turnwise_encoder::{Sequence, Vectors};
+use turnwise_encoder::{Sequence, Vectors, network::Activation};
 
 /// Mean-pools the tokens of each sequence.
 pub(crate) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
     let parts = (0..packed.sequences.len()).map(|n| packed.mean(n, 1.0)).collect();
-    pool(states, &Arc::new(Segments::new(parts)))
+    pool(states, parts)
 }
 
-/// Number of sequences per encoded batch.
+/// Number of sequences that are encoded together.
 const BATCH: usize = 64;
 
-/// Encodes sequences with the current model: mean-pooled, normalized, without gradients.
+/// Encodes sequences without gradients. Returns the normalized mean of the hidden states of each sequence.
 pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Result<Vectors> {
     let mut vectors = Vectors::new(model.width());
     for chunk in sequences.chunks(BATCH) {
@@ -33,7 +31,7 @@ pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Re
     Ok(vectors)
 }
 
-/// Mask of the in-batch negatives: excludes identical utterances, which are not negatives of each other.
+/// Mask that excludes pairs of identical utterances from the in-batch negatives.
 ///
 /// The mask is added to the scores. It has one row and one column per utterance.
 pub(super) fn duplicate_mask(utterances: &[Sequence]) -> Vec<f32> {
@@ -56,6 +54,21 @@ pub(super) fn layer(
         Parameter::new(format!("{name}.weight"), weight, &shape, true, device)?,
         Parameter::new(format!("{name}.bias"), vec![0.0; shape[0]], &shape[..1], false, device)?,
     ])
+}
+
+/// Values of parameters, for a loss that is computed later.
+pub(super) fn tensors(parameters: &[Parameter]) -> Vec<Tensor> {
+    parameters.iter().map(|parameter| parameter.var.as_tensor().clone()).collect()
+}
+
+/// Applies a linear layer. The first two entries of `layer` are its weight and its bias.
+pub(super) fn apply(layer: &[Tensor], x: &Tensor, activation: Option<Activation>) -> Result<Tensor> {
+    linear(x, &layer[0].to_dtype(x.dtype())?, &layer[1].to_dtype(x.dtype())?, activation)
+}
+
+/// Row indices as a tensor on the device of `like`.
+pub(super) fn indices(rows: &[u32], like: &Tensor) -> Result<Tensor> {
+    Tensor::from_slice(rows, rows.len(), like.device())
 }
 
 /// Initial weights of a linear layer, uniform in ±1/√inputs.
@@ -102,4 +115,15 @@ pub(super) fn nt_xent_first(scores: &Tensor, temperature: f64) -> Result<Tensor>
 pub(super) fn nt_xent_diagonal(scores: &Tensor, temperature: f64) -> Result<Tensor> {
     let own = Tensor::eye(scores.dim(0)?, scores.dtype(), scores.device())?;
     (log_softmax(scores, temperature)? * own)?.sum(1)?.mean_all()?.neg()
+}
+
+/// Logarithm of the softmax probability of the target class in each row, as a column.
+pub(super) fn log_likelihoods(scores: &Tensor, classes: &[u32]) -> Result<Tensor> {
+    let classes = Tensor::from_slice(classes, (classes.len(), 1), scores.device())?;
+    log_softmax(scores, 1.0)?.gather(&classes, 1)
+}
+
+/// Mean cross-entropy of the target classes, one class per row.
+pub(super) fn cross_entropy(scores: &Tensor, classes: &[u32]) -> Result<Tensor> {
+    log_likelihoods(scores, classes)?.mean_all()?.neg()
 }

@@ -4,41 +4,39 @@ pub mod definition;
 mod dial2vec;
 mod dialoguecse;
 mod hard_negatives;
-mod joint;
-mod keep;
 mod losses;
+mod mlm;
 mod multi_task;
-mod neighbours;
-mod places;
+mod neighbors;
 mod relevance;
 mod responses;
+mod role_position;
+mod self_distillation;
 mod simcse;
-mod surroundings;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub use definition::{Definition, Sample, Settings, Setup, Sources, Training};
+pub use definition::{Definition, ObjectiveBuilder, Sample, Setup, Sources};
 pub use dial2vec::{Dial2vec, Profile};
 pub use dialoguecse::{Aggregation, DialogueCse};
 pub use hard_negatives::{HardNegatives, MiningSettings};
-pub use keep::Keep;
 pub(super) use losses::means;
+pub use mlm::Mlm;
 pub use multi_task::{Auxiliary, MultiTask};
-pub use neighbours::{Group, Neighbours};
-pub use places::Places;
+pub use neighbors::{Group, Neighbors};
 pub use relevance::Relevance;
 pub use responses::{Matching, ResponseSelection};
+pub use role_position::RolePosition;
+pub use self_distillation::SelfDistillation;
 pub use simcse::SimCse;
-pub use words::Words;
 
 use std::str::FromStr;
 
 use candle_core::{Result as Candle, Tensor};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context_cca,
     data::TrainingSet,
     model::{Packed, Parameter},
 };
@@ -46,6 +44,7 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
+use turnwise_encoder::Sequence;
 
 /// Generates [`ObjectiveName`] from a list of names and definitions.
 macro_rules! objectives {
@@ -72,25 +71,25 @@ macro_rules! objectives {
     };
 }
 
-// The list of objectives. Its order is the order of auxiliary objectives in a run: append new ones.
+// The order of this list is the order of the auxiliary objectives in a run, so new objectives are appended.
 objectives! {
     Dialoguecse: dialoguecse::DIALOGUECSE,
     Dial2vec: dial2vec::DIAL2VEC,
     Simcse: simcse::SIMCSE,
-    Neighbours: neighbours::NEIGHBOURS,
-    Surroundings: surroundings::SURROUNDINGS,
+    Neighbors: neighbors::NEIGHBORS,
+    ContextCca: context_cca::CONTEXT_CCA,
     Responses: responses::RESPONSES,
-    Places: places::PLACES,
+    RolePosition: role_position::ROLE_POSITION,
     SiameseS: responses::SIAMESE_S,
     SiameseM: responses::SIAMESE_M,
-    Words: words::WORDS,
+    Mlm: mlm::MLM,
     Relevance: relevance::RELEVANCE,
-    Joint: joint::JOINT,
-    Keep: keep::KEEP,
+    Joint: dialoguecse::JOINT,
+    SelfDistillation: self_distillation::SELF_DISTILLATION,
 }
 
-/// Objective named `auto`: the best one for dialogues so far, see "What training gains" in benchmarks/README.md.
-const AUTO: ObjectiveName = ObjectiveName::Neighbours;
+/// Objective with the alias `auto`: the best one for dialogues, see "What training gains" in benchmarks/README.md.
+const AUTO: ObjectiveName = ObjectiveName::Neighbors;
 
 impl ObjectiveName {
     /// Name on the command line and in recipes.
@@ -107,8 +106,12 @@ impl FromStr for ObjectiveName {
             return Ok(AUTO);
         }
         let all = ObjectiveName::ALL.iter().copied();
+        let has_name = |objective: &ObjectiveName| {
+            let Definition { name, former_name, .. } = objective.definition();
+            *name == text || *former_name == Some(text)
+        };
         all.clone()
-            .find(|objective| objective.name() == text)
+            .find(has_name)
             .ok_or_else(|| Error::unknown_name("objective", text, all.map(ObjectiveName::name)))
     }
 }
@@ -121,13 +124,15 @@ impl TryFrom<String> for ObjectiveName {
     }
 }
 
+/// Name in stored recipes. It never changes, because checkpoints contain a hash of the recipe.
 impl From<ObjectiveName> for String {
     fn from(objective: ObjectiveName) -> String {
-        objective.name().to_owned()
+        let Definition { name, former_name, .. } = objective.definition();
+        former_name.unwrap_or(name).to_owned()
     }
 }
 
-/// A training objective: lists the examples of the data, and builds batches that compute their loss.
+/// A training objective: lists the examples in the data, and builds batches that compute their loss.
 pub trait Objective: Send + Sync {
     /// Definition of the objective.
     fn definition(&self) -> &'static Definition;
@@ -139,16 +144,16 @@ pub trait Objective: Send + Sync {
 
     /// Returns true if a batch cannot be split into independent micro-batches.
     fn in_batch(&self) -> bool {
-        self.definition().steps().is_some_and(|steps| steps.in_batch)
+        self.definition().steps.as_ref().is_some_and(|steps| steps.in_batch)
     }
 
     /// Lists all examples in the data.
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>>;
 
-    /// Builds the input sequences of a batch.
+    /// Builds a batch from examples, each with its own random number generator.
     ///
-    /// Random choices for an example depend only on its own random number generator.
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>>;
+    /// The random choices for an example use only its generator.
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared>;
 }
 
 /// Location of an example in the training set: a dialogue, and a turn if the example is a single turn.
@@ -161,50 +166,77 @@ pub struct Location {
 }
 
 /// A batch of an objective, tokenized and packed for the encoder.
-pub trait Prepared: Send {
+pub struct Prepared {
     /// The sequences to encode.
-    fn packed(&self) -> &Packed;
-
+    pub packed: Packed,
     /// Number of examples. The loss is the mean over the examples.
-    fn count(&self) -> usize;
+    pub count: usize,
+    /// True if the loss needs only the mean vector of each sequence, not the hidden states of the tokens.
+    pub is_pooled: bool,
+    loss: Box<dyn Loss>,
+}
+
+/// Loss of a batch, with the data that it needs besides the output of the encoder.
+trait Loss: Send {
+    /// Computes the mean loss over the examples.
+    ///
+    /// `input` has one row per sequence if the objective has a pooled loss: the mean of the hidden states of its
+    /// tokens. Otherwise it has one row per token: the hidden state.
+    fn compute(&self, packed: &Packed, input: &Tensor) -> Candle<Tensor>;
+
+    /// Structure of the sequences of a batch with `count` examples, see [`Prepared::shape`].
+    fn shape(&self, count: usize) -> serde_json::Value {
+        serde_json::json!({ "count": count })
+    }
+}
+
+impl Prepared {
+    /// Creates a batch of `count` examples of an objective with this definition.
+    fn new(
+        definition: &Definition,
+        sequences: Vec<Sequence>,
+        count: usize,
+        loss: impl Loss + 'static,
+    ) -> Self {
+        let is_pooled = definition.steps.as_ref().is_some_and(|steps| steps.pooled_loss);
+        Prepared { packed: Packed::new(sequences), count, is_pooled, loss: Box::new(loss) }
+    }
 
     /// Returns the structure of the sequences as JSON, for other programs that compute the same loss.
-    fn shape(&self) -> serde_json::Value;
+    pub fn shape(&self) -> serde_json::Value {
+        self.loss.shape(self.count)
+    }
 
     /// Computes the mean loss from the hidden states of the tokens.
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        match self.pooled_loss() {
-            Some(examples) => examples.loss_of(&means(states, self.packed())?),
-            None => candle_core::bail!("the objective has no loss"),
+    pub fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        match self.is_pooled {
+            true => self.pooled_loss(&means(states, &self.packed)?),
+            false => self.loss.compute(&self.packed, states),
         }
     }
 
-    /// Returns the loss as a function of the pooled sequence embeddings; `None` if the loss needs other inputs.
-    ///
-    /// Batches with such a loss can be computed in micro-batches.
-    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
-        None
+    /// Computes the mean loss from the mean vector of each sequence. Only for batches with `is_pooled`.
+    pub fn pooled_loss(&self, means: &Tensor) -> Candle<Tensor> {
+        self.loss.compute(&self.packed, means)
     }
 }
 
-/// Loss that needs only the mean-pooled embedding of each sequence.
-pub trait PooledLoss {
-    /// Computes the mean loss from the embeddings, one row per sequence.
-    fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
-}
-
-/// Returns the locations of all turns, including dialogues with a single turn.
-fn all_turns(data: &TrainingSet) -> Vec<Location> {
-    turns_of(data, 1)
-}
-
-/// Returns the locations of all turns in dialogues with at least two turns.
-pub fn every_turn(data: &TrainingSet) -> Vec<Location> {
-    turns_of(data, 2)
-}
-
 /// Returns the locations of all turns in dialogues with at least `min_turns` turns.
-fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<Location> {
+pub(crate) fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<Location> {
     let long = (0..).zip(data.turns_each()).filter(|(_, turns)| **turns >= min_turns);
     long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| Location { dialogue, turn })).collect()
+}
+
+/// Returns an error if there is no second dialogue to draw negatives from.
+fn check_several_dialogues(data: &TrainingSet) -> Result<()> {
+    match data.len() < 2 {
+        true => Err(Error::data("negative responses need at least two dialogues, but the data has only one")),
+        false => Ok(()),
+    }
+}
+
+/// Draws a dialogue other than `own`. The data must have at least two dialogues.
+fn other_dialogue(data: &TrainingSet, own: u32, random: &mut Random) -> u32 {
+    let drawn = random.below(data.len() - 1) as u32;
+    drawn + u32::from(drawn >= own)
 }

@@ -3,7 +3,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Definition, Location, Objective, PooledLoss, Prepared};
+use super::{Definition, Location, Loss, Objective, Prepared};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -65,7 +65,7 @@ impl Objective for MultiTask {
         self.main.examples(data)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
         // The generator of the first example seeds one generator per auxiliary objective.
         let Some((_, first)) = examples.first() else {
             return Err(Error::Internal("the batch has no examples".to_owned()));
@@ -81,66 +81,38 @@ impl Objective for MultiTask {
                 .collect();
             parts.push((auxiliary.objective.prepare(data, &mut drawn)?, auxiliary.weight));
         }
-        let sequences = parts.iter().flat_map(|(p, _)| p.packed().sequences.iter().cloned()).collect();
-        Ok(Box::new(Joined { packed: Packed::new(sequences), parts }))
+        let sequences = parts.iter().flat_map(|(part, _)| part.packed.sequences.iter().cloned()).collect();
+        let is_pooled = parts.iter().all(|(part, _)| part.is_pooled);
+        let joined =
+            Prepared::new(self.definition(), sequences, parts[0].0.count, Joined { parts, is_pooled });
+        Ok(Prepared { is_pooled, ..joined })
     }
 }
 
-/// Batches of several objectives, concatenated.
+/// Weighted sum of the losses of several batches, which are concatenated.
 struct Joined {
-    packed: Packed,
-    parts: Vec<(Box<dyn Prepared>, f64)>,
+    /// Batches of the objectives, the main one first, with the weights of their losses.
+    parts: Vec<(Prepared, f64)>,
+    /// True if all losses are pooled.
+    is_pooled: bool,
 }
 
-impl Prepared for Joined {
-    fn packed(&self) -> &Packed {
-        &self.packed
-    }
-
-    fn count(&self) -> usize {
-        self.parts[0].0.count()
-    }
-
-    fn shape(&self) -> serde_json::Value {
-        self.parts
-            .iter()
-            .map(|(p, weight)| serde_json::json!({ "weight": weight, "of": p.shape() }))
-            .collect()
-    }
-
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        self.sum(states, &|part| part.packed().tokens(), &|part, rows| part.loss(rows))
-    }
-
-    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
-        self.parts.iter().all(|(part, _)| part.pooled_loss().is_some()).then_some(self)
-    }
-}
-
-impl PooledLoss for Joined {
-    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        self.sum(means, &|part| part.packed().sequences.len(), &|part, rows| match part.pooled_loss() {
-            Some(part) => part.loss_of(rows),
-            None => candle_core::bail!("an objective has no pooled loss"),
-        })
-    }
-}
-
-impl Joined {
-    /// Weighted sum of the losses. `count` returns the number of rows of an objective.
-    fn sum(
-        &self,
-        rows: &Tensor,
-        count: &dyn Fn(&dyn Prepared) -> usize,
-        loss: &dyn Fn(&dyn Prepared, &Tensor) -> Candle<Tensor>,
-    ) -> Candle<Tensor> {
-        let mut at = 0;
-        let mut sum = Tensor::zeros((), rows.dtype(), rows.device())?;
+impl Loss for Joined {
+    fn compute(&self, _: &Packed, input: &Tensor) -> Candle<Tensor> {
+        let mut first = 0;
+        let mut sum = Tensor::zeros((), input.dtype(), input.device())?;
         for (part, weight) in &self.parts {
-            let count = count(part.as_ref());
-            sum = (sum + (loss(part.as_ref(), &rows.narrow(0, at, count)?)? * *weight)?)?;
-            at += count;
+            let rows = if self.is_pooled { part.packed.sequences.len() } else { part.packed.tokens() };
+            let own = input.narrow(0, first, rows)?;
+            let loss = if self.is_pooled { part.pooled_loss(&own)? } else { part.loss(&own)? };
+            sum = (sum + (loss * *weight)?)?;
+            first += rows;
         }
         Ok(sum)
+    }
+
+    fn shape(&self, _: usize) -> serde_json::Value {
+        let parts = self.parts.iter();
+        parts.map(|(part, weight)| serde_json::json!({ "weight": weight, "of": part.shape() })).collect()
     }
 }

@@ -3,25 +3,20 @@
 //!
 //! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
 //! class. This is one of the two post-training tasks for response selection; the other one is masked language
-//! modeling (`words`).
+//! modeling (`mlm`).
 
 use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
-    Location, Objective, Prepared,
-    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
-    losses,
+    Location, Loss, Objective, ObjectiveBuilder, Prepared, check_several_dialogues,
+    definition::{Definition, StepTraining},
+    losses, other_dialogue, turns_of,
 };
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::{Packed, Parameter},
-    ops::linear,
-    run::evaluations::Selection,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    random::Random,
-};
+use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
 
 /// Definition of `relevance`.
@@ -29,46 +24,21 @@ pub static RELEVANCE: Definition = Definition {
     name: "relevance",
     about: "utterances: classifies a candidate response as the next turn, another turn of the dialogue, or a turn of another dialogue",
     benchmark: "response responses.jsonl",
-    sample: Sample::Utterances,
     held_out: false,
-    select: Selection::LabelFree,
-    role: Role::Both,
     min_turns: 3,
-    training: Training::Steps(StepTraining {
-        in_batch: false,
-        pooled_loss: false,
-        one_corpus: false,
+    steps: Some(StepTraining {
         several_turns: true,
-        merge_turns: false,
-        steps: Steps::Total(300),
-        warm_up: 0,
-        batch: 32,
-        learning_rate: 2e-5,
         max_tokens: 128,
-        temperature: 1.0,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
-        settings: |given| {
-            Box::new(RelevanceSettings { context: given.context(3), max_tokens: given.max_tokens() })
-        },
+        ..StepTraining::new(|given| {
+            let (context, max_tokens) = (given.context(3), given.max_tokens());
+            ObjectiveBuilder::new(move |setup| {
+                let objective = Relevance::new(setup.model.width(), setup.seed, setup.model.device())?;
+                Ok(Relevance { context, max_tokens, ..objective })
+            })
+        })
     }),
+    ..Definition::DEFAULT
 };
-
-/// Settings of `relevance`.
-#[derive(Debug)]
-struct RelevanceSettings {
-    context: usize,
-    max_tokens: usize,
-}
-
-impl Settings for RelevanceSettings {
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let mut objective = Relevance::new(setup.model.width(), setup.seed, setup.model.device())?;
-        (objective.context, objective.max_tokens) = (self.context, self.max_tokens);
-        Ok(Box::new(objective))
-    }
-}
 
 /// Number of classes: true next turn, other turn of the same dialogue, turn of another dialogue.
 const CLASSES: usize = 3;
@@ -77,7 +47,7 @@ const CLASSES: usize = 3;
 pub struct Relevance {
     /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Maximum number of tokens of a sequence; the start of the context is truncated.
+    /// Maximum number of tokens of a sequence. If a sequence is too long, the start of the context is cut off.
     pub max_tokens: usize,
     heads: Vec<Parameter>,
 }
@@ -89,7 +59,7 @@ impl Relevance {
         Ok(Relevance { context: 3, max_tokens: 128, heads })
     }
 
-    /// Builds the input sequence: the context of a turn, then a response.
+    /// Builds the input sequence: the context of a turn, and a response.
     fn sequence(
         &self,
         data: &TrainingSet,
@@ -100,11 +70,8 @@ impl Relevance {
         // The response takes at most half of the sequence.
         let response = &response.ids[..response.ids.len().min(self.max_tokens / 2)];
         let room = self.max_tokens.saturating_sub(data.before.len() + response.len() + data.after.len());
-        let context = dialogue[turn.saturating_sub(self.context)..turn].iter();
-        let mut ids: Vec<u32> =
-            context.flat_map(|turn| turn.ids.iter().chain(&data.after)).copied().collect();
-        ids.drain(..ids.len().saturating_sub(room));
-        Sequence::new([&data.before, &ids, response, &data.after].concat())
+        let context = data.last_tokens(&dialogue[turn.saturating_sub(self.context)..turn], room);
+        Sequence::new([&data.before, &context, response, &data.after].concat())
     }
 }
 
@@ -118,18 +85,14 @@ impl Objective for Relevance {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
-        // Class 1 needs a further turn of the same dialogue.
-        Ok(super::turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
+        // The second class needs a turn besides the response and the turn before it.
+        Ok(turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
-        if data.len() < 2 {
-            return Err(Error::data(
-                "negative responses need at least two dialogues, but the data has only one",
-            ));
-        }
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+        check_several_dialogues(data)?;
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
-        for (location, random) in examples {
+        for (location, random) in &mut *examples {
             let (own, turn) = (location.dialogue, location.turn as usize);
             let dialogue = data.dialogue(own)?;
             let class = random.below(CLASSES);
@@ -141,8 +104,7 @@ impl Objective for Relevance {
                     &dialogue[other + usize::from(other >= turn)]
                 }
                 _ => {
-                    let other = random.below(data.len() - 1) as u32;
-                    elsewhere = data.dialogue(other + u32::from(other >= own))?;
+                    elsewhere = data.dialogue(other_dialogue(data, own, random))?;
                     &elsewhere[random.below(elsewhere.len())]
                 }
             };
@@ -150,38 +112,25 @@ impl Objective for Relevance {
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
             sequences.push(self.sequence(data, &dialogue, turn, response));
         }
-        let heads = self.heads.iter().map(|head| head.var.as_tensor().clone()).collect();
-        Ok(Box::new(Classified { packed: Packed::new(sequences), classes, heads }))
+        let loss = Classification { classes, heads: losses::tensors(&self.heads) };
+        Ok(Prepared::new(&RELEVANCE, sequences, examples.len(), loss))
     }
 }
 
-/// Batch of sequences with their classes.
-struct Classified {
-    packed: Packed,
+/// Loss of a batch of sequences: cross-entropy of their classes.
+struct Classification {
     classes: Vec<u32>,
     heads: Vec<Tensor>,
 }
 
-impl Prepared for Classified {
-    fn packed(&self) -> &Packed {
-        &self.packed
+impl Loss for Classification {
+    fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
+        let first: Vec<u32> = packed.starts[..self.classes.len()].iter().map(|start| *start as u32).collect();
+        let first = states.index_select(&losses::indices(&first, states)?, 0)?;
+        losses::cross_entropy(&losses::apply(&self.heads, &first, None)?, &self.classes)
     }
 
-    fn count(&self) -> usize {
-        self.classes.len()
-    }
-
-    fn shape(&self) -> serde_json::Value {
+    fn shape(&self, _: usize) -> serde_json::Value {
         serde_json::json!({ "classes": self.classes })
-    }
-
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        let (count, on) = (self.count(), states.device());
-        let first: Vec<u32> = self.packed.starts[..count].iter().map(|start| *start as u32).collect();
-        let first = states.index_select(&Tensor::from_slice(&first, count, on)?, 0)?;
-        let [weight, bias] = [0, 1].map(|n: usize| self.heads[n].to_dtype(states.dtype()));
-        let log_probabilities = losses::log_softmax(&linear(&first, &weight?, &bias?, None)?, 1.0)?;
-        let classes = Tensor::from_slice(&self.classes, (count, 1), on)?;
-        log_probabilities.gather(&classes, 1)?.mean_all()?.neg()
     }
 }

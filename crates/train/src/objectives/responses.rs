@@ -10,16 +10,14 @@
 use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
-    Location, Objective, PooledLoss, Prepared,
-    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
-    losses,
+    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    definition::{Definition, StepTraining},
+    losses, turns_of,
 };
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
-    ops::linear,
     recipe::Given,
-    run::evaluations::Selection,
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, network::Activation};
@@ -29,99 +27,51 @@ pub static RESPONSES: Definition = Definition {
     name: "responses",
     about: "utterances: a response is similar to the turns before it",
     benchmark: "response responses.jsonl",
-    sample: Sample::Utterances,
-    held_out: true,
-    select: Selection::LabelFree,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(RESPONSES_STEPS),
-};
-
-/// Training steps of `responses`.
-const RESPONSES_STEPS: StepTraining = StepTraining {
-    in_batch: true,
-    pooled_loss: true,
-    one_corpus: true,
-    several_turns: true,
-    merge_turns: false,
-    steps: Steps::Total(300),
-    warm_up: 30,
-    batch: 64,
-    learning_rate: 2e-5,
-    max_tokens: 64,
-    temperature: 0.05,
-    frozen: Frozen::Half,
-    auxiliary: &[],
-    as_auxiliary: None,
-    settings: |given| Box::new(MatchingSettings::read(given, Matching::Cosine, 3)),
+    steps: Some(StepTraining {
+        warm_up: 30,
+        temperature: 0.05,
+        ..steps(|given| read(given, Matching::Cosine, 3))
+    }),
+    ..Definition::DEFAULT
 };
 
 /// Definition of `siamese-s`.
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
     about: "utterances: a turn matches its response (SiameseBERT-S)",
-    benchmark: "sr select.txt",
-    sample: Sample::Utterances,
-    held_out: true,
-    select: Selection::LabelFree,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(StepTraining {
-        several_turns: false,
-        settings: |given| Box::new(MatchingSettings::read(given, Matching::Layer, 1)),
-        ..SIAMESE_STEPS
-    }),
+    steps: Some(StepTraining { several_turns: false, ..steps(|given| read(given, Matching::Layer, 1)) }),
+    ..Definition::DEFAULT
 };
 
 /// Definition of `siamese-m`.
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
     about: "utterances: several turns match their response (SiameseBERT-M)",
-    benchmark: "sr select.txt",
-    sample: Sample::Utterances,
-    held_out: true,
-    select: Selection::LabelFree,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(SIAMESE_STEPS),
+    steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
+    ..Definition::DEFAULT
 };
 
-/// Training steps of `siamese-m`.
-const SIAMESE_STEPS: StepTraining = StepTraining {
-    warm_up: 0,
-    temperature: 1.0,
-    settings: |given| Box::new(MatchingSettings::read(given, Matching::Perceptron, 3)),
-    ..RESPONSES_STEPS
-};
-
-/// Settings of `responses`, `siamese-s` and `siamese-m`.
-#[derive(Debug)]
-struct MatchingSettings {
-    matching: Matching,
-    context: usize,
-    temperature: f64,
-    max_tokens: usize,
-}
-
-impl MatchingSettings {
-    fn read(given: &mut Given<'_>, matching: Matching, context: usize) -> Self {
-        MatchingSettings {
-            matching,
-            context: given.context(context),
-            temperature: given.temperature(),
-            max_tokens: given.max_tokens(),
-        }
+/// Properties that `responses`, `siamese-s` and `siamese-m` share.
+const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining {
+    StepTraining {
+        in_batch: true,
+        pooled_loss: true,
+        one_corpus: true,
+        several_turns: true,
+        batch: 64,
+        ..StepTraining::new(settings)
     }
 }
 
-impl Settings for MatchingSettings {
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let model = setup.model;
-        let mut objective = ResponseSelection::new(self.matching, model.width(), setup.seed, model.device())?;
-        objective.context = self.context;
-        (objective.temperature, objective.max_tokens) = (self.temperature, self.max_tokens);
-        Ok(Box::new(objective))
-    }
+/// Reads the settings. `context` is the default number of context turns.
+fn read(given: &mut Given<'_>, matching: Matching, context: usize) -> ObjectiveBuilder {
+    let (context, temperature, max_tokens) =
+        (given.context(context), given.temperature(), given.max_tokens());
+    ObjectiveBuilder::new(move |setup| {
+        let (model, seed) = (setup.model, setup.seed);
+        let objective = ResponseSelection::new(matching, model.width(), seed, model.device())?;
+        Ok(ResponseSelection { context, temperature, max_tokens, ..objective })
+    })
 }
 
 /// Matching function between context and response embeddings.
@@ -162,15 +112,12 @@ impl ResponseSelection {
         Ok(ResponseSelection { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
     }
 
-    /// Builds the context sequence of a turn. If it is too long, its start is truncated.
+    /// Builds the context sequence of a turn. If it is too long, its start is cut off.
     fn context_sequence(&self, data: &TrainingSet, location: Location) -> Result<Sequence> {
         let (dialogue, turn) = (data.dialogue(location.dialogue)?, location.turn as usize);
-        let context = dialogue[turn.saturating_sub(self.context)..turn].iter();
-        let mut ids: Vec<u32> =
-            context.flat_map(|turn| turn.ids.iter().chain(&data.after)).copied().collect();
         let room = self.max_tokens.saturating_sub(data.before.len()).max(1);
-        ids.drain(..ids.len().saturating_sub(room));
-        Ok(Sequence::new([data.before.as_slice(), &ids].concat()))
+        let context = data.last_tokens(&dialogue[turn.saturating_sub(self.context)..turn], room);
+        Ok(Sequence::new([data.before.as_slice(), &context].concat()))
     }
 }
 
@@ -188,35 +135,33 @@ impl Objective for ResponseSelection {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
-        Ok(super::all_turns(data).into_iter().filter(|location| location.turn > 0).collect())
+        Ok(turns_of(data, 1).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
-        let response = |(location, _): &(Location, Random)| -> Result<Sequence> {
-            Ok(data.utterance(&data.token_ids(*location)?, self.max_tokens))
-        };
-        let contexts = examples.iter().map(|(location, _)| self.context_sequence(data, *location));
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+        let locations = || examples.iter().map(|(location, _)| *location);
+        let contexts = locations().map(|location| self.context_sequence(data, location));
         let mut sequences = contexts.collect::<Result<Vec<Sequence>>>()?;
-        let responses = examples.iter().map(response).collect::<Result<Vec<Sequence>>>()?;
-        let masked = losses::duplicate_mask(&responses);
-        sequences.extend(responses);
-        Ok(Box::new(Pairs {
-            packed: Packed::new(sequences),
-            masked,
+        let responses = locations().map(|location| data.utterance_at(location, self.max_tokens));
+        let responses = responses.collect::<Result<Vec<Sequence>>>()?;
+        let loss = Pairs {
+            mask: losses::duplicate_mask(&responses),
             temperature: self.temperature,
             matching: self.matching,
-            heads: self.heads.iter().map(|head| head.var.as_tensor().clone()).collect(),
-        }))
+            heads: losses::tensors(&self.heads),
+        };
+        sequences.extend(responses);
+        Ok(Prepared::new(self.definition(), sequences, examples.len(), loss))
     }
 }
 
-/// Batch of all contexts, followed by all responses.
+/// Loss of a batch that holds all contexts, followed by all responses.
 struct Pairs {
-    packed: Packed,
     /// Mask that is added to the scores.
-    masked: Vec<f32>,
+    mask: Vec<f32>,
     temperature: f64,
     matching: Matching,
+    /// Weights and biases of the layers of the matching function.
     heads: Vec<Tensor>,
 }
 
@@ -224,8 +169,7 @@ impl Pairs {
     /// Applies the layers of the matching function to the context and response embeddings.
     fn matched(&self, contexts: &Tensor, responses: &Tensor) -> Candle<[Tensor; 2]> {
         let layer = |n: usize, x: &Tensor, activation| {
-            let cast = |t: &Tensor| t.to_dtype(x.dtype());
-            linear(&x.contiguous()?, &cast(&self.heads[2 * n])?, &cast(&self.heads[2 * n + 1])?, activation)
+            losses::apply(&self.heads[2 * n..2 * n + 2], &x.contiguous()?, activation)
         };
         match self.matching {
             Matching::Cosine => Ok([losses::unit(contexts)?, losses::unit(responses)?]),
@@ -244,30 +188,12 @@ impl Pairs {
     }
 }
 
-impl Prepared for Pairs {
-    fn packed(&self) -> &Packed {
-        &self.packed
-    }
-
-    fn count(&self) -> usize {
-        self.packed.sequences.len() / 2
-    }
-
-    fn shape(&self) -> serde_json::Value {
-        serde_json::json!({ "count": self.count() })
-    }
-
-    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
-        Some(self)
-    }
-}
-
-impl PooledLoss for Pairs {
-    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        let count = self.count();
+impl Loss for Pairs {
+    fn compute(&self, packed: &Packed, means: &Tensor) -> Candle<Tensor> {
+        let count = packed.sequences.len() / 2;
         let [contexts, responses] =
             self.matched(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?)?;
-        let scores = losses::scores(&contexts, &responses, &self.masked)?;
+        let scores = losses::scores(&contexts, &responses, &self.mask)?;
         let forward = losses::nt_xent_diagonal(&scores, self.temperature)?;
         if self.matching != Matching::Cosine {
             return Ok(forward);

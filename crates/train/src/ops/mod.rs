@@ -20,7 +20,7 @@ pub use attention::attention;
 pub use dropout::{Dropout, dropout};
 pub use linear::linear;
 pub use norm::add_norm;
-pub use pool::{Segments, pool};
+pub use pool::pool;
 pub(super) use product::{Matrix, product};
 
 use std::ops::Deref;

@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout, Result, Shape, T
 use turnwise_kernels::network::Activation;
 
 use super::{
-    Dropout, Segments, add_norm,
+    Dropout, add_norm,
     attention::{self, Attention},
     dropout::{self, drop_of},
     linear, norm, pool, values_of,
@@ -187,10 +187,8 @@ fn attention_stays_within_sequences() {
 #[test]
 fn pools() {
     let part = |from, to, weight| Part { rows: from..to, weight };
-    let segments =
-        Segments::new(vec![vec![part(0, 3, 0.5)], vec![], vec![part(2, 5, 0.25), part(7, 8, -1.0)]]);
-    let shared = Arc::new(segments.clone());
-    check(&[numbers((8, 5), 1)], |t| pool(&t[0], &shared), |t| pool::plain(&t[0], &segments));
+    let sums = vec![vec![part(0, 3, 0.5)], vec![], vec![part(2, 5, 0.25), part(7, 8, -1.0)]];
+    check(&[numbers((8, 5), 1)], |t| pool(&t[0], sums.clone()), |t| pool::plain(&t[0], &sums));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Built-in recipes: the experiments of the papers and of our benchmarks.
+//! Built-in recipes: the experiments of the papers and of our benchmarks, from `benchmarks/recipes/`.
 //!
-//! The recipes are stored in `benchmarks/recipes/`. Their corpus paths are relative to a data folder.
+//! Their paths are relative to a data folder, which the user sets.
 
 use std::path::{Path, PathBuf};
 
@@ -8,48 +8,26 @@ use super::Recipe;
 use turnwise_core::error::{Error, Result};
 
 macro_rules! built_in {
-    ($($name:literal),* $(,)?) => {
+    ($($name:literal)*) => {
         /// Name and text of each recipe.
         const BUILT_IN: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../benchmarks/recipes/", $name, ".toml")))),*];
     };
 }
 
-built_in!(
-    "auto-sgd",
-    "auto-three",
-    "dial2vec-bitod",
-    "dial2vec-doc2dial",
-    "dial2vec-metalwoz",
-    "dial2vec-multiwoz",
-    "dial2vec-self-dialogue",
-    "dial2vec-sgd",
-    "dialoguecse-ecd",
-    "dialoguecse-jddc",
-    "dialoguecse-mdc",
-    "dialoguecse-of-bitod",
-    "dialoguecse-of-doc2dial",
-    "dialoguecse-of-metalwoz",
-    "dialoguecse-of-multiwoz",
-    "dialoguecse-of-self-dialogue",
-    "dialoguecse-of-sgd",
-    "places-mdc",
-    "responses-chinese",
-    "responses-ubuntu",
-    "siamese-m-ecd",
-    "siamese-m-jddc",
-    "siamese-m-mdc",
-    "siamese-s-ecd",
-    "siamese-s-jddc",
-    "siamese-s-mdc",
-    "surroundings-chinese",
-    "surroundings-mdc",
-    "words-ecd",
-    "words-jddc",
-    "words-mdc",
-);
+built_in! {
+    "auto-sgd" "auto-three"
+    "dial2vec-bitod" "dial2vec-doc2dial" "dial2vec-metalwoz" "dial2vec-multiwoz" "dial2vec-self-dialogue" "dial2vec-sgd"
+    "dialoguecse-ecd" "dialoguecse-jddc" "dialoguecse-mdc"
+    "dialoguecse-of-bitod" "dialoguecse-of-doc2dial" "dialoguecse-of-metalwoz" "dialoguecse-of-multiwoz"
+    "dialoguecse-of-self-dialogue" "dialoguecse-of-sgd"
+    "places-mdc" "responses-chinese" "responses-ubuntu"
+    "siamese-m-ecd" "siamese-m-jddc" "siamese-m-mdc" "siamese-s-ecd" "siamese-s-jddc" "siamese-s-mdc"
+    "surroundings-chinese" "surroundings-mdc"
+    "words-ecd" "words-jddc" "words-mdc"
+}
 
-/// Description of a built-in recipe: the first line of its file.
+/// Description of a built-in recipe: the first line of its file, without the `#`. Empty for an unknown name.
 pub fn about(name: &str) -> &'static str {
     let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
     text.lines().next().unwrap_or("").trim_start_matches("# ")
@@ -67,14 +45,15 @@ impl Recipe {
         Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
     }
 
-    /// Prepends the data folder to the paths of the corpus and of the dev tasks.
+    /// Prepends a data folder to the paths of the corpora and of the dev tasks.
     pub fn below(&mut self, folder: &Path) {
         let below = |path: &mut PathBuf| *path = folder.join(&*path);
         self.corpus.iter_mut().for_each(below);
         self.dev.iter_mut().for_each(|dev| below(&mut dev.data));
     }
 
-    /// Returns the built-in recipe whose run writes this model: NAME for `runs/NAME/model`.
+    /// Returns the name of the built-in recipe whose run writes this model: NAME for `runs/NAME/model`. `None` if there
+    /// is no such recipe.
     pub fn that_leaves(model: &str) -> Option<&'static str> {
         let name = model.strip_prefix("runs/")?.strip_suffix("/model")?;
         names().find(|known| *known == name)

@@ -1,5 +1,7 @@
 //! Validation of recipes.
 
+use std::ops::RangeInclusive;
+
 use super::{ObjectiveName, Recipe, StepSettings};
 use crate::{
     objectives::definition::{Role, StepTraining},
@@ -7,7 +9,21 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Checks that the objective can be the main one, and that held-out dialogues are used.
+/// Settings that some objectives use and others do not.
+const OF_OBJECTIVES: &str = "context aggregation hard_negatives window profile negatives";
+
+/// Settings that have an effect only if the objective has training steps.
+const OF_STEPS: &str = "auxiliary steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
+    frozen_layers max_tokens temperature negatives hard_negatives aggregation window profile merge_turns \
+    checkpoint_every evaluate_every select patience";
+
+/// Names of the settings that have no effect in a recipe for a layer in closed form, and that are not stored.
+pub(crate) fn not_of_layers() -> impl Iterator<Item = &'static str> {
+    // `evaluate_every = 0` disables the evaluation of the layer.
+    OF_STEPS.split_whitespace().filter(|name| *name != "evaluate_every")
+}
+
+/// Returns an error if the objective cannot be the main one, or if dialogues are held out but never used.
 pub(super) fn role(recipe: &Recipe) -> Result<()> {
     let definition = recipe.objective.definition();
     if definition.role == Role::Auxiliary {
@@ -22,7 +38,7 @@ pub(super) fn role(recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-/// Checks the auxiliary objectives and their weights.
+/// Checks the auxiliary objectives and their weights, and that `--select dev` has evaluations.
 pub(super) fn auxiliary(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
     for (other, weight) in recipe.auxiliary.iter().flatten() {
@@ -30,12 +46,9 @@ pub(super) fn auxiliary(recipe: &Recipe) -> Result<()> {
             return Err(Error::input(format!("{} cannot be combined with {name}", other.name()))
                 .with_hint("remove it from --auxiliary"));
         }
-        if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
-            return Err(Error::input(format!(
-                "the weight of {} in --auxiliary cannot be {weight}",
-                other.name()
-            ))
-            .with_hint("use a number from 0 to 1000000, such as 0.5"));
+        if !(0.0..=1e6).contains(weight) {
+            let message = format!("the weight of {} in --auxiliary cannot be {weight}", other.name());
+            return Err(Error::input(message).with_hint("use a number from 0 to 1000000, such as 0.5"));
         }
     }
     if recipe.select == Some(Selection::Dev) && recipe.evaluate_every == Some(0) {
@@ -47,167 +60,132 @@ pub(super) fn auxiliary(recipe: &Recipe) -> Result<()> {
 
 /// Rejects the setting `strength` if no layer is learned.
 pub(super) fn strength(recipe: &Recipe) -> Result<()> {
-    match recipe.strength.is_some() && !recipe.layer {
-        true => Err(Error::input(format!(
-            "{} has no strength: it is a setting of the layer",
-            recipe.objective.name()
-        ))
-        .with_hint("append a layer with --layer, or omit --strength")),
-        false => Ok(()),
+    if recipe.strength.is_none() || recipe.layer {
+        return Ok(());
     }
+    let name = recipe.objective.name();
+    Err(Error::input(format!("{name} has no strength: it is a setting of the layer"))
+        .with_hint("append a layer with --layer, or omit --strength"))
+}
+
+/// Returns the names of the settings in the recipe that only some objectives use.
+pub(super) fn of_objectives(recipe: &Recipe) -> Result<Vec<&'static str>> {
+    changed(recipe, OF_OBJECTIVES)
 }
 
 /// Rejects settings that were given but that the objective does not use.
-pub(super) fn none_foreign(
-    objective: &str,
-    given: &[(&'static str, bool)],
-    read: &[&'static str],
-) -> Result<()> {
-    let foreign: Vec<(bool, &str)> =
-        given.iter().map(|(name, given)| (*given && !read.contains(name), *name)).collect();
-    none_of_these(objective, &foreign, "")
+pub(super) fn none_foreign(objective: &str, mut given: Vec<&str>, used: &[&str]) -> Result<()> {
+    given.retain(|name| !used.contains(name));
+    none_of_these(objective, &given, "")
 }
 
 /// Checks the values of the settings for training with gradient steps.
 pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSettings) -> Result<()> {
-    let StepSettings { steps, batch, parts, learning_rate, warm_up, .. } = *settings;
+    let plan = &settings.plan;
+    let (steps, batch, parts) = (plan.schedule.steps as f64, plan.batch as f64, plan.parts as f64);
     let max_tokens = recipe.max_tokens.unwrap_or(training.max_tokens);
     let temperature = recipe.temperature.unwrap_or(training.temperature);
+    let negatives = |count: Option<usize>| count.unwrap_or(0) as f64;
     // With auxiliary objectives, micro-batches need a loss that depends only on pooled embeddings.
     let in_micro_batches = settings.auxiliary.is_empty() || {
         let is_independent = |objective: ObjectiveName| {
-            objective.definition().steps().is_some_and(|training| training.pooled_loss && !training.in_batch)
+            objective
+                .definition()
+                .steps
+                .as_ref()
+                .is_some_and(|training| training.pooled_loss && !training.in_batch)
         };
         let mut auxiliary = settings.auxiliary.iter();
         training.in_batch && auxiliary.all(|auxiliary| is_independent(auxiliary.objective))
     };
-    let fits = |min: f64, value: f64, max: f64| value.is_finite() && value >= min && value <= max;
-    let whole = |min: f64, value: usize, max: f64| fits(min, value as f64, max);
+    let max_parts = if in_micro_batches { batch } else { 1.0 };
+    let min_batch = if training.in_batch { 2.0 } else { 1.0 };
+    let has_dev = recipe.select != Some(Selection::Dev) || !recipe.dev.is_empty();
     all_of_these(&[
-        valid_strength(recipe.strength),
-        (fits(1.0, steps as f64, 1e12), "steps", steps.to_string(), "a number from 1"),
-        (whole(1.0, batch, 1e6), "batch", batch.to_string(), "a number from 1"),
-        (whole(1.0, parts, batch as f64), "parts", parts.to_string(), "a number from 1 to the batch size"),
-        (
-            fits(1e-12, learning_rate, 1.0),
-            "learning_rate",
-            learning_rate.to_string(),
-            "a number above 0, up to 1, such as 2e-5",
-        ),
-        (
-            fits(0.0, recipe.weight_decay, 1.0),
-            "weight_decay",
-            recipe.weight_decay.to_string(),
-            "a number from 0 to 1",
-        ),
-        (
-            fits(0.0, recipe.clip, 1e12),
-            "clip",
-            recipe.clip.to_string(),
-            "a number from 0 (0 disables clipping)",
-        ),
-        (fits(0.0, recipe.dropout, 0.9), "dropout", recipe.dropout.to_string(), "a number from 0 to 0.9"),
-        (whole(4.0, max_tokens, 1e6), "max_tokens", max_tokens.to_string(), "a number from 4"),
-        (
-            fits(1e-4, temperature, 1e4),
-            "temperature",
-            temperature.to_string(),
-            "a number above 0, such as 0.1",
-        ),
+        strength_in_range(recipe),
+        within("steps", steps, 1.0..=1e12, "a number from 1"),
+        within("batch", batch, 1.0..=1e6, "a number from 1"),
+        within("parts", parts, 1.0..=batch, "a number from 1 to the batch size"),
+        within("learning_rate", plan.rate, 1e-12..=1.0, "a number above 0, up to 1, such as 2e-5"),
+        within("weight_decay", recipe.weight_decay, 0.0..=1.0, "a number from 0 to 1"),
+        within("clip", recipe.clip, 0.0..=1e12, "a number from 0 (0 disables clipping)"),
+        within("dropout", recipe.dropout, 0.0..=0.9, "a number from 0 to 0.9"),
+        within("max_tokens", max_tokens as f64, 4.0..=1e6, "a number from 4"),
+        within("temperature", temperature, 1e-4..=1e4, "a number above 0, such as 0.1"),
         from_one("negatives", recipe.negatives),
-        (
-            recipe.hard_negatives.is_none_or(|hard| recipe.negatives.is_some_and(|all| hard <= all)),
+        within(
             "hard_negatives",
-            recipe.hard_negatives.unwrap_or(0).to_string(),
+            negatives(recipe.hard_negatives),
+            0.0..=negatives(recipe.negatives),
             "at most the number of negatives",
         ),
         from_one("context", recipe.context),
         from_one("dialogues", recipe.dialogues),
-        held_out(recipe.held_out),
-        (recipe.checkpoint_every > 0, "checkpoint_every", "0".to_owned(), "a number from 1"),
-        (
-            recipe.select != Some(Selection::Dev) || !recipe.dev.is_empty(),
-            "select",
-            "dev".to_owned(),
-            "dev only together with --dev TASK:PATH",
-        ),
-        (warm_up <= steps, "warm_up", warm_up.to_string(), "at most the number of steps"),
-        (
-            !training.in_batch || batch > 1,
-            "batch",
-            batch.to_string(),
-            "at least 2: the objective compares the examples of a batch",
-        ),
-        (
-            parts == 1 || in_micro_batches,
-            "parts",
-            parts.to_string(),
-            "only 1 for this combination of objectives",
-        ),
+        held_out(recipe),
+        within("checkpoint_every", recipe.checkpoint_every as f64, 1.0..=f64::MAX, "a number from 1"),
+        (has_dev, "select", "dev".to_owned(), "dev only together with --dev TASK:PATH"),
+        within("warm_up", plan.schedule.warm_up as f64, 0.0..=steps, "at most the number of steps"),
+        within("batch", batch, min_batch..=1e6, "at least 2: the objective compares the examples of a batch"),
+        within("parts", parts, 1.0..=max_parts, "only 1 for this combination of objectives"),
     ])
 }
 
-/// Rejects settings that have no effect on a layer in closed form.
+/// Rejects settings that have no effect on a layer in closed form, and checks the values of the others.
 pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
-    let usual = Recipe::new(recipe.objective, String::new(), Vec::new());
     if recipe.layer {
-        return Err(Error::input(format!("{name} already learns a layer: --layer has no effect"))
-            .with_hint("omit --layer"));
+        return Err(Error::input(format!("{name} already learns a layer: --context-layer has no effect"))
+            .with_hint("omit --context-layer"));
     }
-    none_of_these(
-        name,
-        &[
-            (recipe.auxiliary.is_some(), "auxiliary"),
-            (recipe.steps.is_some(), "steps"),
-            (recipe.batch.is_some(), "batch"),
-            (recipe.parts != usual.parts, "parts"),
-            (recipe.learning_rate.is_some(), "learning_rate"),
-            (recipe.warm_up.is_some_and(|steps| steps != 0), "warm_up"),
-            (recipe.schedule != usual.schedule, "schedule"),
-            (recipe.weight_decay != usual.weight_decay, "weight_decay"),
-            (recipe.clip != usual.clip, "clip"),
-            (recipe.dropout != usual.dropout, "dropout"),
-            (recipe.frozen_layers.is_some(), "frozen_layers"),
-            (recipe.max_tokens.is_some(), "max_tokens"),
-            (recipe.temperature.is_some(), "temperature"),
-            (recipe.negatives.is_some(), "negatives"),
-            (recipe.hard_negatives.is_some(), "hard_negatives"),
-            (recipe.aggregation.is_some(), "aggregation"),
-            (recipe.window.is_some(), "window"),
-            (recipe.profile.is_some(), "profile"),
-            (recipe.merge_turns.is_some(), "merge_turns"),
-            (recipe.checkpoint_every != usual.checkpoint_every, "checkpoint_every"),
-            (recipe.evaluate_every.is_some_and(|every| every != 0), "evaluate_every"),
-            (recipe.select.is_some_and(|select| select != recipe.objective.definition().select), "select"),
-            (recipe.patience != usual.patience, "patience"),
-        ],
-        &format!(": {name} learns one layer without training steps"),
-    )?;
+    let mut foreign = changed(recipe, OF_STEPS)?;
+    foreign.retain(|setting| match *setting {
+        "warm_up" => recipe.warm_up != Some(0),
+        "evaluate_every" => recipe.evaluate_every != Some(0),
+        "select" => recipe.select != Some(recipe.objective.definition().select),
+        _ => true,
+    });
+    none_of_these(name, &foreign, &format!(": {name} learns one layer without training steps"))?;
     all_of_these(&[
         from_one("context", recipe.context),
         from_one("dialogues", recipe.dialogues),
-        held_out(recipe.held_out),
-        valid_strength(recipe.strength),
+        held_out(recipe),
+        strength_in_range(recipe),
     ])
 }
 
+/// Returns those of the settings `names` whose values differ from the defaults of a new recipe.
+fn changed(recipe: &Recipe, names: &'static str) -> Result<Vec<&'static str>> {
+    let values = |recipe: &Recipe| {
+        serde_json::to_value(recipe).map_err(|e| Error::Internal(format!("the recipe cannot be stored: {e}")))
+    };
+    let given = values(recipe)?;
+    let defaults = values(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
+    let is_changed = |name: &&str| {
+        let stored = Recipe::stored_name(name);
+        given.get(stored) != defaults.get(stored)
+    };
+    Ok(names.split_whitespace().filter(is_changed).collect())
+}
+
 /// A checked setting: whether its value is valid, its name, its value, and a description of valid values.
-type Number = (bool, &'static str, String, &'static str);
+type Check = (bool, &'static str, String, &'static str);
 
-fn valid_strength(given: Option<f64>) -> Number {
-    let given = given.unwrap_or(0.0);
-    ((0.0..=1.0).contains(&given), "strength", given.to_string(), "a number from 0 to 1")
+fn within(name: &'static str, value: f64, range: RangeInclusive<f64>, valid: &'static str) -> Check {
+    (range.contains(&value), name, value.to_string(), valid)
 }
 
-fn held_out(given: Option<usize>) -> Number {
-    let given = given.unwrap_or(0);
-    let valid = "0, or a number from 20 to 10000";
-    (given == 0 || (MIN_HELD_OUT..=10_000).contains(&given), "held_out", given.to_string(), valid)
+fn from_one(name: &'static str, value: Option<usize>) -> Check {
+    within(name, value.map_or(1.0, |value| value as f64), 1.0..=f64::MAX, "a number from 1")
 }
 
-fn from_one(name: &'static str, given: Option<usize>) -> Number {
-    (given != Some(0), name, "0".to_owned(), "a number from 1")
+fn strength_in_range(recipe: &Recipe) -> Check {
+    within("strength", recipe.strength.unwrap_or(0.0), 0.0..=1.0, "a number from 0 to 1")
+}
+
+fn held_out(recipe: &Recipe) -> Check {
+    let count = recipe.held_out.unwrap_or(0);
+    let is_valid = count == 0 || (MIN_HELD_OUT..=10_000).contains(&count);
+    (is_valid, "held_out", count.to_string(), "0, or a number from 20 to 10000")
 }
 
 /// Returns the command-line option of a setting.
@@ -215,9 +193,8 @@ fn option(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// Rejects settings that do not apply to the objective.
-fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<()> {
-    let foreign: Vec<&str> = given.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
+/// Returns an error if there are settings that do not apply to the objective.
+fn none_of_these(objective: &str, foreign: &[&str], why: &str) -> Result<()> {
     if foreign.is_empty() {
         return Ok(());
     }
@@ -227,8 +204,8 @@ fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<(
 }
 
 /// Returns an error for the first invalid setting.
-fn all_of_these(numbers: &[Number]) -> Result<()> {
-    match numbers.iter().find(|(fits, ..)| !fits) {
+fn all_of_these(checks: &[Check]) -> Result<()> {
+    match checks.iter().find(|(is_valid, ..)| !is_valid) {
         Some((_, name, value, valid)) => Err(Error::input(format!("{name} cannot be {value}"))
             .with_hint(format!("{} takes {valid}", option(name)))),
         None => Ok(()),

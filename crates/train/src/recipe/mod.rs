@@ -8,8 +8,9 @@ mod resolve;
 use std::{collections::BTreeMap, path::PathBuf};
 
 pub use built_in::{about as known_about, names as known_names};
+pub(super) use check::not_of_layers;
 pub use dev_task::DevTask;
-pub use resolve::{AuxiliarySettings, Given, LayerSettings, Method, ResolvedRecipe, StepSettings};
+pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepSettings};
 
 pub use super::objectives::{Aggregation, ObjectiveName, Profile};
 
@@ -88,10 +89,10 @@ pub struct Recipe {
     /// DialogueCSE: aggregation of the context turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
-    /// Appends a `surroundings` layer to the trained encoder.
+    /// Appends a `context-cca` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// Weight of the context in the `surroundings` layer, from 0 to 1. The rest is the weight of the original
+    /// Weight of the context in the `context-cca` layer, from 0 to 1. The rest is the weight of the original
     /// vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn a_recipe_has_the_same_hash_as_in_earlier_versions() {
         let mut given =
-            Recipe::new(ObjectiveName::Neighbours, "all-MiniLM-L6-v2".to_owned(), vec!["chats".into()]);
+            Recipe::new(ObjectiveName::Neighbors, "all-MiniLM-L6-v2".to_owned(), vec!["chats".into()]);
         given.steps = Some(2);
         let recipe = given.resolve(6, 256).unwrap();
         let inputs = ("a05b8f93bf1ba981b99bca108dce5159", "715a30c8c97665b41d86323595c1f0ed");
@@ -283,6 +284,28 @@ mod tests {
             read("aside = 20\nbeside = { keep = 1.0 }"),
             read("held_out = 20\nauxiliary = { keep = 1.0 }")
         );
+    }
+
+    #[test]
+    fn former_names_of_objectives_are_accepted_and_stored() {
+        let former = [
+            ("neighbours", ObjectiveName::Neighbors),
+            ("surroundings", ObjectiveName::ContextCca),
+            ("places", ObjectiveName::RolePosition),
+            ("words", ObjectiveName::Mlm),
+            ("keep", ObjectiveName::SelfDistillation),
+        ];
+        for (name, objective) in former {
+            assert_eq!(name.parse::<ObjectiveName>().unwrap(), objective);
+            let read = |name: &str| {
+                let text = format!("objective = {name:?}\nauxiliary = {{ {name} = 1.0 }}");
+                toml::from_str::<Recipe>(&text).unwrap()
+            };
+            assert_eq!(read(name), read(objective.name()));
+            let stored = toml::to_string(&read(objective.name())).unwrap();
+            assert!(stored.contains(&format!("objective = {name:?}")), "{stored}");
+            assert!(stored.contains(&format!("{name} = 1.0")), "{stored}");
+        }
     }
 
     #[test]

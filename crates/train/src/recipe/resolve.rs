@@ -1,17 +1,11 @@
 //! Resolution of a recipe: typed settings with all defaults.
 
-use std::path::PathBuf;
-
-use super::{Aggregation, DevTask, ObjectiveName, Profile, Recipe, check};
+use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
-    data::Preprocessing,
-    objectives::{
-        Auxiliary, MultiTask, Objective, Settings, Setup,
-        definition::{Frozen, StepTraining, Steps, Training},
-    },
+    objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
     run::evaluations::Selection,
-    schedule::{Schedule, Shape},
+    schedule::Schedule,
     trainer::Plan,
 };
 use turnwise_core::error::{Error, Result};
@@ -22,41 +16,20 @@ const HELD_OUT: usize = 400;
 /// A valid recipe, in which every setting has a value.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
-    /// These settings as a [`Recipe`], which is saved in the folder of the run.
+    /// The recipe with all defaults, which is saved in the folder of the run.
     pub file: Recipe,
-    /// Main objective.
-    pub objective: ObjectiveName,
-    /// Base model: a folder or a name.
-    pub model: String,
-    /// Training dialogues: indexes, files and folders.
-    pub corpus: Vec<PathBuf>,
-    /// Random seed of the run.
-    pub seed: u64,
-    /// Removes the nickname of the addressee at the start of utterances (IRC).
-    pub strip_nicks: bool,
     /// Minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// Number of dialogues to use; `None` for all.
-    pub dialogues: Option<usize>,
-    /// Labeled tasks that evaluate the model.
-    pub dev: Vec<DevTask>,
     /// Maximum number of held-out dialogues.
     pub held_out: usize,
     /// True if the model is evaluated during training.
     pub evaluates: bool,
     /// Criterion that selects the step whose model is kept.
     pub select: Selection,
-    /// Training method, with its settings.
-    pub method: Method,
-}
-
-/// Training method.
-#[derive(Debug)]
-pub enum Method {
-    /// The encoder is trained with gradient steps.
-    Steps(StepSettings),
-    /// A linear layer is computed in closed form and appended to the encoder.
-    Layer(LayerSettings),
+    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
+    pub steps: Option<StepSettings>,
+    /// Settings of the layer in closed form; `None` if no layer is learned.
+    pub layer: Option<LayerSettings>,
 }
 
 /// Settings of a layer in closed form.
@@ -68,31 +41,21 @@ pub struct LayerSettings {
     pub strength: f64,
 }
 
-/// Settings of training with gradient steps. See [`Recipe`] for the fields.
+/// Settings of training with gradient steps.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub struct StepSettings {
-    /// Settings of the main objective.
-    pub main: Box<dyn Settings>,
+    /// Creates the main objective.
+    pub main: ObjectiveBuilder,
     /// Settings of the auxiliary objectives.
     pub auxiliary: Vec<AuxiliarySettings>,
-    pub steps: u64,
-    pub batch: usize,
-    pub parts: usize,
-    pub learning_rate: f64,
-    pub schedule: Shape,
-    pub warm_up: u64,
-    pub weight_decay: f64,
-    pub clip: f64,
-    pub dropout: f64,
+    /// Settings of the training loop.
+    pub plan: Plan,
+    /// Number of frozen layers, counted from the embeddings.
     pub frozen_layers: usize,
+    /// Merges consecutive turns of one speaker.
     pub merge_turns: bool,
-    pub checkpoint_every: u64,
     /// Number of steps between evaluations; 0 disables them.
     pub evaluate_every: u64,
-    pub patience: usize,
-    /// The layer that is appended to the trained encoder.
-    pub layer: Option<LayerSettings>,
 }
 
 /// Settings of an auxiliary objective.
@@ -100,36 +63,20 @@ pub struct StepSettings {
 pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
-    /// Settings of the auxiliary objective.
-    pub settings: Box<dyn Settings>,
-    /// Weight of its loss in the sum of the losses.
+    /// Creates the objective.
+    pub builder: ObjectiveBuilder,
+    /// Weight of the auxiliary loss in the sum of the losses.
     pub weight: f64,
-    /// Number of examples of this objective per step.
+    /// Number of examples of the auxiliary objective per step.
     pub batch: usize,
 }
 
 impl ResolvedRecipe {
-    /// Settings of the layer in closed form; `None` if no layer is learned.
-    pub fn layer(&self) -> Option<LayerSettings> {
-        match &self.method {
-            Method::Steps(steps) => steps.layer,
-            Method::Layer(layer) => Some(*layer),
-        }
-    }
-
-    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
-    pub fn steps(&self) -> Option<&StepSettings> {
-        match &self.method {
-            Method::Steps(steps) => Some(steps),
-            Method::Layer(_) => None,
-        }
-    }
-
     /// Returns true if an input sequence can contain several turns. The turns then need a separator token.
     pub fn divides_turns(&self) -> bool {
-        let auxiliary = self.steps().into_iter().flat_map(|steps| &steps.auxiliary);
-        let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.objective]);
-        all.any(|objective| objective.definition().steps().is_some_and(|steps| steps.several_turns))
+        let auxiliary = self.steps.iter().flat_map(|steps| &steps.auxiliary);
+        let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.file.objective]);
+        all.any(|objective| objective.definition().steps.as_ref().is_some_and(|steps| steps.several_turns))
     }
 }
 
@@ -137,37 +84,15 @@ impl StepSettings {
     /// Creates the main objective, combined with its auxiliary objectives. Returns an error if the data or the model
     /// does not suit one of them.
     pub fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let main = self.main.create(setup)?;
-        let of = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
-            let AuxiliarySettings { settings, weight, batch, .. } = auxiliary;
-            Ok(Auxiliary { objective: settings.create(setup)?, weight: *weight, batch: *batch })
+        let main = self.main.build(setup)?;
+        let build = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
+            let AuxiliarySettings { builder, weight, batch, .. } = auxiliary;
+            Ok(Auxiliary { objective: builder.build(setup)?, weight: *weight, batch: *batch })
         };
-        let auxiliary = self.auxiliary.iter().map(of).collect::<Result<Vec<Auxiliary>>>()?;
+        let auxiliary = self.auxiliary.iter().map(build).collect::<Result<Vec<Auxiliary>>>()?;
         match auxiliary.is_empty() {
             true => Ok(main),
             false => Ok(Box::new(MultiTask::new(main, auxiliary, setup.data)?)),
-        }
-    }
-
-    /// Preprocessing of the dialogues, which must have at least `min_turns` turns.
-    pub fn preprocessing(&self, min_turns: usize) -> Preprocessing {
-        Preprocessing { merged: self.merge_turns, turns: min_turns }
-    }
-
-    /// Returns the settings of the training loop, for this seed.
-    pub fn plan(&self, seed: u64) -> Plan {
-        Plan {
-            batch: self.batch,
-            parts: self.parts,
-            rate: self.learning_rate,
-            schedule: Schedule { shape: self.schedule, warm_up: self.warm_up, steps: self.steps },
-            optimizer: optimizer::Settings {
-                decay: self.weight_decay as f32,
-                ..optimizer::Settings::default()
-            },
-            clip: (self.clip > 0.0).then_some(self.clip),
-            dropout: self.dropout as f32,
-            seed,
         }
     }
 }
@@ -252,34 +177,23 @@ impl Recipe {
         let by_default = if definition.held_out && self.dev.is_empty() && evaluates { HELD_OUT } else { 0 };
         let held_out = *self.held_out.get_or_insert(by_default);
         let min_turns = *self.min_turns.get_or_insert(definition.min_turns);
-        let (method, select) = match &definition.training {
-            Training::Steps(training) => {
-                let select = *self.select.get_or_insert(definition.select);
-                (Method::Steps(self.resolve_steps(training, layers, max_tokens)?), select)
-            }
-            Training::ClosedForm => (Method::Layer(self.resolve_closed_form()?), definition.select),
+        let select = match &definition.steps {
+            Some(_) => *self.select.get_or_insert(definition.select),
+            None => definition.select,
         };
-        Ok(ResolvedRecipe {
-            objective: self.objective,
-            model: self.model.clone(),
-            corpus: self.corpus.clone(),
-            seed: self.seed,
-            strip_nicks: self.strip_nicks,
-            min_turns,
-            dialogues: self.dialogues,
-            dev: self.dev.clone(),
-            held_out,
-            evaluates,
-            select,
-            method,
-            file: self,
-        })
-    }
-
-    fn resolve_closed_form(&mut self) -> Result<LayerSettings> {
-        check::closed_form(self)?;
-        let context = *self.context.get_or_insert(1);
-        Ok(LayerSettings { context, strength: *self.strength.get_or_insert(0.5) })
+        let (steps, layer) = match &definition.steps {
+            Some(training) => {
+                let steps = self.resolve_steps(training, layers, max_tokens)?;
+                let strength = self.layer.then(|| *self.strength.get_or_insert(0.5));
+                (Some(steps), strength.map(|strength| LayerSettings { context: 1, strength }))
+            }
+            None => {
+                check::closed_form(&self)?;
+                let context = *self.context.get_or_insert(1);
+                (None, Some(LayerSettings { context, strength: *self.strength.get_or_insert(0.5) }))
+            }
+        };
+        Ok(ResolvedRecipe { file: self, min_turns, held_out, evaluates, select, steps, layer })
     }
 
     fn resolve_steps(
@@ -290,16 +204,14 @@ impl Recipe {
     ) -> Result<StepSettings> {
         check::auxiliary(self)?;
         check::strength(self)?;
-        let given = self.given_by_objective();
+        let given = check::of_objectives(self)?;
         let (main, read) = self.read_settings(training, max_tokens, false);
-        check::none_foreign(self.objective.name(), &given, &read)?;
+        check::none_foreign(self.objective.name(), given, &read)?;
         if self.steps.is_none() {
             self.warm_up.get_or_insert(training.warm_up);
         }
-        let steps = *self.steps.get_or_insert(match training.steps {
-            Steps::Total(steps) => steps,
-            Steps::PerCorpus(steps) => steps * self.corpus.len().max(1) as u64,
-        });
+        let corpora = if training.per_corpus { self.corpus.len().max(1) as u64 } else { 1 };
+        let steps = *self.steps.get_or_insert(corpora * training.steps);
         if self.auxiliary.is_none() && !training.auxiliary.is_empty() {
             self.auxiliary = Some(training.auxiliary.iter().copied().collect());
         }
@@ -307,44 +219,30 @@ impl Recipe {
         let auxiliary = auxiliary
             .map(|(objective, weight)| self.auxiliary_settings(*objective, *weight, max_tokens))
             .collect::<Result<Vec<AuxiliarySettings>>>()?;
-        let layer =
-            self.layer.then(|| LayerSettings { context: 1, strength: *self.strength.get_or_insert(0.5) });
+        let plan = Plan {
+            batch: *self.batch.get_or_insert(training.batch),
+            parts: self.parts,
+            rate: *self.learning_rate.get_or_insert(training.learning_rate),
+            schedule: Schedule { shape: self.schedule, warm_up: *self.warm_up.get_or_insert(0), steps },
+            optimizer: optimizer::Settings {
+                decay: self.weight_decay as f32,
+                ..optimizer::Settings::default()
+            },
+            clip: (self.clip > 0.0).then_some(self.clip),
+            dropout: self.dropout as f32,
+            seed: self.seed,
+        };
+        let frozen_layers = if training.freezes_half { layers / 2 } else { 0 };
         let settings = StepSettings {
             main,
             auxiliary,
-            steps,
-            batch: *self.batch.get_or_insert(training.batch),
-            parts: self.parts,
-            learning_rate: *self.learning_rate.get_or_insert(training.learning_rate),
-            schedule: self.schedule,
-            warm_up: *self.warm_up.get_or_insert(0),
-            weight_decay: self.weight_decay,
-            clip: self.clip,
-            dropout: self.dropout,
-            frozen_layers: *self.frozen_layers.get_or_insert(match training.frozen {
-                Frozen::Nothing => 0,
-                Frozen::Half => layers / 2,
-            }),
+            plan,
+            frozen_layers: *self.frozen_layers.get_or_insert(frozen_layers),
             merge_turns: *self.merge_turns.get_or_insert(training.merge_turns),
-            checkpoint_every: self.checkpoint_every,
             evaluate_every: *self.evaluate_every.get_or_insert(steps.div_ceil(5)),
-            patience: self.patience,
-            layer,
         };
         check::steps(self, training, &settings)?;
         Ok(settings)
-    }
-
-    /// Settings that only some objectives use, and whether the recipe sets them.
-    fn given_by_objective(&self) -> [(&'static str, bool); 6] {
-        [
-            ("context", self.context.is_some()),
-            ("aggregation", self.aggregation.is_some()),
-            ("hard_negatives", self.hard_negatives.is_some()),
-            ("window", self.window.is_some()),
-            ("profile", self.profile.is_some()),
-            ("negatives", self.negatives.is_some()),
-        ]
     }
 
     /// Reads the settings of the objective. Also returns the names of the settings that the objective uses.
@@ -353,7 +251,7 @@ impl Recipe {
         training: &StepTraining,
         max_tokens: usize,
         is_auxiliary: bool,
-    ) -> (Box<dyn Settings>, Vec<&'static str>) {
+    ) -> (ObjectiveBuilder, Vec<&'static str>) {
         let tokens = match training.as_auxiliary {
             Some((_, tokens)) if is_auxiliary => tokens,
             _ => training.max_tokens,
@@ -373,12 +271,12 @@ impl Recipe {
         weight: f64,
         max_tokens: usize,
     ) -> Result<AuxiliarySettings> {
-        let Training::Steps(training) = &objective.definition().training else {
+        let Some(training) = &objective.definition().steps else {
             return Err(Error::Internal(format!("{} has no steps", objective.name())));
         };
         let mut own = Recipe::new(objective, self.model.clone(), self.corpus.clone());
-        let (settings, _) = own.read_settings(training, max_tokens, true);
+        let (builder, _) = own.read_settings(training, max_tokens, true);
         let batch = training.as_auxiliary.map_or(training.batch, |(batch, _)| batch);
-        Ok(AuxiliarySettings { objective, settings, weight, batch })
+        Ok(AuxiliarySettings { objective, builder, weight, batch })
     }
 }

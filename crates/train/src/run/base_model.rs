@@ -14,8 +14,8 @@ use turnwise_encoder::{
     statics,
 };
 
-/// Subfolder of a run for the base model with an added separator token. It exists only if the base model has no
-/// separator and turns need one.
+/// Subfolder of a run that holds the base model with an added separator token. It exists only if turns need a
+/// separator and the base model has none.
 pub(super) const START: &str = "start";
 
 /// A base model that suits the recipe.
@@ -27,40 +27,36 @@ pub(super) struct BaseModel {
 }
 
 impl BaseModel {
-    /// Opens the base model and resolves the recipe for it. Returns an error if the model does not exist or cannot be
-    /// trained.
+    /// Opens the base model of a recipe, and resolves the recipe with it. Returns an error if the model does not exist
+    /// or cannot be trained.
     pub(super) fn open(recipe: Recipe, models: &Places) -> Result<(Self, ResolvedRecipe)> {
-        let found = resolve(&recipe.model, models).map_err(|e| match Recipe::that_leaves(&recipe.model) {
+        let model = &recipe.model;
+        let found = resolve(model, models).map_err(|e| match Recipe::that_leaves(model) {
             None => e,
-            Some(name) => Error::input(format!("base model not found: {}", recipe.model))
+            Some(name) => Error::input(format!("base model not found: {model}"))
                 .with_hint(format!("create it first: `turnwise train {name} -o runs/{name}`")),
         })?;
         if statics::is_static(&found.path) {
-            return Err(Error::input(format!(
-                "{} is a static encoder, which has no layers to train",
-                found.name
-            ))
-            .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
+            let name = &found.name;
+            return Err(Error::input(format!("{name} is a static encoder, which has no layers to train"))
+                .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
         }
         let folder = ModelFolder::open(&found.path)?;
-        if recipe.objective.definition().steps().is_some() && has_a_layer(&folder) {
-            return Err(Error::input(format!(
-                "{} has a dense layer after pooling, which cannot be trained",
-                recipe.model
-            ))
-            .with_hint(
-                "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `surroundings` layer is \
-                 added after training, with --layer or a separate run",
+        if recipe.objective.definition().steps.is_some() && has_a_layer(&folder) {
+            return Err(Error::input(format!("{model} has a dense layer after pooling, which cannot be trained"))
+                .with_hint(
+                "use a model with mean pooling and no dense layer, such as all-MiniLM-L6-v2; a `context-cca` layer is \
+                 added after training, with --context-layer or a separate run",
             ));
         }
         let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
-    /// Reports how the trained model will differ from the base model, such as a different pooling.
+    /// Reports that a second layer will be appended, or that the pooling of the base model is replaced.
     pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
-        let name = &recipe.model;
-        if recipe.steps().is_none() {
+        let name = &recipe.file.model;
+        if recipe.steps.is_none() {
             if has_a_layer(&self.folder) {
                 observer.note(&format!("{name} already has a dense layer; the new layer is added after it"));
             }
@@ -77,7 +73,7 @@ impl BaseModel {
     }
 }
 
-/// Returns the model to start from: the base model, with an added separator token if turns need one and it has none.
+/// Returns the model that the steps start from: the base model, with a new separator token if the recipe needs one.
 pub(super) fn with_separator(
     base: &ModelFolder,
     run_folder: &Path,
@@ -89,24 +85,24 @@ pub(super) fn with_separator(
     }
     let start = run_folder.join(START);
     files::remove_folder(&start)?;
-    let Some((token, is_new)) = save_divided(base, &recipe.model, &start)? else {
+    let Some((token, is_new)) = save_divided(base, &recipe.file.model, &start)? else {
         return ModelFolder::open(base.path());
     };
-    let new = match (is_new, recipe.steps().map(|steps| steps.frozen_layers)) {
+    let new = match (is_new, recipe.steps.as_ref().map(|steps| steps.frozen_layers)) {
         (false, _) => "",
         (true, Some(0)) => ", a new token",
         (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
     };
-    let model = &recipe.model;
+    let model = &recipe.file.model;
     observer.note(&format!("{model} has no turn separator; turns are separated by {token}{new}"));
     ModelFolder::open(&start)
 }
 
-/// Returns the pipeline around a network trained by steps.
+/// Returns the pipeline of a model that is trained by steps: that of the base model, with mean pooling.
 pub(super) fn trained_pipeline(base: &ModelFolder) -> Result<Pipeline> {
     let mut pipeline = base.pipeline().clone();
     pipeline.pooling.modes = vec![PoolingMode::Mean];
-    // Mean pooling was trained over all tokens, including those of a prompt.
+    // The means of training include the tokens of the prompt.
     pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
     Ok(pipeline)
 }

@@ -3,67 +3,62 @@
 use crate::{recipe::ResolvedRecipe, run::evaluations::Selection};
 
 /// Facts of a run for the model card.
-#[derive(Debug, Clone)]
-pub struct Card<'a> {
+pub(super) struct Card<'a> {
     /// Settings of the run.
-    pub recipe: &'a ResolvedRecipe,
+    pub(super) recipe: &'a ResolvedRecipe,
     /// Name of the base model.
-    pub base: &'a str,
+    pub(super) base: &'a str,
     /// Repository of the base model on the Hugging Face Hub, if it has one.
-    pub repository: Option<&'a str>,
+    pub(super) repository: Option<&'a str>,
     /// Number of training dialogues, and number of turns in these dialogues.
-    pub seen: (usize, usize),
+    pub(super) seen: (usize, usize),
     /// Hash of the training dialogues.
-    pub data: &'a str,
+    pub(super) data: &'a str,
     /// Step of the selected model.
-    pub kept: u64,
+    pub(super) kept: u64,
     /// Scores of the base model and of the selected model.
-    pub gains: Vec<ScoreChange>,
+    pub(super) gains: Vec<ScoreChange>,
     /// Mean loss over the first and over the last tenth of the steps.
-    pub losses: Option<(f64, f64)>,
-    /// True if a `surroundings` layer was appended.
-    pub layered: bool,
+    pub(super) losses: Option<(f64, f64)>,
+    /// True if a `context-cca` layer was appended.
+    pub(super) layered: bool,
 }
 
 /// Score of a task before and after training.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ScoreChange {
+pub(super) struct ScoreChange {
     /// Task and measure.
-    pub what: String,
+    pub(super) measure: String,
     /// Score of the base model, as a fraction, not in percent.
-    pub start: f64,
+    pub(super) start: f64,
     /// Score of the selected model, as a fraction, not in percent.
-    pub kept: f64,
+    pub(super) kept: f64,
     /// p-value of the difference; `None` if it was not tested.
-    pub p: Option<f64>,
+    pub(super) p: Option<f64>,
 }
 
 impl Card<'_> {
     /// Returns the card as Markdown.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Card { recipe, base, seen: (dialogues, turns), data, losses, kept, .. } = self;
-        let loss = match losses {
-            Some((first, last)) => {
-                format!(
-                    " The loss went from {first:.4} (mean over the first tenth of the steps) to {last:.4} (mean over the last \
-                     tenth); a lower loss does not imply a better model."
-                )
-            }
-            None => String::new(),
-        };
-        let objective = recipe.objective.definition();
+        let loss = losses.map_or_else(String::new, |(first, last)| {
+            format!(
+                " The loss went from {first:.4} (mean over the first tenth of the steps) to {last:.4} (mean over the last \
+                 tenth); a lower loss does not imply a better model."
+            )
+        });
+        let objective = recipe.file.objective.definition();
         let selected = match recipe.select {
             Selection::LabelFree => ", selected without labels",
             Selection::Dev => ", selected by the labels of the tasks below",
             Selection::Last => "",
         };
-        let steps = recipe.steps().map(|settings| {
+        let steps = recipe.steps.as_ref().map(|settings| {
             format!(
                 "{} steps of {} examples, learning rate {}, frozen layers: {}. This is the model of step {kept}{selected}",
-                settings.steps, settings.batch, settings.learning_rate, settings.frozen_layers
+                settings.plan.schedule.steps, settings.plan.batch, settings.plan.rate, settings.frozen_layers
             )
         });
-        let layer = recipe.layer().filter(|_| self.layered).map(|layer| {
+        let layer = recipe.layer.filter(|_| self.layered).map(|layer| {
             format!(
                 "an appended linear layer, which gives similar vectors to utterances that occur in similar contexts (context turns on \
                  each side: {}; strength: {})",
@@ -86,22 +81,20 @@ impl Card<'_> {
              {base} also applies to this model.\n",
             bench = objective.benchmark,
             objective = objective.name,
-            start = recipe.model,
+            start = recipe.file.model,
             gains = self.gains_table(),
             version = env!("CARGO_PKG_VERSION"),
         )
     }
-}
 
-impl Card<'_> {
     /// Returns the scores as a Markdown table.
     fn gains_table(&self) -> String {
         if self.gains.is_empty() {
             return String::new();
         }
-        let row = |ScoreChange { what, start, kept, p }: &ScoreChange| {
+        let row = |ScoreChange { measure, start, kept, p }: &ScoreChange| {
             let p = p.map_or_else(String::new, |p| format!("{p:.4}"));
-            format!("| {what} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
+            format!("| {measure} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
         };
         let rows: String = self.gains.iter().map(row).collect();
         format!("\n| | {} | this model | p |\n|---|---|---|---|\n{rows}", self.base)
@@ -115,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_card_names_the_facts_of_the_run() {
-        let recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
+        let recipe = Recipe::new(ObjectiveName::Neighbors, "base/model".to_owned(), Vec::new());
         let recipe = recipe.resolve(6, 256).unwrap();
         let card = Card {
             recipe: &recipe,
@@ -124,7 +117,12 @@ mod tests {
             seen: (12, 90),
             data: "abc",
             kept: 80,
-            gains: vec![ScoreChange { what: "sr:x MAP".to_owned(), start: 0.5, kept: 0.625, p: Some(0.01) }],
+            gains: vec![ScoreChange {
+                measure: "sr:x MAP".to_owned(),
+                start: 0.5,
+                kept: 0.625,
+                p: Some(0.01),
+            }],
             losses: Some((2.0, 1.5)),
             layered: false,
         };
@@ -132,7 +130,7 @@ mod tests {
         for part in [
             "base_model: base/model\n",
             "12 dialogues with 90 turns",
-            "`neighbours`: 150 steps of 32",
+            "`neighbors`: 150 steps of 32",
             "2.0000 (mean over the first tenth of the steps) to 1.5000",
             "`abc`",
             "step 80, selected without labels",

@@ -1,12 +1,11 @@
 //! Checkpoints: parameters and optimizer state of a run after a step.
 
 use std::{
-    borrow::Cow,
     fs,
     path::{Path, PathBuf},
 };
 
-use safetensors::{Dtype, SafeTensors, View, serialize_to_file};
+use safetensors::{Dtype, SafeTensors, serialize_to_file, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::trainer::Trainer;
@@ -17,15 +16,15 @@ use turnwise_core::{
 
 /// Metadata of a checkpoint, stored in `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub(super) struct State {
     /// Schema name: `turnwise/checkpoint/2`.
-    pub schema: String,
+    schema: String,
     /// Number of steps taken before the checkpoint was saved.
-    pub step: u64,
+    step: u64,
     /// Hash of the recipe, the data and the model. A run resumes only from its own checkpoints.
-    pub run: String,
+    run: String,
     /// Hash of the tensor file, to detect corruption.
-    pub numbers: String,
+    numbers: String,
 }
 
 const SCHEMA: &str = "turnwise/checkpoint/2";
@@ -34,44 +33,45 @@ const TENSORS: &str = "tensors.safetensors";
 /// Prefixes of the tensor names for the first and the second moment of a parameter.
 const MOMENTS: [&str; 2] = ["mean:", "square:"];
 
-/// Writes a checkpoint to a folder of checkpoints, atomically. `run` is the hash for [`State::run`].
-///
-/// Returns the path of the checkpoint.
-pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
-    save_as(folder, &name(trainer.optimizer().steps()), trainer, run)
+/// Writes the checkpoint of the current step, atomically, to a folder of checkpoints. `run` is the hash of the run.
+pub(super) fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<()> {
+    save_as(folder, &format!("step-{:08}", trainer.optimizer().steps()), trainer, run)
 }
 
 /// Like [`save`], but with a given name instead of the step number.
-pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
-    let step = trainer.optimizer().steps();
+pub(super) fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<()> {
     let target = folder.join(name);
     let temporary = files::temporary_path(&target);
     files::remove_folder(&temporary)?;
     fs::create_dir_all(&temporary).at("create", &temporary)?;
-    let state = trainer.optimizer().state()?;
-    let mut tensors = Vec::new();
-    for (parameter, moments) in trainer.parameters().iter().zip(state) {
-        tensors.push((parameter.name.clone(), Numbers::new(parameter.numbers()?)));
+    let moments = trainer.optimizer().state()?;
+    let mut tensors: Vec<(String, Vec<u8>)> = Vec::new();
+    for (parameter, moments) in trainer.parameters().iter().zip(moments) {
+        tensors.push((parameter.name.clone(), bytes_of(&parameter.numbers()?)));
         for (prefix, numbers) in MOMENTS.iter().zip(moments) {
-            tensors.push((format!("{prefix}{}", parameter.name), Numbers::new(numbers)));
+            tensors.push((format!("{prefix}{}", parameter.name), bytes_of(&numbers)));
         }
     }
     let path = temporary.join(TENSORS);
-    serialize_to_file(tensors, None, &path)
-        .map_err(|e| Error::Internal(format!("{} cannot be written: {e}", path.display())))?;
+    let not_written = |e| Error::Internal(format!("{} cannot be written: {e}", path.display()));
+    let views = tensors.iter().map(|(name, bytes)| {
+        Ok((name, TensorView::new(Dtype::F32, vec![bytes.len() / size_of::<f32>()], bytes)?))
+    });
+    let views = views.collect::<std::result::Result<Vec<_>, _>>().map_err(not_written)?;
+    serialize_to_file(views, None, &path).map_err(not_written)?;
     let written = fs::File::options().read(true).write(true).open(&path).at("open", &path)?;
     written.sync_all().at("flush", &path)?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(&written).at("read", &path)?;
     let numbers = short(&hasher.finalize());
+    let step = trainer.optimizer().steps();
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
     files::replace_json(&temporary.join(STATE), &state)?;
-    files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))?;
-    Ok(target)
+    files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))
 }
 
 /// Lists the checkpoints of a folder with their steps, in ascending order.
-pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
+pub(super) fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<(u64, PathBuf)> = entries
         .flatten()
@@ -83,24 +83,21 @@ pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
 }
 
 /// Removes all checkpoints except the last `kept` ones. At least one is kept.
-pub fn prune(folder: &Path, kept: usize) -> Result<()> {
+pub(super) fn prune(folder: &Path, kept: usize) -> Result<()> {
     let all = list(folder);
     let old = all.len().saturating_sub(kept.max(1));
     all.iter().take(old).try_for_each(|(_, path)| files::remove_folder(path))
 }
 
-/// Restores a trainer from a checkpoint.
+/// Restores a trainer from a checkpoint of the run with the hash `run`.
 ///
-/// # Errors
-///
-/// [`Error::Corrupt`] if the checkpoint is damaged; [`Error::Input`] if it belongs to a different run. The trainer is
-/// then unchanged.
-pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
+/// Returns [`Error::Corrupt`] if the checkpoint is damaged, and [`Error::Input`] if it belongs to a different run. The
+/// trainer is unchanged in both cases.
+pub(super) fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<()> {
     let text = fs::read_to_string(path.join(STATE)).at("read", path.join(STATE))?;
-    let damaged = |what: String| Error::Corrupt {
-        path: path.to_owned(),
-        what,
-        hint: "remove this folder: the run then resumes from the previous checkpoint".to_owned(),
+    let damaged = |what: String| {
+        Error::corrupt(path, what)
+            .with_hint("remove this folder: the run then resumes from the previous checkpoint")
     };
     let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
     if state.schema != SCHEMA {
@@ -110,16 +107,13 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
         )));
     }
     if state.run != run {
-        return Err(Error::Input {
-            message: format!(
-                "{} belongs to a run with different data, a different model or different settings",
-                path.display()
-            ),
-            hint: Some(
-                "train into a different folder; `recipe.toml` in the folder lists the settings of that run"
-                    .to_owned(),
-            ),
-        });
+        let path = path.display();
+        return Err(Error::input(format!(
+            "{path} belongs to a run with different data, a different model or different settings"
+        ))
+        .with_hint(
+            "train into a different folder; `recipe.toml` in the folder lists the settings of that run",
+        ));
     }
     let file = path.join(TENSORS);
     let bytes = fs::read(&file).at("read", &file)?;
@@ -131,8 +125,10 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
         let tensor = tensors.tensor(name).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
         let numbers: Vec<f32> =
             tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        match tensor.dtype() == Dtype::F32 && numbers.len() == length && numbers.iter().all(|n| n.is_finite())
-        {
+        let is_valid = tensor.dtype() == Dtype::F32
+            && numbers.len() == length
+            && numbers.iter().all(|number| number.is_finite());
+        match is_valid {
             true => Ok(numbers),
             false => Err(damaged(format!("{TENSORS}: `{name}` does not hold {length} finite numbers"))),
         }
@@ -150,44 +146,13 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
         parameter.set(own)?;
         moments.push(both);
     }
-    trainer.restore(state.step, moments)?;
-    Ok(state)
+    trainer.restore(state.step, moments)
 }
 
 fn short(hash: &blake3::Hash) -> String {
     hash.to_hex()[..32].to_owned()
 }
 
-fn name(step: u64) -> String {
-    format!("step-{step:08}")
-}
-
-/// A one-dimensional f32 tensor that is written to a file.
-struct Numbers {
-    shape: [usize; 1],
-    numbers: Vec<f32>,
-}
-
-impl Numbers {
-    fn new(numbers: Vec<f32>) -> Self {
-        Numbers { shape: [numbers.len()], numbers }
-    }
-}
-
-impl View for Numbers {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>().into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.numbers.len() * 4
-    }
+fn bytes_of(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }

@@ -26,15 +26,17 @@ use turnwise_store::{Manifest, Snapshot};
 /// Number of rejected records that are reported one by one.
 const REPORTED_REJECTS: u64 = 5;
 
-/// The dialogues of all paths, with the boundaries between them.
+/// The dialogues of all corpora, without duplicates.
 pub(super) struct Corpora {
     pub(super) dialogues: DiskVec<Dialogue>,
-    /// For each path, the index after its last dialogue.
+    /// For each corpus, the index after its last dialogue.
     pub(super) ends: Vec<usize>,
+    /// Path of each corpus, as given in the recipe. A path with no new dialogues is not a corpus.
+    pub(super) paths: Vec<PathBuf>,
 }
 
-/// Reads the dialogues of indexes, files and folders. They are stored in a temporary file in the folder `spool`, or
-/// in memory if `spool` is `None`.
+/// Reads the dialogues of indexes, files and folders. The dialogues are stored in a temporary file in the folder
+/// `spool`, or in memory if `spool` is `None`.
 pub(super) fn read(
     paths: &[PathBuf],
     reader: &Reader,
@@ -51,10 +53,10 @@ pub(super) fn read(
         return Err(Error::input(format!("{option} is an option for files, but {indexes} is an index"))
             .with_hint("remove it: an index was already read when it was built"));
     }
-    let mut reading = Reading { dialogues: DiskVec::new(spool)?, seen: HashSet::new(), again: 0 };
-    let mut ends = Vec::new();
+    let mut reading = Reading { dialogues: DiskVec::new(spool)?, seen: HashSet::new(), duplicates: 0 };
+    let (mut ends, mut corpus_paths) = (Vec::new(), Vec::new());
     for (path, index) in paths.iter().zip(found) {
-        let (before, again) = (reading.dialogues.len(), reading.again);
+        let (before, duplicates) = (reading.dialogues.len(), reading.duplicates);
         match index {
             Some(index) => reading.add_index(&index, observer)?,
             None if !path.exists() && path.as_os_str() != "-" => {
@@ -62,20 +64,20 @@ pub(super) fn read(
             }
             None => read_files(std::slice::from_ref(path), reader, observer, &mut |d| reading.push(d))?,
         }
-        let (new, again) = (reading.dialogues.len() - before, reading.again - again);
-        if again > 0 {
-            let (those, path) = (counted(again, "dialogue"), path.display());
+        let (new, duplicates) = (reading.dialogues.len() - before, reading.duplicates - duplicates);
+        if duplicates > 0 {
+            let (duplicates, path) = (counted(duplicates, "dialogue"), path.display());
             let left = if new == 0 { "; it has no other dialogues" } else { "" };
             observer.note(&format!(
-                "{those} of {path} were already read with the same id and text: used once{left}"
+                "{duplicates} of {path} were already read with the same id and text: used once{left}"
             ));
         }
-        // A path that contains only duplicates does not count as a corpus.
-        if new > 0 || again == 0 {
+        if new > 0 || duplicates == 0 {
             ends.push(reading.dialogues.len());
+            corpus_paths.push(path.clone());
         }
     }
-    Ok(Corpora { dialogues: reading.dialogues, ends })
+    Ok(Corpora { dialogues: reading.dialogues, ends, paths: corpus_paths })
 }
 
 impl Corpora {
@@ -90,9 +92,11 @@ impl Corpora {
         self.retain(&kept);
     }
 
-    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns none if there are
-    /// too few. The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the
-    /// same dialogues.
+    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns an empty list if that
+    /// is less than [`MIN_HELD_OUT`].
+    ///
+    /// The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the same
+    /// dialogues.
     pub(super) fn hold_out(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
         if wanted < MIN_HELD_OUT {
@@ -115,14 +119,14 @@ impl Corpora {
             return Ok(Vec::new());
         }
         self.retain(&kept);
-        // Also remove copies with different ids.
+        // Also remove dialogues with the same text and a different id.
         self.exclude(held_out.iter())?;
         Ok(held_out)
     }
 
-    /// Removes all dialogues whose text equals that of one of `those`; speakers and whitespace are ignored. Returns the
+    /// Removes all dialogues that have the same text as one of `others`, ignoring speakers and whitespace. Returns the
     /// number of removed dialogues.
-    pub(super) fn exclude<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
+    pub(super) fn exclude<'d>(&mut self, others: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
             for word in dialogue.turns.iter().flat_map(|turn| turn.text.split_whitespace()) {
@@ -130,7 +134,7 @@ impl Corpora {
             }
             *words.finalize().as_bytes()
         };
-        let known: HashSet<[u8; 32]> = those.map(key).collect();
+        let known: HashSet<[u8; 32]> = others.map(key).collect();
         let before = self.dialogues.len();
         if !known.is_empty() {
             let kept = self.dialogues.iter().map(|dialogue| Ok(!known.contains(&key(dialogue?.as_ref()))));
@@ -140,7 +144,7 @@ impl Corpora {
         Ok(before - self.dialogues.len())
     }
 
-    /// Keeps the selected dialogues and updates the corpus boundaries.
+    /// Removes the dialogues whose entry in `kept` is false, and updates `ends`.
     fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
@@ -149,7 +153,7 @@ impl Corpora {
     }
 }
 
-/// Reads the dialogues of files and folders.
+/// Reads the dialogues of files and folders, and calls `take` with each. Reports rejected records to the observer.
 pub(super) fn read_files(
     paths: &[PathBuf],
     reader: &Reader,
@@ -186,20 +190,20 @@ pub(super) fn read_files(
     reader.each_dialogue(paths, &mut event, take)?.into_result()
 }
 
-/// Error for a path that does not exist. It may be the name of an index.
+/// Error for a path that is neither a file, nor a folder, nor the name of an index.
 fn not_found(path: &Path, indexes: &Path) -> Error {
     let (named, indexes) = (path.display(), indexes.display());
     Error::input(format!("there is no file or folder {named}, and no index of that name in {indexes}"))
         .with_hint("name an index, or files and folders of dialogues: --corpus chats/")
 }
 
-/// Dialogues read so far, without duplicates. An index also stores duplicates only once.
+/// Dialogues read so far, without duplicates.
 struct Reading {
     dialogues: DiskVec<Dialogue>,
-    /// Hashes of the dialogues read so far.
+    /// Hashes of the dialogues.
     seen: HashSet<IdKey>,
-    /// Number of duplicates.
-    again: u64,
+    /// Number of dialogues that were skipped because an equal one was read before.
+    duplicates: u64,
 }
 
 impl Reading {
@@ -215,15 +219,15 @@ impl Reading {
         match self.seen.insert(IdKey::of_bytes(&dialogue.to_bytes()?)) {
             true => self.dialogues.push(dialogue),
             false => {
-                self.again += 1;
+                self.duplicates += 1;
                 Ok(())
             }
         }
     }
 }
 
-/// Returns the folder of the index if the path is an index folder or the name of an index. An existing file or folder
-/// at this path takes precedence over an index of the same name.
+/// Returns the folder of an index, given its path or its name; `None` if it is not an index. An existing file or folder
+/// at the path takes precedence over an index with that name.
 fn index(path: &PathBuf, indexes: &Path) -> Option<PathBuf> {
     if path.exists() {
         return Manifest::exists(path).then(|| path.clone());
@@ -246,7 +250,8 @@ mod tests {
             }
             dialogue
         };
-        Corpora { dialogues: said.iter().map(dialogue).collect::<Vec<_>>().into(), ends: ends.to_vec() }
+        let dialogues = said.iter().map(dialogue).collect::<Vec<_>>().into();
+        Corpora { dialogues, ends: ends.to_vec(), paths: Vec::new() }
     }
 
     #[test]
@@ -265,6 +270,23 @@ mod tests {
         assert!(left.len() < 301 - 25 && held_out.iter().all(|one| !left.contains(one)));
         assert_eq!(of(400).0.len(), 30);
         assert_eq!((of(19).0.len(), of(19).1.len()), (0, 301));
+    }
+
+    #[test]
+    fn a_path_with_only_duplicates_is_not_a_corpus() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, said: &str| {
+            let path = folder.path().join(name);
+            let dialogue = read(&[said], &[1]).dialogues.bytes(0).unwrap();
+            std::fs::write(&path, [dialogue, b"\n".to_vec()].concat()).unwrap();
+            path
+        };
+        let [first, copy, last] = [("a", "x/y"), ("b", "x/y"), ("c", "z/y")]
+            .map(|(name, said)| write(&format!("{name}.jsonl"), said));
+        let options = RunOptions::new("unused");
+        let paths = [first.clone(), copy, last.clone()];
+        let corpora = super::read(&paths, &Reader::default(), None, &options, &()).unwrap();
+        assert_eq!((corpora.ends, corpora.paths), (vec![1, 2], vec![first, last]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     layer::Learned,
     lines::Line,
 };
-use crate::recipe::ResolvedRecipe;
+use crate::recipe::{Recipe, ResolvedRecipe};
 use turnwise_core::{error::Result, files};
 use turnwise_eval::plots::{Mark, Series, legend_within, lines, plain};
 
@@ -38,17 +38,18 @@ struct Plot {
 impl Curves<'_> {
     /// Writes the picture and the TensorBoard file to the folder of the run.
     pub(super) fn write(&self, recipe: &ResolvedRecipe, folder: &RunFolder) -> Result<()> {
-        files::replace(&folder.curves(), self.picture(recipe).as_bytes())?;
-        events::write(&folder.events(), &self.scalars()).map(drop)
+        files::replace(&folder.join("curves.svg"), self.picture(recipe).as_bytes())?;
+        events::write(&folder.join("tensorboard"), &self.scalars()).map(drop)
     }
 
     /// Renders the plots below each other.
     fn picture(&self, recipe: &ResolvedRecipe) -> String {
+        let Recipe { objective, model, seed, .. } = &recipe.file;
         let plots = self.plots();
         // A run without steps has no kept step to mark.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
         let mark = kept.map(|step| Mark { at: step as f64, name: format!("kept: step {step}") });
-        let corpora: Vec<String> = recipe.corpus.iter().map(|path| path.display().to_string()).collect();
+        let corpora: Vec<String> = recipe.file.corpus.iter().map(|path| path.display().to_string()).collect();
         let (mut drawn, mut height) = (String::new(), TITLE);
         for Plot { series, along, name, is_marked } in &plots {
             let mark = mark.as_ref().filter(|_| *is_marked);
@@ -68,10 +69,7 @@ impl Curves<'_> {
              fill: none }} .mark {{ stroke: #999; stroke-dasharray: 4 3; fill: none }}</style>\n<rect width=\"640\" \
              height=\"{height}\" fill=\"#fff\"/>\n<text class=\"title\" x=\"12\" y=\"20\">{}</text><text x=\"12\" \
              y=\"36\">{}</text>\n{drawn}</svg>\n",
-            plain(&cut(
-                &format!("{} from {}, seed {}", recipe.objective.name(), recipe.model, recipe.seed),
-                80
-            )),
+            plain(&cut(&format!("{} from {}, seed {}", objective.name(), model, seed), 80)),
             plain(&cut(&corpora.join(", "), 105)),
         )
     }
@@ -87,7 +85,7 @@ impl Curves<'_> {
             steps.iter().map(|l| (l.step as f64, value(l))).collect()
         };
         let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
-            evaluations.iter().filter_map(|e| Some((e.place() as f64, value(e)?))).collect()
+            evaluations.iter().filter_map(|e| Some((e.position() as f64, value(e)?))).collect()
         };
         let one = |name: &str, along, points, is_marked| Plot {
             series: vec![(name.to_owned(), points)],
@@ -104,7 +102,7 @@ impl Curves<'_> {
         plots.push(one(
             "neighbors shared by halves, held out",
             along,
-            measured(|e| e.aside.as_ref().map(|aside| aside.value)),
+            measured(|e| e.held_out.as_ref().map(|held_out| held_out.value)),
             true,
         ));
         plots.extend(dev(evaluations, along));
@@ -126,16 +124,18 @@ impl Curves<'_> {
         for evaluation in self.evaluations {
             for measured in &evaluation.dev {
                 let name = format!("dev/{}/{}", measured.task, measured.measure);
-                all.push(of(&name, evaluation.place(), measured.value));
+                all.push(of(&name, evaluation.position(), measured.value));
             }
-            let looked = [
-                ("aside", evaluation.aside.as_ref().map(|aside| aside.value)),
+            let label_free = [
+                ("aside", evaluation.held_out.as_ref().map(|held_out| held_out.value)),
                 ("agreement", evaluation.agreement),
                 ("alignment", evaluation.alignment),
                 ("uniformity", evaluation.uniformity),
             ];
-            for (name, value) in looked {
-                all.extend(value.map(|value| of(&format!("label-free/{name}"), evaluation.place(), value)));
+            for (name, value) in label_free {
+                all.extend(
+                    value.map(|value| of(&format!("label-free/{name}"), evaluation.position(), value)),
+                );
             }
         }
         all
@@ -167,9 +167,9 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 /// Plots the canonical correlations of the layer and their random baseline.
 fn correlations(learned: &Learned) -> Plot {
-    let place = |n: usize| (n + 1) as f64;
-    let values = learned.told.iter().enumerate().map(|(n, value)| (place(n), *value)).collect();
-    let chance = vec![(1.0, learned.by_chance), (learned.told.len().max(2) as f64, learned.by_chance)];
+    let Learned { correlations, baseline, .. } = learned;
+    let values = correlations.iter().enumerate().map(|(n, value)| ((n + 1) as f64, *value)).collect();
+    let chance = vec![(1.0, *baseline), (correlations.len().max(2) as f64, *baseline)];
     Plot {
         series: vec![("learned".to_owned(), values), ("chance".to_owned(), chance)],
         along: "direction",
@@ -183,7 +183,7 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {
         for measured in main_values(evaluation) {
-            let point = (evaluation.place() as f64, measured.value);
+            let point = (evaluation.position() as f64, measured.value);
             match plots.iter_mut().find(|(task, _)| *task == measured.task) {
                 Some((_, plot)) => plot.series[0].1.push(point),
                 None => {
@@ -201,10 +201,7 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        recipe::{ObjectiveName, Recipe},
-        run::evaluations::Measured,
-    };
+    use crate::{recipe::ObjectiveName, run::evaluations::Measured};
 
     #[test]
     fn all_measurements_are_drawn_and_written() {
@@ -228,14 +225,14 @@ mod tests {
                     each: Vec::new(),
                 })
                 .to_vec(),
-            aside: None,
+            held_out: None,
             agreement: Some(value),
             alignment: None,
             uniformity: None,
             seconds: 1.0,
         };
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
-        let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
+        let learned = Learned { correlations: vec![0.9, 0.4], baseline: 0.3, ..Learned::default() };
         let recipe = Recipe::new(ObjectiveName::Responses, "a/base".to_owned(), vec!["x/chats".into()]);
         let recipe = recipe.resolve(6, 256).unwrap();
         let layer = Curves { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::OfStep;
+use crate::named_enum;
 use turnwise_core::stats::mean_and_deviation;
 pub use turnwise_eval::halves::MIN_HELD_OUT;
 
@@ -11,21 +11,21 @@ pub use turnwise_eval::halves::MIN_HELD_OUT;
 pub struct Evaluation {
     /// Number of steps taken.
     pub step: u64,
-    /// True if the model has an appended `surroundings` layer.
+    /// True if a `context-cca` layer was appended to the model before the evaluation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
     /// Scores on the labeled dev tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
     /// Label-free score on the held-out dialogues; `None` if the run holds out none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aside: Option<HeldOut>,
-    /// Label-free agreement: fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by
-    /// vectors. `None` if there are too few texts.
+    #[serde(default, rename = "aside", skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
+    /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
+    /// sample has too few texts.
     pub agreement: Option<f64>,
-    /// Alignment: mean squared distance between vectors of items that are neighbors by BM25.
+    /// Mean squared distance between the vectors of neighbors by BM25; `None` like `agreement`.
     pub alignment: Option<f64>,
-    /// Uniformity: logarithm of the mean of e^(−2 · squared distance) over all pairs.
+    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` like `agreement`.
     pub uniformity: Option<f64>,
     /// Duration of the evaluation in seconds.
     pub seconds: f64,
@@ -33,14 +33,8 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Position on the step axis of the curves. An evaluation with an appended layer counts as one step later.
-    pub fn place(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.step + u64::from(self.layer)
-    }
-}
-
-impl OfStep for Evaluation {
-    fn step(&self) -> u64 {
-        self.place()
     }
 }
 
@@ -58,7 +52,7 @@ pub struct Measured {
     pub each: Vec<f64>,
 }
 
-/// Label-free score on held-out dialogues. Each dialogue is split in two halves, and its score is the overlap between
+/// Label-free score on held-out dialogues. Each dialogue is split into two halves, and its score is the overlap between
 /// the nearest neighbors of the halves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
@@ -70,7 +64,7 @@ pub struct HeldOut {
 
 impl HeldOut {
     /// Creates the score from one score per dialogue.
-    pub fn of(each: Vec<f64>) -> Self {
+    pub fn new(each: Vec<f64>) -> Self {
         HeldOut { value: mean_and_deviation(&each).0, each }
     }
 
@@ -82,47 +76,30 @@ impl HeldOut {
     }
 }
 
-/// Criterion that selects the step whose model is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Selection {
-    /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
-    #[default]
-    LabelFree,
-    /// By the labels of the dev tasks, like the code of the papers.
-    Dev,
-    /// The last step.
-    Last,
-}
-
-impl std::str::FromStr for Selection {
-    type Err = turnwise_core::error::Error;
-
-    fn from_str(text: &str) -> turnwise_core::error::Result<Self> {
-        match text {
-            "label-free" => Ok(Selection::LabelFree),
-            "dev" => Ok(Selection::Dev),
-            "last" => Ok(Selection::Last),
-            _ => Err(turnwise_core::error::Error::unknown_name(
-                "selection",
-                text,
-                ["label-free", "dev", "last"],
-            )),
-        }
+named_enum! {
+    /// Criterion that selects the step whose model is kept.
+    pub enum Selection: "selection" {
+        /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
+        #[default]
+        LabelFree = "label-free",
+        /// By the labels of the dev tasks, like the code of the papers.
+        Dev = "dev",
+        /// The last step.
+        Last = "last",
     }
 }
 
-/// Label-free scores within this distance of the best one count as equal. For held-out dialogues, scores within one
-/// standard error count as equal, too.
+/// Label-free scores that are lower than the best one by at most this value count as equal to it. For held-out
+/// dialogues, a difference of at most one standard error counts as equal, too.
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {
     /// Returns the score of an evaluation (higher is better), or `None` if the evaluation has no score for this
     /// criterion.
-    pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
+    pub fn score(self, evaluation: &Evaluation) -> Option<f64> {
         match self {
             Selection::LabelFree => {
-                evaluation.aside.as_ref().map(|aside| aside.value).or(evaluation.agreement)
+                evaluation.held_out.as_ref().map(|held_out| held_out.value).or(evaluation.agreement)
             }
             Selection::Dev => {
                 let main: Vec<f64> = main_values(evaluation).map(|m| m.value).collect();
@@ -134,27 +111,28 @@ impl Selection {
 
     /// Returns the evaluation of the best trained step, or `None` if no evaluation has a score.
     ///
-    /// With labels: the first step with the highest score. Label-free: the last step whose score is nearly the
-    /// highest. Small differences are noise there, and later steps have learned more.
+    /// With labels, the best step is the first one with the highest score. Without labels, it is the last one whose
+    /// score is nearly the highest, because small differences are noise and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let mut best: Option<(&Evaluation, f64)> = None;
         for evaluation in trained() {
-            if let Some(worth) = self.worth(evaluation)
-                && best.is_none_or(|(_, highest)| worth > highest)
+            if let Some(score) = self.score(evaluation)
+                && best.is_none_or(|(_, highest)| score > highest)
             {
-                best = Some((evaluation, worth));
+                best = Some((evaluation, score));
             }
         }
         let (best, highest) = best?;
-        let nearly_best = |e: &Evaluation| {
-            let error = e.aside.as_ref().zip(best.aside.as_ref()).map_or(0.0, |(a, b)| a.standard_error(b));
-            self.worth(e).is_some_and(|worth| worth >= highest - NEARLY.max(error))
-        };
-        match self {
-            Selection::LabelFree => trained().rfind(|e| nearly_best(e)),
-            Selection::Dev | Selection::Last => Some(best),
+        if self != Selection::LabelFree {
+            return Some(best);
         }
+        let nearly_best = |e: &&Evaluation| {
+            let both = e.held_out.as_ref().zip(best.held_out.as_ref());
+            let error = both.map_or(0.0, |(a, b)| a.standard_error(b));
+            self.score(e).is_some_and(|score| score >= highest - NEARLY.max(error))
+        };
+        trained().rfind(nearly_best)
     }
 
     /// Returns the number of evaluations since the best step, for early stopping.
@@ -166,12 +144,9 @@ impl Selection {
 
 /// Returns the main measure of each task, which is the first one listed.
 pub fn main_values(evaluation: &Evaluation) -> impl Iterator<Item = &Measured> {
-    let first = |(n, m): (usize, &&Measured)| !evaluation.dev[..n].iter().any(|before| before.task == m.task);
-    let mut all: Vec<&Measured> = evaluation.dev.iter().collect();
-    let kept: Vec<bool> = all.iter().enumerate().map(first).collect();
-    let mut kept = kept.into_iter();
-    all.retain(|_| kept.next().unwrap_or(false));
-    all.into_iter()
+    let dev = &evaluation.dev;
+    let is_first = move |n: &usize| !dev[..*n].iter().any(|before| before.task == dev[*n].task);
+    (0..dev.len()).filter(is_first).map(move |n| &dev[n])
 }
 
 #[cfg(test)]
@@ -189,7 +164,7 @@ mod tests {
             step,
             layer: false,
             dev: vec![of("MAP", map), of("MRR", 0.0)],
-            aside: None,
+            held_out: None,
             agreement: Some(agreement),
             alignment: None,
             uniformity: None,
@@ -212,7 +187,7 @@ mod tests {
     #[test]
     fn held_out_dialogues_take_precedence_over_agreement() {
         let with = |step: u64, agreement: f64, each: [f64; 4]| Evaluation {
-            aside: Some(HeldOut::of(each.to_vec())),
+            held_out: Some(HeldOut::new(each.to_vec())),
             ..at(step, agreement, 0.0)
         };
         // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with

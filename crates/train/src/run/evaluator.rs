@@ -1,4 +1,4 @@
-//! Evaluates the model during training: on labeled dev tasks if there are some, and always without labels.
+//! Evaluation of a model during a run: on the labeled dev tasks of the recipe, and without labels.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    Run,
     corpus::{Corpora, read_files},
     evaluations::{Evaluation, HeldOut, Measured},
     observer::{EvaluationProgress, RunObserver},
@@ -35,16 +36,17 @@ use turnwise_eval::{
     tasks::{LoadOptions, Loaded, Task, TaskSpec},
 };
 
-/// Maximum sample size of the label-free evaluation, for dialogues and for utterances.
+/// Maximum number of dialogues in the sample of the label-free evaluation.
 const DIALOGUES: usize = 400;
+/// Maximum number of utterances in the sample of the label-free evaluation.
 const UTTERANCES: usize = 2_000;
 
 /// Minimum length in bytes of a text that counts for the overlap. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// Report an overlap if more than one in this number of texts is also in the corpus.
+/// An overlap is reported if more than one in this number of texts is also in the corpus.
 const OVERLAP_ONE_IN: usize = 10;
 
-/// Labeled tasks with the names under which they were requested.
+/// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
 /// Loads the dev tasks of a recipe. Also returns the hash of their data.
@@ -55,8 +57,8 @@ pub(super) fn load_tasks(
 ) -> Result<(Tasks, String)> {
     let mut tasks = Tasks::new();
     let mut hasher = blake3::Hasher::new();
-    for dev in &recipe.dev {
-        let (task, hash) = load(dev, reader, recipe.seed, observer)?;
+    for dev in &recipe.file.dev {
+        let (task, hash) = load(dev, reader, recipe.file.seed, observer)?;
         hasher.update(hash.as_bytes());
         tasks.push((String::from(dev.clone()), task));
     }
@@ -85,7 +87,7 @@ fn load(
     Ok((task, data.hash))
 }
 
-/// Returns the dialogues of all tasks on whole dialogues.
+/// Returns the dialogues of all tasks whose documents are dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -93,42 +95,42 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Finds tasks that overlap with the corpus: more than a tenth of their long texts are also turns of the corpus.
-/// Returns the name of each such task, the number of shared texts, and the number of all long texts.
+/// Finds the tasks that have more than a tenth of their long texts in common with the turns of the corpus.
+///
+/// Returns for each such task its name, the number of common texts, and the number of its long texts.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
 ) -> Result<Vec<(&'t str, usize, usize)>> {
-    let of = |items: &'t Items| match items {
+    let texts_in = |items: &'t Items| match items {
         Items::Texts(texts) => texts.as_slice(),
         Items::Dialogues(_) => &[],
     };
     let texts_of = |task: &'t dyn Task| -> HashSet<&'t str> {
         let pool = task.pool();
-        let all = of(&pool.documents).iter().chain(of(pool.queries()));
+        let all = texts_in(&pool.documents).iter().chain(texts_in(pool.queries()));
         all.map(|text| text.trim()).filter(|text| text.len() >= DISTINCTIVE_BYTES).collect()
     };
-    let all: Vec<(&str, HashSet<&str>)> =
-        tasks.iter().map(|(name, task)| (name.as_str(), texts_of(task.as_ref()))).collect();
-    let mut said: Vec<HashSet<&str>> = vec![HashSet::new(); all.len()];
-    if all.iter().any(|(_, texts)| !texts.is_empty()) {
+    let texts: Vec<HashSet<&str>> = tasks.iter().map(|(_, task)| texts_of(task.as_ref())).collect();
+    let mut shared: Vec<HashSet<&str>> = vec![HashSet::new(); texts.len()];
+    if texts.iter().any(|texts| !texts.is_empty()) {
         for dialogue in dialogues.iter() {
             for turn in &dialogue?.turns {
-                for ((_, texts), said) in all.iter().zip(&mut said) {
-                    said.extend(texts.get(turn.text.trim()));
+                for (texts, shared) in texts.iter().zip(&mut shared) {
+                    shared.extend(texts.get(turn.text.trim()));
                 }
             }
         }
     }
-    let counts = all.iter().zip(&said).map(|((name, texts), said)| (*name, said.len(), texts.len()));
-    Ok(counts.filter(|(_, said, of)| said * OVERLAP_ONE_IN > *of).collect())
+    let counts = tasks.iter().zip(shared.iter().zip(&texts));
+    let counts = counts.map(|((task, _), (shared, texts))| (task.as_str(), shared.len(), texts.len()));
+    Ok(counts.filter(|(_, shared, texts)| shared * OVERLAP_ONE_IN > *texts).collect())
 }
 
-/// Data for the evaluation.
+/// Data that the models of a run are evaluated on, besides the label-free sample.
 pub(super) struct EvaluationData {
-    /// Labeled tasks.
     pub(super) tasks: Tasks,
-    /// Held-out dialogues.
+    /// Halves of the held-out dialogues; `None` if no dialogues are held out.
     pub(super) held_out: Option<Halves>,
 }
 
@@ -136,6 +138,7 @@ pub(super) struct EvaluationData {
 pub(super) struct Evaluator<'a> {
     eval_data: EvaluationData,
     label_free: Option<LabelFree>,
+    /// Name of the base model, for messages.
     name: &'a str,
     folder: &'a ModelFolder,
     device: DeviceChoice,
@@ -143,18 +146,18 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Creates an evaluator with these tasks and draws the sample for the label-free evaluation.
+    /// Creates an evaluator, and draws the sample for the label-free evaluation from the corpora. `folder` is the model
+    /// before training.
     pub(super) fn new(
-        recipe: &ResolvedRecipe,
-        (corpora, spool): (&Corpora, &Path),
+        run: &Run<'a>,
+        corpora: &Corpora,
         eval_data: EvaluationData,
-        (name, folder): (&'a str, &'a ModelFolder),
-        device: DeviceChoice,
-        observer: &'a dyn RunObserver,
+        folder: &'a ModelFolder,
     ) -> Result<Self> {
-        let sample = draw_sample(recipe, corpora, spool)?;
+        let Run { recipe, base, device, observer, .. } = *run;
+        let sample = draw_sample(recipe, corpora, run.folder.path())?;
         let label_free = LabelFree::new(sample, &EvaluationProgress(observer))?;
-        Ok(Evaluator { eval_data, label_free, name, folder, device, observer })
+        Ok(Evaluator { eval_data, label_free, name: &base.name, folder, device, observer })
     }
 
     /// Returns true if there is no data to evaluate on.
@@ -162,13 +165,13 @@ impl<'a> Evaluator<'a> {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after `step` steps.
+    /// Evaluates the network after `step` steps, with the pipeline of the base model.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         // Training always uses mean pooling, whatever the base model does.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Evaluates a network with the pipeline of `folder`. `pooling` overrides the pooling of the pipeline.
+    /// Evaluates a network with the pipeline of `folder`. `pooling` replaces the pooling of the pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,
@@ -206,14 +209,14 @@ impl<'a> Evaluator<'a> {
             None => None,
             Some(halves) => {
                 let scorer = dense.prepare(halves.pool(), &watch)?;
-                scorer.vectors().map(|vectors| HeldOut::of(halves.look(vectors)))
+                scorer.vectors().map(|vectors| HeldOut::new(halves.look(vectors)))
             }
         };
         Ok(Evaluation {
             step,
             layer: false,
             dev,
-            aside: held_out,
+            held_out,
             agreement: measures.map(|l| l.agreement),
             alignment: measures.map(|l| l.alignment),
             uniformity: measures.map(|l| l.uniformity),
@@ -224,8 +227,8 @@ impl<'a> Evaluator<'a> {
 
 /// Draws the sample for the label-free evaluation: dialogues or distinct utterances, depending on the objective.
 fn draw_sample(recipe: &ResolvedRecipe, corpora: &Corpora, spool: &Path) -> Result<Pool> {
-    let mut random = Random::new(recipe.seed, 3);
-    if recipe.objective.definition().sample == Sample::Dialogues {
+    let mut random = Random::new(recipe.file.seed, 3);
+    if recipe.file.objective.definition().sample == Sample::Dialogues {
         let chosen = sample(corpora.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(corpora.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));
@@ -234,15 +237,15 @@ fn draw_sample(recipe: &ResolvedRecipe, corpora: &Corpora, spool: &Path) -> Resu
     for dialogue in corpora.dialogues.iter() {
         dialogue?.turns.iter().try_for_each(|turn| texts.push(&turn.text))?;
     }
-    // Count first and pick by number, so that not all texts are in memory.
+    // Count the texts first and pick by number, so that memory holds only the sample.
     let mut count = 0;
     texts.each(&mut |_| count += 1)?;
-    let places = sample(count, UTTERANCES, &mut random);
-    let wanted: HashMap<usize, usize> = places.into_iter().zip(0..).collect();
+    let chosen = sample(count, UTTERANCES, &mut random);
+    let wanted: HashMap<usize, usize> = chosen.into_iter().zip(0..).collect();
     let (mut found, mut number) = (vec![String::new(); wanted.len()], 0);
     texts.each(&mut |text| {
-        if let Some(place) = wanted.get(&number) {
-            found[*place] = text;
+        if let Some(index) = wanted.get(&number) {
+            found[*index] = text;
         }
         number += 1;
     })?;

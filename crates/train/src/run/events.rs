@@ -1,7 +1,7 @@
 //! TensorBoard event files.
 //!
-//! A record has a length, a checksum, a message and a second checksum. The messages are protocol buffers with at most
-//! four fields, which this module encodes without a library.
+//! The file is a sequence of records with checksums. The messages in them are protocol buffers with at most four fields,
+//! which this module encodes without a library.
 
 use std::{
     fs,
@@ -14,33 +14,32 @@ use turnwise_core::{
     files,
 };
 
-/// A value of a run at one step, for TensorBoard.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scalar {
+/// A value of a run at one step.
+pub(super) struct Scalar {
     /// Tag with a group prefix, for example `train/loss`.
-    pub name: String,
-    /// Number of steps taken.
-    pub step: u64,
-    /// Value of the scalar at this step.
-    pub value: f64,
+    pub(super) name: String,
+    pub(super) step: u64,
+    pub(super) value: f64,
 }
 
 /// Writes all scalars of a run to an event file in a folder, replacing an earlier one. Returns the path of the file.
-pub fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
+pub(super) fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
     fs::create_dir_all(folder).at("create", folder)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+    let time = field(1, DOUBLE, &seconds.to_le_bytes());
     let mut bytes = Vec::new();
-    record(&mut bytes, &[double(1, seconds), text(3, b"brain.Event:2")].concat());
+    record(&mut bytes, &[&time[..], &text(3, b"brain.Event:2")].concat());
     for Scalar { name, step, value } in scalars {
-        let value = [text(1, name.as_bytes()), float(2, *value as f32)].concat();
-        let summary = text(1, &value);
-        record(&mut bytes, &[double(1, seconds), number(2, *step), text(5, &summary)].concat());
+        let value = [text(1, name.as_bytes()), field(2, FLOAT, &(*value as f32).to_le_bytes())].concat();
+        let summary = text(5, &text(1, &value));
+        record(&mut bytes, &[&time[..], &field(2, VARINT, &varint(*step)), &summary].concat());
     }
     let path = folder.join("events.out.tfevents.turnwise");
     files::replace(&path, &bytes)?;
     Ok(path)
 }
 
+/// Appends a record: length, checksum, message and second checksum.
 fn record(bytes: &mut Vec<u8>, message: &[u8]) {
     let length = (message.len() as u64).to_le_bytes();
     bytes.extend(length);
@@ -49,8 +48,20 @@ fn record(bytes: &mut Vec<u8>, message: &[u8]) {
     bytes.extend(masked(message).to_le_bytes());
 }
 
-fn key(field: u8, kind: u8) -> u8 {
-    field << 3 | kind
+// Wire types of protocol buffers.
+const VARINT: u8 = 0;
+const DOUBLE: u8 = 1;
+const LENGTH_DELIMITED: u8 = 2;
+const FLOAT: u8 = 5;
+
+/// A field of a protocol buffer: its number with the wire type, and its bytes.
+fn field(number: u8, wire_type: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | wire_type], bytes].concat()
+}
+
+/// A field that holds a text or a nested message.
+fn text(number: u8, bytes: &[u8]) -> Vec<u8> {
+    field(number, LENGTH_DELIMITED, &[&varint(bytes.len() as u64), bytes].concat())
 }
 
 fn varint(mut number: u64) -> Vec<u8> {
@@ -63,26 +74,9 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-fn number(field: u8, value: u64) -> Vec<u8> {
-    [vec![key(field, 0)], varint(value)].concat()
-}
-
-fn double(field: u8, value: f64) -> Vec<u8> {
-    [&[key(field, 1)][..], &value.to_le_bytes()].concat()
-}
-
-fn float(field: u8, value: f32) -> Vec<u8> {
-    [&[key(field, 5)][..], &value.to_le_bytes()].concat()
-}
-
-fn text(field: u8, bytes: &[u8]) -> Vec<u8> {
-    [&[key(field, 2)][..], &varint(bytes.len() as u64), bytes].concat()
-}
-
-/// Checksum of the record format: masked CRC-32C (rotated, plus a constant).
+/// Checksum of the record format: a CRC-32C that is rotated and added to a constant.
 fn masked(bytes: &[u8]) -> u32 {
-    let crc = crc32c(bytes);
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {
@@ -123,7 +117,8 @@ mod tests {
         assert!(messages[0].ends_with(b"brain.Event:2"));
         assert!(messages[2].windows(10).any(|w| w == b"train/loss"));
         assert!(
-            messages[2].ends_with(&1.5f32.to_le_bytes()) && messages[2][9..12] == [key(2, 0), 0xac, 0x02]
+            messages[2].ends_with(&1.5f32.to_le_bytes())
+                && messages[2][9..12] == [2 << 3 | VARINT, 0xac, 0x02]
         );
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{base_model::START, card::Card, checkpoint, observer::RunObserver};
 use crate::{
-    recipe::{Recipe, ResolvedRecipe},
+    recipe::{Recipe, ResolvedRecipe, not_of_layers},
     trainer::Trainer,
 };
 use turnwise_core::{
@@ -22,23 +22,33 @@ use turnwise_encoder::{
 };
 use turnwise_store::lock::WriterLock;
 
-/// Number of checkpoints that are kept.
+/// Number of regular checkpoints that are kept.
 pub(super) const CHECKPOINTS: usize = 2;
 
 /// Name of the checkpoint of the best step, stored next to the regular checkpoints.
 pub(super) const BEST: &str = "best";
 
-/// Recipe of the run.
+/// Name of the recipe file.
 const RECIPE: &str = "recipe.toml";
 
-/// Lock file held by the process that runs in the folder.
+/// Name of the log with the metrics of the steps.
+pub(super) const METRICS: &str = "metrics.jsonl";
+
+/// Name of the log with the evaluations.
+pub(super) const EVALUATIONS: &str = "evaluations.jsonl";
+
+/// Name of the file with the statistics of the learned layer.
+pub(super) const LAYER: &str = "layer.json";
+
+/// Name of the lock file, which the process that uses the folder holds.
 const LOCK: &str = "lock";
 
 /// Folder of a run, locked by this process.
 pub(super) struct RunFolder {
     path: PathBuf,
-    /// Parent folders created for it, innermost first.
-    made: Vec<PathBuf>,
+    /// Folders that were created for the run, innermost first.
+    created: Vec<PathBuf>,
+    /// `None` only while the lock is acquired or released.
     lock: Option<WriterLock>,
 }
 
@@ -52,8 +62,10 @@ pub fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
-/// Returns an error if a folder cannot be the output folder of a run. A folder with a run needs `resume`. Otherwise
-/// the folder must not exist, or contain at most the leftovers of a run that was stopped before its first step.
+/// Returns an error if a folder cannot be the output folder of a run.
+///
+/// A folder with a run needs `resume`. Any other folder must not exist, or contain at most the leftovers of a run that
+/// was stopped before its first step.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
     let begun = has_run(path);
     if begun && !resume {
@@ -64,11 +76,10 @@ pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
         return Err(Error::input(format!("{} is a file, but a run needs a folder", path.display()))
             .with_hint("use a folder that does not exist yet: -o runs/chats"));
     }
-    // Ignore leftovers of a run that was stopped before its first step.
-    let is_else = |entry: std::io::Result<fs::DirEntry>| {
+    let is_foreign = |entry: std::io::Result<fs::DirEntry>| {
         entry.is_ok_and(|e| e.file_name() != START && e.file_name() != LOCK)
     };
-    if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
+    if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_foreign)) {
         let what = if resume { "contains no run to resume" } else { "is not empty" };
         return Err(Error::input(format!("{} {what}", path.display()))
             .with_hint("use a folder that does not exist yet, or the folder of a run"));
@@ -82,11 +93,11 @@ impl RunFolder {
         check(path, resume)?;
         let missing =
             path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-        let made = missing.map(Path::to_owned).collect();
+        let created = missing.map(Path::to_owned).collect();
         fs::create_dir_all(path).at("create", path)?;
-        let mut folder = RunFolder { path: path.to_owned(), made, lock: None };
+        let mut folder = RunFolder { path: path.to_owned(), created, lock: None };
         folder.lock = Some(WriterLock::acquire_named(path, LOCK, "turnwise train")?);
-        // A different process may have used the folder since the first check.
+        // A different process may have used the folder between the first check and the lock.
         check(path, resume)?;
         Ok(folder)
     }
@@ -96,29 +107,14 @@ impl RunFolder {
         &self.path
     }
 
-    fn recipe(&self) -> PathBuf {
-        self.path.join(RECIPE)
+    /// Path of a file or folder in the folder of the run.
+    pub(super) fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
-    pub(super) fn metrics(&self) -> PathBuf {
-        self.path.join("metrics.jsonl")
-    }
-
-    pub(super) fn evaluations(&self) -> PathBuf {
-        self.path.join("evaluations.jsonl")
-    }
-
-    pub(super) fn curves(&self) -> PathBuf {
-        self.path.join("curves.svg")
-    }
-
-    /// Folder of the TensorBoard files.
-    pub(super) fn events(&self) -> PathBuf {
-        self.path.join("tensorboard")
-    }
-
+    /// Folder of the checkpoints.
     pub(super) fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoints")
+        self.join("checkpoints")
     }
 
     /// Folder of the trained model.
@@ -126,55 +122,55 @@ impl RunFolder {
         model_in(&self.path)
     }
 
-    /// File with the statistics of the learned layer.
-    pub(super) fn layer(&self) -> PathBuf {
-        self.path.join("layer.json")
-    }
-
     /// Writes the recipe file, which marks the run as started.
     pub(super) fn begin(&self, recipe: &ResolvedRecipe, inputs: &InputHashes) -> Result<()> {
         let text = inputs.line()
             + &toml::to_string(&table_of(&recipe.file)?).map_err(|e| Error::Internal(e.to_string()))?;
-        files::replace(&self.recipe(), text.as_bytes())
+        files::replace(&self.join(RECIPE), text.as_bytes())
     }
 
-    /// Returns an error if the recipe differs from the recipe of the run to resume. If a changed setting was given
-    /// explicitly, the error omits the defaults that changed with it.
-    pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, asked: &Recipe) -> Result<()> {
-        let (there, whole, asked) = (self.written()?, table_of(&recipe.file)?, table_of(asked)?);
-        let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
-        let said = |table: &toml::Table, name: &str| {
-            table.get(name).map_or("not set".to_owned(), ToString::to_string)
-        };
-        let mut other: Vec<&String> =
-            names.into_iter().filter(|name| there.get(*name) != whole.get(*name)).collect();
-        if other.is_empty() {
+    /// Returns an error if the recipe differs from the recipe of the run to resume.
+    ///
+    /// `given` is the recipe without defaults. If a setting that was given differs, the error omits the defaults that
+    /// depend on it.
+    pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, given: &Recipe) -> Result<()> {
+        let stored = self.stored_recipe()?;
+        let (complete, given) = (table_of(&recipe.file)?, table_of(given)?);
+        let names: BTreeSet<&String> = stored.keys().chain(complete.keys()).collect();
+        let mut different: Vec<&String> =
+            names.into_iter().filter(|name| stored.get(*name) != complete.get(*name)).collect();
+        if different.is_empty() {
             return Ok(());
         }
-        let defaults = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
-        let follows = |name: &String| {
-            whole.contains_key(name) && asked.get(name).is_none_or(|value| defaults.get(name) == Some(value))
+        let defaults = table_of(&Recipe::new(recipe.file.objective, String::new(), Vec::new()))?;
+        let is_default = |name: &String| {
+            let given = given.get(name);
+            complete.contains_key(name) && given.is_none_or(|value| defaults.get(name) == Some(value))
         };
-        if !other.iter().all(|name| follows(name)) {
-            other.retain(|name| !follows(name));
+        if !different.iter().all(|name| is_default(name)) {
+            different.retain(|name| !is_default(name));
         }
-        let other =
-            other.iter().map(|name| format!("{name} ({}, now {})", said(&there, name), said(&whole, name)));
-        let (run, other) = (self.path.display(), other.collect::<Vec<String>>().join(", "));
-        let way = match self.model().exists() {
+        let value = |table: &toml::Table, name: &str| {
+            table.get(name).map_or("not set".to_owned(), ToString::to_string)
+        };
+        let differences = different
+            .iter()
+            .map(|name| format!("{name} ({}, now {})", value(&stored, name), value(&complete, name)));
+        let (run, differences) = (self.path.display(), differences.collect::<Vec<String>>().join(", "));
+        let advice = match self.model().exists() {
             true => format!(
                 "the run has ended; to train its model further, start a new run with `-m {}`",
                 self.model().display()
             ),
             false => format!("to continue it: `turnwise train {run}/{RECIPE} -o {run} --resume`"),
         };
-        Err(Error::input(format!("the run in {run} has different settings: {other}"))
-            .with_hint(format!("use a different output folder; {way}")))
+        Err(Error::input(format!("the run in {run} has different settings: {differences}"))
+            .with_hint(format!("use a different output folder; {advice}")))
     }
 
     /// Returns an error if the dialogues, the model or the dev data have changed since the run started.
     pub(super) fn check_inputs(&self, inputs: &InputHashes) -> Result<()> {
-        let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
+        let text = self.recipe_text()?;
         let line = text.lines().next().unwrap_or_default();
         let what = [
             (&inputs.dialogues, "the dialogues of its corpus have changed"),
@@ -190,12 +186,14 @@ impl RunFolder {
         }
     }
 
-    fn written(&self) -> Result<toml::Table> {
-        let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
-        text.parse().map_err(|e: toml::de::Error| Error::Corrupt {
-            path: self.recipe(),
-            what: e.message().to_owned(),
-            hint: "use a different output folder".to_owned(),
+    fn recipe_text(&self) -> Result<String> {
+        let path = self.join(RECIPE);
+        fs::read_to_string(&path).at("read", &path)
+    }
+
+    fn stored_recipe(&self) -> Result<toml::Table> {
+        self.recipe_text()?.parse().map_err(|e: toml::de::Error| {
+            Error::corrupt(self.join(RECIPE), e.message()).with_hint("use a different output folder")
         })
     }
 
@@ -217,26 +215,22 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Extends the error of a failed step: saves the failed batch for inspection, and adds its file and the last
-    /// checkpoint to the hint.
+    /// Saves the batch of a failed step for inspection, and returns the error of the step with a longer hint: the file of
+    /// the batch and the last checkpoint. An error without a hint is unchanged.
     pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
-        let batch = self.path.join("failed-batch.json");
-        let written =
-            trainer.next_batch().and_then(|b| files::replace(&batch, format!("{b:#}\n").as_bytes()));
-        let kept_batch = match written {
-            Ok(()) => format!("; its examples are in {}", batch.display()),
-            Err(_) => String::new(),
-        };
-        let kept = checkpoint::list(&self.checkpoints()).pop();
-        let kept = match kept {
-            Some((at, _)) if step > 0 => {
-                format!("; the checkpoint after {} steps is in {}", grouped(at), self.path.display())
-            }
-            _ => String::new(),
-        };
-        let hint = e.hint().map(|hint| format!("{hint}{kept_batch}{kept}"));
-        match hint {
-            Some(hint) => e.with_hint(hint),
+        let mut more = String::new();
+        let path = self.join("failed-batch.json");
+        let batch = trainer.next_batch();
+        if batch.and_then(|batch| files::replace(&path, format!("{batch:#}\n").as_bytes())).is_ok() {
+            more += &format!("; its examples are in {}", path.display());
+        }
+        if let Some((at, _)) = checkpoint::list(&self.checkpoints()).pop()
+            && step > 0
+        {
+            more += &format!("; the checkpoint after {} steps is in {}", grouped(at), self.path.display());
+        }
+        match e.hint() {
+            Some(hint) => e.with_hint(hint + &more),
             None => e,
         }
     }
@@ -275,7 +269,7 @@ impl Drop for RunFolder {
         let _ = fs::remove_file(self.path.join(LOCK));
         self.lock = None;
         // `remove_dir` fails on folders that are not empty, so those stay.
-        self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
 
@@ -301,25 +295,9 @@ impl InputHashes {
 
 /// Returns the recipe as a TOML table, without the settings of steps if the objective has no steps.
 fn table_of(recipe: &Recipe) -> Result<toml::Table> {
-    const OF_STEPS: [&str; 14] = [
-        "steps",
-        "batch",
-        "parts",
-        "learning_rate",
-        "schedule",
-        "warm_up",
-        "weight_decay",
-        "clip",
-        "dropout",
-        "max_tokens",
-        "temperature",
-        "checkpoint_every",
-        "patience",
-        "select",
-    ];
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
-    if recipe.objective.definition().steps().is_none() {
-        OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
+    if recipe.objective.definition().steps.is_none() {
+        not_of_layers().for_each(|name| drop(table.remove(Recipe::stored_name(name))));
     }
     Ok(table)
 }

@@ -1,5 +1,5 @@
-//! Learns a linear layer from the context of utterances: alone (`train surroundings`) or after training steps
-//! (`--layer`).
+//! Runs that learn a linear layer from the context of utterances: alone (`train context-cca`) or after training steps
+//! (`--context-layer`).
 
 use std::{fs, path::Path, time::Instant};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Run,
-    card::Card,
     corpus::Corpora,
     curves,
     evaluations::Evaluation,
     evaluator::{EvaluationData, Evaluator},
+    folder::{EVALUATIONS, LAYER, METRICS},
     lines::{self, Line, Lines},
     observer::{self, Progress, Stage},
     outcome::{Outcome, evaluation_line},
 };
 use crate::{
+    context_cca::{self, Layer, Sums},
     recipe::LayerSettings,
-    surroundings::{self, Layer, Sums},
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -33,9 +33,9 @@ use turnwise_encoder::{
 };
 
 /// Maximum number of dialogues per corpus. More dialogues hardly change the layer.
-const MOST: usize = 16_384;
+const MAX_DIALOGUES: usize = 16_384;
 
-/// Statistics of a learned layer: training data and canonical correlations.
+/// Statistics of a learned layer: its training data and its canonical correlations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// Number of dialogues that the layer was learned from.
@@ -47,33 +47,32 @@ pub struct Learned {
     /// Duration of learning the layer, in seconds.
     pub seconds: f64,
     /// Canonical correlations between utterances and their context, from 0 to 1, in descending order.
-    pub told: Vec<f64>,
+    #[serde(rename = "told")]
+    pub correlations: Vec<f64>,
     /// Random baseline: the largest correlation between utterances and unrelated contexts.
-    pub by_chance: f64,
+    #[serde(rename = "by_chance")]
+    pub baseline: f64,
 }
 
 impl Learned {
     /// Number of canonical correlations above the random baseline.
-    pub fn telling(&self) -> usize {
-        self.told.iter().filter(|correlation| **correlation > self.by_chance).count()
+    pub fn above_baseline(&self) -> usize {
+        self.correlations.iter().filter(|correlation| **correlation > self.baseline).count()
     }
 
-    /// Writes the statistics to a file.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(path, (text + "\n").as_bytes())
     }
 
     /// Reads the statistics from a file. Returns `None` if the file does not exist.
-    pub fn read(path: &Path) -> Result<Option<Self>> {
+    pub(super) fn read(path: &Path) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
         let text = fs::read_to_string(path).at("read", path)?;
-        serde_json::from_str(&text).map(Some).map_err(|e| Error::Corrupt {
-            path: path.to_owned(),
-            what: e.to_string(),
-            hint: "remove this file: the layer is then learned again".to_owned(),
+        serde_json::from_str(&text).map(Some).map_err(|e| {
+            Error::corrupt(path, e.to_string()).with_hint("remove this file: the layer is then learned again")
         })
     }
 }
@@ -88,15 +87,13 @@ pub(super) struct LayerTraining<'a> {
 impl LayerTraining<'_> {
     /// Does a whole run without gradient steps: learns the layer, evaluates it, and saves the model.
     pub(super) fn learn_alone(&self, corpora: &Corpora, eval_data: EvaluationData) -> Result<Outcome> {
-        let Run { recipe, base, folder: run_folder, device, inputs, observer, .. } = *self.run;
+        let run_folder = self.run.folder;
         let network = self.folder.network()?;
-        let named = (base.name.as_str(), self.folder);
-        let evaluator =
-            Evaluator::new(recipe, (corpora, run_folder.path()), eval_data, named, device, observer)?;
+        let evaluator = Evaluator::new(self.run, corpora, eval_data, self.folder)?;
         let (trained, learned) = self.learn(self.folder.pipeline(), &network, corpora)?;
-        run_folder.begin(recipe, inputs)?;
+        run_folder.begin(self.run.recipe, self.run.inputs)?;
         // Evaluations of an interrupted run are discarded, because the run starts again.
-        Lines::<Evaluation>::open(&run_folder.evaluations(), 0)?.clear()?;
+        files::replace(&run_folder.join(EVALUATIONS), b"")?;
         let mut evaluations = Vec::new();
         for (layer, folder) in [(false, self.folder), (true, &trained)] {
             evaluations.extend(self.measure(&evaluator, folder, &network, (0, layer))?);
@@ -104,18 +101,7 @@ impl LayerTraining<'_> {
         let seen = (learned.dialogues as usize, learned.utterances as usize);
         let outcome = Outcome { learned: Some(learned), evaluations, ..Outcome::default() };
         self.draw(&outcome)?;
-        let card = Card {
-            recipe,
-            base: &base.name,
-            repository: base.repository.as_deref(),
-            seen,
-            data: &inputs.dialogues,
-            kept: outcome.kept,
-            gains: outcome.card_gains(recipe.seed),
-            losses: None,
-            layered: true,
-        };
-        run_folder.save(&trained, &trained.tokenizer()?, &network, &card)?;
+        run_folder.save(&trained, &trained.tokenizer()?, &network, &self.run.card(seen, &outcome))?;
         Ok(outcome)
     }
 
@@ -140,22 +126,36 @@ impl LayerTraining<'_> {
         Ok(trained)
     }
 
-    /// Learns the layer. Returns the model with the layer appended, and the statistics of the layer.
+    /// Learns the layer. Returns the model with the layer appended to the pipeline `before`, and the statistics.
     fn learn(
         &self,
         before: &Pipeline,
         network: &Network,
         corpora: &Corpora,
     ) -> Result<(ModelFolder, Learned)> {
+        let started = Instant::now();
         let settings =
-            self.run.recipe.layer().ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
+            self.run.recipe.layer.ok_or_else(|| Error::Internal("no layer is learned".to_owned()))?;
         let (sums, mut learned) = self.accumulate(settings, before, network, corpora)?;
-        let layer = surroundings::learn(&sums, settings.strength)?;
-        (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
-        Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
+        let Layer { weight, bias, correlations, baseline } = context_cca::learn(&sums, settings.strength)?;
+        (learned.correlations, learned.baseline) = (correlations, baseline);
+        let mut pipeline = before.clone();
+        let dim = bias.len();
+        pipeline.steps.push(Step::Dense(Dense {
+            inputs: dim,
+            outputs: dim,
+            weight,
+            bias: Some(bias),
+            activation: DenseActivation::Identity,
+        }));
+        if before.normalizes() {
+            pipeline.steps.push(Step::Normalize);
+        }
+        learned.seconds = started.elapsed().as_secs_f64();
+        Ok((ModelFolder::open(self.folder.path())?.with_pipeline(pipeline), learned))
     }
 
-    /// Encodes the dialogues and accumulates the statistics of each corpus.
+    /// Encodes the dialogues and adds up the sums of each corpus. The returned statistics have no correlations yet.
     fn accumulate(
         &self,
         settings: LayerSettings,
@@ -163,21 +163,19 @@ impl LayerTraining<'_> {
         network: &Network,
         corpora: &Corpora,
     ) -> Result<(Vec<Sums>, Learned)> {
-        let started = Instant::now();
         let Run { recipe, base, device, observer, .. } = *self.run;
         // Use full vectors: truncation happens after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
         let encoder_settings = Settings { device, ..Settings::default() };
         let encoder = open::open_with(&base.name, &folder, network, &encoder_settings)?;
-        let least = recipe.min_turns;
         let (mut all, mut begin) = (Vec::new(), 0);
         let mut seen = Learned::default();
         for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
             // Shuffle: the random baseline pairs dialogues of a chunk, and neighboring dialogues may be similar.
-            Random::new(recipe.seed, 1).shuffle(&mut chosen);
-            chosen.truncate(MOST);
+            Random::new(recipe.file.seed, 1).shuffle(&mut chosen);
+            chosen.truncate(MAX_DIALOGUES);
             let mut sums = Sums::new(encoder.dim(), settings.context);
             let report = |done: usize, items: u64| {
                 let (stage, total) = (Stage::ReadingContexts, Some(chosen.len() as u64));
@@ -188,7 +186,7 @@ impl LayerTraining<'_> {
             for (n, number) in chosen.iter().enumerate() {
                 observer::check(observer, None)?;
                 let dialogue = corpora.dialogues.get(*number)?.into_owned();
-                if dialogue.turns.len() >= least {
+                if dialogue.turns.len() >= recipe.min_turns {
                     seen.dialogues += 1;
                     turns.push(dialogue.turns.len());
                     bytes += dialogue.turns.iter().map(|turn| turn.text.len()).sum::<usize>();
@@ -207,7 +205,6 @@ impl LayerTraining<'_> {
             all.push(sums);
             begin = *end;
         }
-        seen.seconds = started.elapsed().as_secs_f64();
         Ok((all, seen))
     }
 
@@ -224,7 +221,7 @@ impl LayerTraining<'_> {
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;
         evaluation.layer = layer;
-        Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
+        Lines::open(&self.run.folder.join(EVALUATIONS), step)?.add(&evaluation)?;
         let when = if layer { "with the layer" } else { "before" };
         self.run.observer.note(&format!("{when}: {}", evaluation_line(&evaluation)));
         Ok(Some(evaluation))
@@ -233,28 +230,11 @@ impl LayerTraining<'_> {
     /// Writes the statistics of the layer and the curves.
     fn draw(&self, outcome: &Outcome) -> Result<()> {
         let learned = outcome.learned.as_ref();
-        learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;
-        let metrics = self.run.folder.metrics();
+        learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.join(LAYER)))?;
+        let metrics = self.run.folder.join(METRICS);
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
         let (evaluations, kept) = (outcome.evaluations.as_slice(), Some(outcome.kept));
         let curves = curves::Curves { steps: &steps, evaluations, learned, kept };
         curves.write(self.run.recipe, self.run.folder)
     }
-}
-
-/// Returns the pipeline `before` with the learned layer appended.
-fn with(before: &Pipeline, layer: Layer) -> Pipeline {
-    let mut pipeline = before.clone();
-    let dim = layer.bias.len();
-    pipeline.steps.push(Step::Dense(Dense {
-        inputs: dim,
-        outputs: dim,
-        weight: layer.weight,
-        bias: Some(layer.bias),
-        activation: DenseActivation::Identity,
-    }));
-    if before.normalizes() {
-        pipeline.steps.push(Step::Normalize);
-    }
-    pipeline
 }

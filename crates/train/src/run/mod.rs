@@ -3,32 +3,32 @@
 //! [`run`] trains with a recipe, and [`sweep`] trains several times with different settings.
 
 mod base_model;
-pub mod card;
-pub mod checkpoint;
+mod card;
+mod checkpoint;
 mod corpus;
 mod curves;
 pub mod evaluations;
 mod evaluator;
-pub mod events;
+mod events;
 mod folder;
 pub mod layer;
-pub mod lines;
-mod objective;
+mod lines;
 mod observer;
 mod outcome;
+mod sources;
 mod sweep;
-mod teacher;
 mod training;
 
-use std::path::PathBuf;
+use std::{iter, path::PathBuf};
 
 pub use folder::model_in;
 pub use observer::{Progress, RunObserver, Stage};
 pub use outcome::{Gain, Outcome, Spent};
 pub use sweep::{FinishedRun, RUNS, sweep};
 
-use crate::recipe::{Method, Recipe, ResolvedRecipe};
+use crate::recipe::{Recipe, ResolvedRecipe};
 use base_model::BaseModel;
+use card::Card;
 use corpus::Corpora;
 use evaluator::{EvaluationData, Tasks};
 use folder::{InputHashes, RunFolder};
@@ -44,7 +44,7 @@ use turnwise_eval::{
     halves::{Halves, MIN_HELD_OUT},
 };
 
-/// Where and how to run a recipe: everything that is not part of the recipe.
+/// Options of a run that are not part of its recipe, such as its output folder.
 #[derive(Clone)]
 pub struct RunOptions {
     /// Output folder. It must not exist yet, or be empty, or contain the run to resume.
@@ -55,16 +55,16 @@ pub struct RunOptions {
     pub devices: Vec<DeviceChoice>,
     /// Keeps the training dialogues in memory instead of in temporary files.
     pub in_memory: bool,
-    /// How to read corpora that are files. The recipe decides whether nicknames are removed.
+    /// Reader for corpora that are files. The recipe decides whether nicknames are removed.
     pub reader: Reader,
     /// Folders that contain models.
     pub models: Places,
-    /// Folder of the indexes. A recipe can use an index as its corpus by name.
+    /// Folder of the indexes. A corpus of the recipe can be the name of an index in this folder.
     pub indexes: PathBuf,
 }
 
 impl RunOptions {
-    /// Options for a run on the default device, with a base model that is given by its path.
+    /// Options for a run on the default device, for a recipe whose base model and corpora are paths.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         RunOptions {
             output: output.into(),
@@ -102,37 +102,38 @@ fn run_one(
     is_first: bool,
     observer: &dyn RunObserver,
 ) -> Result<(Outcome, ResolvedRecipe)> {
-    let asked = recipe.clone();
+    let given = recipe.clone();
     let (base, recipe) = BaseModel::open(recipe, &options.models)?;
     base.report(&recipe, observer);
-    if recipe.steps().is_none() && options.devices.len() > 1 {
-        return Err(Error::input("surroundings has no steps to distribute over several devices")
+    if recipe.steps.is_none() && options.devices.len() > 1 {
+        let name = recipe.file.objective.name();
+        return Err(Error::input(format!("{name} has no steps to distribute over several devices"))
             .with_hint("use a single one with --device"));
     }
     // Report missing devices before reading any data.
     let device = options.devices.first().copied().unwrap_or_default();
-    let all = if options.devices.is_empty() { std::slice::from_ref(&device) } else { &options.devices };
-    let devices = all.iter().map(|choice| Device::open(*choice)).collect::<Result<Vec<Device>>>()?;
+    let others = options.devices.iter().skip(1).copied();
+    let devices = iter::once(device).chain(others).map(Device::open).collect::<Result<Vec<Device>>>()?;
     let output = &options.output;
     let run_folder = RunFolder::take(output, options.resume)?;
     let begun = folder::has_run(output);
     if begun {
-        run_folder.check_settings(&recipe, &asked)?;
+        run_folder.check_settings(&recipe, &given)?;
     } else if options.resume {
         observer.note(&format!("nothing to resume in {} yet: starting a new run", output.display()));
     }
-    let read_options = ReadOptions { strip_nicks: recipe.strip_nicks, ..options.reader.options.clone() };
+    let read_options = ReadOptions { strip_nicks: recipe.file.strip_nicks, ..options.reader.options.clone() };
     let reader = Reader { options: read_options, ..options.reader.clone() };
     let spool = (!options.in_memory).then(|| run_folder.path());
-    let mut corpora = corpus::read(&recipe.corpus, &reader, spool, options, observer)?;
+    let mut corpora = corpus::read(&recipe.file.corpus, &reader, spool, options, observer)?;
     let (tasks, dev) = evaluator::load_tasks(&recipe, &reader, observer)?;
     exclude(&mut corpora, &tasks, observer)?;
     if is_first {
         warn_of_overlap(&corpora, &tasks, observer)?;
     }
     let held_out = hold_out(&mut corpora, &recipe, observer)?;
-    if let Some(count) = recipe.dialogues {
-        corpora.subsample(count, recipe.seed);
+    if let Some(count) = recipe.file.dialogues {
+        corpora.subsample(count, recipe.file.seed);
     }
     let dialogues = &corpora.dialogues;
     let inputs = InputHashes {
@@ -157,16 +158,15 @@ fn run_one(
         observer,
     };
     let eval_data = EvaluationData { tasks, held_out };
-    let outcome = match &recipe.method {
-        Method::Steps(settings) => training::train(&run, settings, corpora, eval_data, &devices, spool)?,
-        Method::Layer(_) => {
-            LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?
-        }
+    let outcome = match &recipe.steps {
+        Some(settings) => training::train(&run, settings, corpora, eval_data, &devices, spool)?,
+        None => LayerTraining { run: &run, folder: &base.folder }.learn_alone(&corpora, eval_data)?,
     };
     Ok((outcome, recipe))
 }
 
-/// Inputs of a run that all objectives need.
+/// Inputs of a run, whatever its objective.
+#[derive(Clone, Copy)]
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,
     base: &'a BaseModel,
@@ -177,22 +177,40 @@ struct Run<'a> {
     observer: &'a dyn RunObserver,
 }
 
+impl<'a> Run<'a> {
+    /// Returns the facts for the model card. `seen` has the numbers of training dialogues and of their turns.
+    fn card(&self, seen: (usize, usize), outcome: &Outcome) -> Card<'a> {
+        Card {
+            recipe: self.recipe,
+            base: &self.base.name,
+            repository: self.base.repository.as_deref(),
+            seen,
+            data: &self.inputs.dialogues,
+            kept: outcome.kept,
+            gains: outcome.card_gains(self.recipe.file.seed),
+            losses: outcome.losses,
+            layered: outcome.learned.is_some(),
+        }
+    }
+}
+
 /// Removes training dialogues that are also in a dev task. Returns an error if none are left.
 fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
     let all = corpora.dialogues.len();
     let left_out = corpora.exclude(evaluator::dialogues_of(tasks))?;
     if left_out > 0 {
-        let those = counted(left_out as u64, "dialogue");
+        let excluded = counted(left_out as u64, "dialogue");
         if left_out == all {
-            return Err(Error::data(format!("all {those} of the corpus are also in a dev task"))
+            return Err(Error::data(format!("all {excluded} of the corpus are also in a dev task"))
                 .with_hint("such dialogues are not trained on; `turnwise corpus split` splits a corpus into training and test data"));
         }
-        observer.note(&format!("excluded from training, because a dev task has the same: {those}"));
+        observer.note(&format!("excluded from training, because a dev task has the same: {excluded}"));
     }
     Ok(())
 }
 
-/// Holds out dialogues for evaluation if the recipe requests it, and reports their number.
+/// Holds out dialogues for evaluation if the recipe requests it, and reports their number. Returns `None` if no dialogues
+/// are held out.
 fn hold_out(
     corpora: &mut Corpora,
     recipe: &ResolvedRecipe,
@@ -206,8 +224,8 @@ fn hold_out(
     let held_out = Halves::new(&corpora.hold_out(most)?);
     let message = match &held_out {
         Some(halves) => {
-            let all_there_are = if tenth < most { ", a tenth of all" } else { "" };
-            format!("held out for evaluation: {}{all_there_are}", counted(halves.len() as u64, "dialogue"))
+            let share = if tenth < most { ", a tenth of all" } else { "" };
+            format!("held out for evaluation: {}{share}", counted(halves.len() as u64, "dialogue"))
         }
         None => format!(
             "no dialogues are held out for evaluation without labels: {MIN_HELD_OUT} with at least four turns are needed, but a tenth of \
@@ -221,12 +239,12 @@ fn hold_out(
 
 /// Warns about dev tasks that overlap with the corpus.
 fn warn_of_overlap(corpora: &Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
-    for (task, said, of) in evaluator::overlaps(tasks, &corpora.dialogues)? {
+    for (task, shared, texts) in evaluator::overlaps(tasks, &corpora.dialogues)? {
         observer.warn(&format!(
             "{} of the {} of {task} are also in the corpus: if they are from the same dialogues, its score will be overestimated; common \
              phrases do no harm",
-            grouped(said as u64),
-            counted(of as u64, "text")
+            grouped(shared as u64),
+            counted(texts as u64, "text")
         ));
     }
     Ok(())

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     card::ScoreChange,
     evaluations::{Evaluation, Measured, main_values},
-    folder::RunFolder,
+    folder::{EVALUATIONS, LAYER, METRICS, RunFolder},
     layer::Learned,
     lines::{self, Line},
 };
@@ -35,7 +35,7 @@ pub struct Outcome {
     pub learned: Option<Learned>,
     /// All evaluations of the run, in the order of their steps.
     pub evaluations: Vec<Evaluation>,
-    /// Resources used by the steps, including those before a resume.
+    /// Time and data of the steps, including those before a resume.
     pub spent: Spent,
 }
 
@@ -51,6 +51,7 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// Adds up the time and the data of these steps.
     pub(super) fn of(steps: &[Line]) -> Self {
         Spent {
             seconds: steps.iter().map(|line| line.seconds).sum(),
@@ -63,19 +64,19 @@ impl Spent {
 impl Outcome {
     /// Reads the result of a finished run from its files.
     pub(super) fn read(folder: &RunFolder, recipe: &ResolvedRecipe) -> Result<Self> {
-        let metrics = match recipe.steps().is_some() {
-            true => lines::read::<Line>(&folder.metrics())?,
+        let metrics = match recipe.steps.is_some() {
+            true => lines::read::<Line>(&folder.join(METRICS))?,
             false => Vec::new(),
         };
-        let evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
+        let evaluations: Vec<Evaluation> = lines::read(&folder.join(EVALUATIONS))?;
         let steps = metrics.last().map_or(0, |line| line.step);
         let kept = recipe.select.best(&evaluations).map_or(steps, |best| best.step);
-        let learned = Learned::read(&folder.layer())?;
+        let learned = Learned::read(&folder.join(LAYER))?;
         let (losses, spent) = (losses(&metrics), Spent::of(&metrics));
         Ok(Outcome { steps, kept, losses, learned, evaluations, spent })
     }
 
-    /// Evaluation of the final model. If a layer was appended after training, the evaluation with that layer.
+    /// Evaluation of the saved model: of the kept step, or of the model with the layer if a layer was learned.
     fn last(&self) -> Option<&Evaluation> {
         match self.learned {
             Some(_) => self.evaluations.last(),
@@ -84,11 +85,12 @@ impl Outcome {
     }
 
     /// Returns the score changes on held-out dialogues and on the dev tasks, from the base model to the kept model.
-    /// `seed` is for the significance tests. Empty if the base model was not evaluated.
+    ///
+    /// `seed` is the seed of the significance tests. The list is empty if the base model was not evaluated.
     pub fn gains(&self, seed: u64) -> Vec<Gain> {
         let start = self.evaluations.iter().find(|e| e.step == 0);
         let (Some(start), Some(kept)) = (start, self.last()) else { return Vec::new() };
-        let of = |kept: &Measured| {
+        let gain = |kept: &Measured| {
             let start = start.dev.iter().find(|m| m.task == kept.task && m.measure == kept.measure)?;
             let paired = !kept.each.is_empty() && kept.each.len() == start.each.len();
             Some(Gain {
@@ -97,31 +99,31 @@ impl Outcome {
                 start: start.value,
                 kept: kept.value,
                 p: paired.then(|| randomization_test(&start.each, &kept.each, DRAWS, seed)),
-                of: if paired { kept.each.len() } else { 0 },
+                pairs: if paired { kept.each.len() } else { 0 },
             })
         };
-        let held_out = start.aside.as_ref().zip(kept.aside.as_ref()).map(|(start, kept)| Gain {
+        let held_out = start.held_out.as_ref().zip(kept.held_out.as_ref()).map(|(start, kept)| Gain {
             task: HELD_OUT.0.to_owned(),
             measure: HELD_OUT.1.to_owned(),
             start: start.value,
             kept: kept.value,
             p: Some(randomization_test(&start.each, &kept.each, DRAWS, seed)),
-            of: kept.each.len(),
+            pairs: kept.each.len(),
         });
-        held_out.into_iter().chain(main_values(kept).filter_map(of)).collect()
+        held_out.into_iter().chain(main_values(kept).filter_map(gain)).collect()
     }
 
-    /// Returns the score changes of [`Self::gains`] for the model card, preceded by the agreement with lexical
-    /// neighbors.
+    /// Returns the score changes for the model card: the agreement with BM25, and those of [`Self::gains`].
     pub(super) fn card_gains(&self, seed: u64) -> Vec<ScoreChange> {
         let words = self.agreements().map(|[start, kept]| ScoreChange {
-            what: "agreement of neighbors with words".to_owned(),
+            measure: "agreement of neighbors with words".to_owned(),
             start,
             kept,
             p: None,
         });
         let gains = self.gains(seed).into_iter();
-        let gains = gains.map(|g| ScoreChange { what: g.what(), start: g.start, kept: g.kept, p: g.p });
+        let gains =
+            gains.map(|g| ScoreChange { measure: g.description(), start: g.start, kept: g.kept, p: g.p });
         words.into_iter().chain(gains).collect()
     }
 
@@ -140,10 +142,10 @@ pub(super) fn losses(lines: &[Line]) -> Option<(f64, f64)> {
     (!lines.is_empty()).then(|| (mean(&lines[..part]), mean(&lines[lines.len() - part..])))
 }
 
-/// Value of a dev task before and after training.
+/// Score of a dev task, or on held-out dialogues, before and after training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The task, as given in the recipe.
+    /// The task, as given in the recipe; `aside` for held-out dialogues.
     pub task: String,
     /// Name of the measure.
     pub measure: String,
@@ -151,21 +153,21 @@ pub struct Gain {
     pub start: f64,
     /// Value of the kept model, as a fraction, not in percent.
     pub kept: f64,
-    /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
+    /// P-value of the difference, by the paired randomization test; `None` for measures without per-query values.
     pub p: Option<f64>,
     /// Number of paired per-query values; 0 if there are none.
-    #[serde(default)]
-    pub of: usize,
+    #[serde(default, rename = "of")]
+    pub pairs: usize,
 }
 
 impl Gain {
     /// Returns a description of the measure for tables.
-    pub fn what(&self) -> String {
+    pub fn description(&self) -> String {
         match self.is_held_out() {
             true => format!(
                 "neighbors shared by the halves of {} ({:.1} by chance)",
-                counted(self.of as u64, "held-out dialogue"),
-                100.0 * halves::by_chance(self.of)
+                counted(self.pairs as u64, "held-out dialogue"),
+                100.0 * halves::by_chance(self.pairs)
             ),
             false => format!("{} {}", self.task, self.measure),
         }
@@ -176,7 +178,7 @@ impl Gain {
         (self.task.as_str(), self.measure.as_str()) == HELD_OUT
     }
 
-    /// Returns true if the difference is significant.
+    /// Returns true if the difference is statistically significant.
     pub fn is_significant(&self) -> bool {
         self.p.is_some_and(|p| p < SIGNIFICANCE)
     }
@@ -199,7 +201,7 @@ impl Gain {
 /// Formats an evaluation as one line.
 pub(super) fn evaluation_line(evaluation: &Evaluation) -> String {
     let held_out =
-        evaluation.aside.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
+        evaluation.held_out.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
     let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
     held_out.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")

@@ -42,7 +42,7 @@ pub struct FinishedRun {
     pub agreement: Option<[f64; 2]>,
     /// Changes on held-out dialogues and on the dev tasks.
     pub dev: Vec<Gain>,
-    /// True if a layer was learned.
+    /// True if a layer was learned. It is not stored, because the folder of the run shows it.
     #[serde(skip)]
     pub has_layer: bool,
 }
@@ -68,7 +68,7 @@ pub fn sweep(
     let variants = variants(recipe, varied)?;
     let each_seed = seeds.unwrap_or(std::slice::from_ref(&recipe.seed));
     let all = variants.len() * each_seed.len();
-    let mut finished = before(&options.output, options.resume)?;
+    let mut finished = earlier_runs(&options.output, options.resume)?;
     // Check all runs before training the first one.
     let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
@@ -89,14 +89,14 @@ pub fn sweep(
             planned.push((name, own, settings, Recipe { seed: *seed, ..recipe.clone() }));
         }
     }
-    // Earlier runs with other values stay in the summary.
-    finished.retain(|one| planned.iter().all(|(name, ..)| *name != one.folder));
+    // Earlier runs that are not planned again stay in the summary.
+    finished.retain(|run| planned.iter().all(|(name, ..)| *name != run.folder));
     for (n, (name, own, settings, recipe)) in planned.into_iter().enumerate() {
         observer::check(observer, Some("continue with the same command and --resume"))?;
         observer.note(&format!("run {} of {all}: {name}", n + 1));
         let seed = recipe.seed;
-        let (outcome, recipe) = run_one(recipe, &own, n == 0, observer)?;
-        let one = FinishedRun {
+        let (outcome, _) = run_one(recipe, &own, n == 0, observer)?;
+        let run = FinishedRun {
             folder: name,
             settings: settings.clone(),
             seed,
@@ -104,18 +104,20 @@ pub fn sweep(
             kept: outcome.kept,
             loss: outcome.losses.map(<[f64; 2]>::from),
             agreement: outcome.agreements(),
-            dev: outcome.gains(recipe.seed),
+            dev: outcome.gains(seed),
             has_layer: outcome.learned.is_some(),
         };
-        ended(&one);
-        finished.push(one);
-        write(&options.output, &finished)?;
+        ended(&run);
+        finished.push(run);
+        fs::create_dir_all(&options.output).at("create", &options.output)?;
+        files::replace_json(&options.output.join(RUNS), &finished)?;
     }
     Ok(finished)
 }
 
-/// Reads the summary of finished runs in a folder. Returns an error if it exists and `resume` is not set.
-fn before(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
+/// Reads the summary of the finished runs in a folder; empty if there is none. Returns an error if there is one and
+/// `resume` is not set.
+fn earlier_runs(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
     let path = output.join(RUNS);
     if !path.exists() {
         return Ok(Vec::new());
@@ -125,16 +127,14 @@ fn before(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
             .with_hint("continue them with --resume, or choose a different folder"));
     }
     let text = fs::read_to_string(&path).at("read", &path)?;
-    serde_json::from_str(&text).map_err(|e| Error::Corrupt {
-        path,
-        what: e.to_string(),
-        hint: "remove this file; it is written again from the existing runs".to_owned(),
-    })
-}
-
-fn write(folder: &Path, finished: &[FinishedRun]) -> Result<()> {
-    fs::create_dir_all(folder).at("create", folder)?;
-    files::replace_json(&folder.join(RUNS), &finished)
+    let mut finished: Vec<FinishedRun> = serde_json::from_str(&text).map_err(|e| {
+        Error::corrupt(path, e.to_string())
+            .with_hint("remove this file; it is written again from the existing runs")
+    })?;
+    for run in &mut finished {
+        run.has_layer = output.join(&run.folder).join(folder::LAYER).is_file();
+    }
+    Ok(finished)
 }
 
 /// Returns a description and a recipe for each combination of the values.
@@ -142,10 +142,10 @@ fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(St
     let mut all = vec![(String::new(), recipe.clone())];
     for (setting, values) in varied {
         let mut more = Vec::with_capacity(all.len() * values.len());
-        for (words, recipe) in &all {
+        for (description, recipe) in &all {
             for value in values {
-                let comma = if words.is_empty() { "" } else { ", " };
-                more.push((format!("{words}{comma}{setting}={value}"), with(recipe, setting, value)?));
+                let comma = if description.is_empty() { "" } else { ", " };
+                more.push((format!("{description}{comma}{setting}={value}"), with(recipe, setting, value)?));
             }
         }
         all = more;
@@ -176,6 +176,22 @@ fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
 mod tests {
     use super::*;
     use crate::recipe::ObjectiveName;
+
+    #[test]
+    fn an_earlier_run_with_a_layer_has_one() {
+        let output = tempfile::tempdir().unwrap();
+        let run = |name: &str| {
+            fs::create_dir(output.path().join(name)).unwrap();
+            serde_json::json!({
+                "folder": name, "settings": "", "seed": 0, "steps": 1, "kept": 1, "agreement": null, "dev": [],
+            })
+        };
+        let runs = [run("plain"), run("layered")];
+        fs::write(output.path().join(RUNS), serde_json::to_string(&runs).unwrap()).unwrap();
+        fs::write(output.path().join("layered").join(folder::LAYER), "{}").unwrap();
+        let finished = earlier_runs(output.path(), true).unwrap();
+        assert_eq!(finished.iter().map(|run| run.has_layer).collect::<Vec<_>>(), [false, true]);
+    }
 
     #[test]
     fn settings_vary_by_their_names() {

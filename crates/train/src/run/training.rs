@@ -5,23 +5,22 @@ use std::{path::Path, time::Instant};
 use candle_core::DType;
 
 use super::{
-    Run, base_model,
-    card::Card,
-    checkpoint,
+    Run, base_model, checkpoint,
     corpus::Corpora,
     curves,
     evaluations::Evaluation,
     evaluator::{EvaluationData, Evaluator},
-    folder::{self, RunFolder},
+    folder::{self, EVALUATIONS, METRICS},
     layer::LayerTraining,
     lines::{self, Line, Lines},
-    objective,
     observer::{Progress, RunObserver, Stage},
     outcome::{Outcome, Spent, evaluation_line, losses},
+    sources::RunSources,
 };
 use crate::{
     data::TrainingSet,
     model::{Freezing, Trainable},
+    objectives::Setup,
     recipe::{Recipe, ResolvedRecipe, StepSettings},
     trainer::{StepResult, Trainer},
 };
@@ -53,21 +52,20 @@ pub(super) fn train(
     let folder = base_model::with_separator(&base.folder, run_folder.path(), recipe, observer)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
-    let preprocessing = settings.preprocessing(recipe.min_turns);
-    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, preprocessing, spool)?;
+    let (merge_turns, min_turns) = (settings.merge_turns, recipe.min_turns);
+    let data = TrainingSet::new(&corpora.dialogues, &tokenizer, merge_turns, min_turns, spool)?;
     let data = data.with_prompt(prompt, &tokenizer)?.with_corpora(&corpora.ends);
     if data.is_empty() && data.left_out > 0 {
-        let least = recipe.min_turns;
-        let those = counted(data.left_out as u64, "dialogue");
-        let turns = counted(least as u64, "turn");
-        return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} skipped"))
+        let turns = counted(min_turns as u64, "turn");
+        let skipped = counted(data.left_out as u64, "dialogue");
+        return Err(Error::data(format!("every dialogue is shorter than {turns}: {skipped} skipped"))
             .with_hint(
                 "use longer dialogues, or allow shorter ones with --min-turns N if the objective can learn from them",
             ));
     }
     report_data(&data, prompt, recipe, observer);
     warn_about_data(&data, recipe, observer);
-    if !recipe.evaluates && !recipe.dev.is_empty() {
+    if !recipe.evaluates && !recipe.file.dev.is_empty() {
         observer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
     }
     let identity = identity(&recipe.file, &inputs.dialogues, &folder.fingerprint()?.to_string())?;
@@ -79,59 +77,41 @@ pub(super) fn train(
     let (first, others) = devices.split_first().ok_or_else(|| Error::Internal("no device".to_owned()))?;
     let model = on(first)?;
     let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
-    let objective =
-        objective::of((recipe, settings), &data, &corpora, &model, (run.device, run.models), observer)?;
-    let named = (base.name.as_str(), &folder);
-    let evaluator =
-        Evaluator::new(recipe, (&corpora, run_folder.path()), eval_data, named, run.device, observer)?;
+    let sources = RunSources { run, data: &data, corpora: &corpora, model: &model };
+    let seed = recipe.file.seed;
+    let objective = settings.create(&Setup { model: &model, data: &data, seed, sources: &sources })?;
+    let evaluator = Evaluator::new(run, &corpora, eval_data, &folder)?;
     // The steps only need tokens. Keep the text only if a layer is learned.
-    let corpora = settings.layer.is_some().then_some(corpora);
-    let plan = settings.plan(recipe.seed);
-    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan)?.with_devices(&others);
+    let corpora = recipe.layer.is_some().then_some(corpora);
+    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, settings.plan)?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
     run_folder.begin(recipe, inputs)?;
     let mut outcome = StepLoop {
+        run,
+        settings,
         model: &model,
         trainer: &mut trainer,
-        recipe,
-        settings,
-        folder: run_folder,
         evaluator: &evaluator,
         identity: &identity,
-        observer,
     }
     .run(done)?;
     let network = model.network()?;
     let pipeline = base_model::trained_pipeline(&folder)?;
     let layered = corpora.map(|corpora| {
-        LayerTraining { run, folder: &folder }.append(
-            (&pipeline, &network),
-            &corpora,
-            &evaluator,
-            &mut outcome,
-        )
+        let training = LayerTraining { run, folder: &folder };
+        training.append((&pipeline, &network), &corpora, &evaluator, &mut outcome)
     });
-    let trained = match layered {
-        Some(Ok(layered)) => layered,
+    let trained = match layered.transpose() {
+        Ok(Some(layered)) => layered,
+        Ok(None) => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
         // The trained steps must not be lost if the layer fails.
-        Some(Err(Error::Data { message, .. })) => {
+        Err(Error::Data { message, .. }) => {
             observer.warn(&format!("no layer was added to the trained model: {message}"));
             ModelFolder::open(folder.path())?.with_pipeline(pipeline)
         }
-        Some(Err(e)) => return Err(e),
-        None => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
+        Err(e) => return Err(e),
     };
-    let card = Card {
-        recipe,
-        base: &base.name,
-        repository: base.repository.as_deref(),
-        seen: (data.len(), data.turns()),
-        data: &inputs.dialogues,
-        kept: outcome.kept,
-        gains: outcome.card_gains(recipe.seed),
-        losses: outcome.losses,
-        layered: outcome.learned.is_some(),
-    };
+    let card = run.card((data.len(), data.turns()), &outcome);
     run_folder.save(&trained, &tokenizer, &network, &card)?;
     Ok(outcome)
 }
@@ -150,7 +130,7 @@ fn warn_about_data(data: &TrainingSet, recipe: &ResolvedRecipe, observer: &dyn R
              them; choose a model for this language with -m MODEL",
             grouped(data.unknown),
             grouped(data.tokens),
-            recipe.model
+            recipe.file.model
         ));
     }
 }
@@ -177,8 +157,8 @@ fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, observ
     };
     observer.note(&format!(
         "{} from {} with {} and {}{with_prompt}{too_short}{blank}",
-        recipe.objective.name(),
-        recipe.model,
+        recipe.file.objective.name(),
+        recipe.file.model,
         counted(dialogues, "dialogue"),
         counted(turns, "turn"),
     ));
@@ -186,29 +166,27 @@ fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, observ
 
 /// State of the training loop.
 struct StepLoop<'r, 't> {
+    run: &'r Run<'r>,
+    settings: &'r StepSettings,
     model: &'r Trainable,
     trainer: &'r mut Trainer<'t>,
-    recipe: &'r ResolvedRecipe,
-    settings: &'r StepSettings,
-    folder: &'r RunFolder,
     evaluator: &'r Evaluator<'r>,
     identity: &'r str,
-    observer: &'r dyn RunObserver,
 }
 
 impl StepLoop<'_, '_> {
     /// Takes the remaining steps. `done` is the number of steps that were taken before.
     fn run(&mut self, done: u64) -> Result<Outcome> {
-        let (recipe, settings) = (self.recipe, self.settings);
-        let (folder, observer) = (self.folder, self.observer);
-        let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
-        let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
-        let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
-        let mut examples = Spent::of(&lines::read(&folder.metrics())?).examples;
+        let Run { recipe, folder, observer, .. } = *self.run;
+        let steps = self.settings.plan.schedule.steps;
+        let mut metrics = Lines::open(&folder.join(METRICS), done)?;
+        let mut evaluation_log = Lines::open(&folder.join(EVALUATIONS), done)?;
+        let mut evaluations: Vec<Evaluation> = lines::read(&folder.join(EVALUATIONS))?;
+        let mut examples = Spent::of(&lines::read(&folder.join(METRICS))?).examples;
         // The speed shown is for this call only, without the steps before a resume.
         let (mut tokens, mut seconds, mut smooth) = (0, 0.0, None);
         let report = |done: u64, items: u64, detail: &str| {
-            let (stage, total) = (Stage::Training, Some(settings.steps));
+            let (stage, total) = (Stage::Training, Some(steps));
             observer.progress(&Progress { stage, done, total, items, detail });
         };
         let (mut step, mut is_first) = (done, true);
@@ -226,11 +204,11 @@ impl StepLoop<'_, '_> {
                 if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
                     checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
                 }
-                evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
+                evaluations.last().map_or(Ok(()), |evaluation| evaluation_log.add(evaluation))?;
                 self.draw(&evaluations, None)?;
             }
-            let ends = (step == settings.steps || self.should_stop(&evaluations)) && !observer.should_stop();
-            let is_new = step > done && (ends || step.is_multiple_of(settings.checkpoint_every));
+            let ends = (step == steps || self.should_stop(&evaluations)) && !observer.should_stop();
+            let is_new = step > done && (ends || step.is_multiple_of(recipe.file.checkpoint_every));
             if is_new || observer.should_stop() && step > 0 {
                 checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
                 checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
@@ -268,28 +246,31 @@ impl StepLoop<'_, '_> {
             let best = folder.checkpoints().join(folder::BEST);
             checkpoint::load(&best, self.trainer, self.identity)?;
         }
-        let steps: Vec<Line> = lines::read(&folder.metrics())?;
-        let (losses, spent) = (losses(&steps), Spent::of(&steps));
+        let metrics: Vec<Line> = lines::read(&folder.join(METRICS))?;
+        let (losses, spent) = (losses(&metrics), Spent::of(&metrics));
         Ok(Outcome { steps: step, kept, losses, learned: None, evaluations, spent })
     }
 
     /// Returns true if an evaluation is due after this step and has not been done yet.
     fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
         let every = self.settings.evaluate_every;
-        let wanted = every > 0 && !self.evaluator.is_empty();
-        wanted
-            && (step == self.settings.steps || step.is_multiple_of(every))
+        let is_due = step == self.settings.plan.schedule.steps || step.is_multiple_of(every);
+        every > 0
+            && !self.evaluator.is_empty()
+            && is_due
             && evaluations.last().is_none_or(|last| last.step < step)
     }
 
     fn interrupted(&self, step: u64) -> Error {
-        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.settings.steps));
+        let kept =
+            format!("{} of {} steps are saved", grouped(step), grouped(self.settings.plan.schedule.steps));
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
+    /// Returns true if the last evaluations brought no improvement (early stopping).
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
-        let patience = self.settings.patience;
-        patience > 0 && self.recipe.select.since_best(evaluations) >= patience
+        let patience = self.run.recipe.file.patience;
+        patience > 0 && self.run.recipe.select.since_best(evaluations) >= patience
     }
 
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
@@ -298,15 +279,15 @@ impl StepLoop<'_, '_> {
             _ => self.evaluator.evaluate(&self.model.network()?, step)?,
         };
         let values = evaluation_line(&evaluation);
-        self.observer.note(&format!("after {}: {values}", counted(step, "step")));
+        self.run.observer.note(&format!("after {}: {values}", counted(step, "step")));
         Ok(evaluation)
     }
 
     /// Draws the curves. `kept` is the step to mark at the end of the run.
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
-        let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
+        let steps: Vec<Line> = lines::read(&self.run.folder.join(METRICS))?;
         let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };
-        curves.write(self.recipe, self.folder)
+        curves.write(self.run.recipe, self.run.folder)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Temporary file of records, addressed by byte offset.
 //!
-//! The file is unlinked as soon as it is open: no other process can change it, and the operating system frees its
-//! space when the process ends. Each record has a checksum. The file is read by system calls, not memory-mapped, so
-//! that a disk failure is an error and does not kill the process.
+//! The file is removed from its folder as soon as it is open. Other processes cannot change it, and the operating system
+//! frees its space when the process ends. The file is read by system calls, not memory-mapped, so that a disk failure
+//! is an error and does not kill the process.
 
 use std::{
     fs::{self, File},
@@ -18,12 +18,12 @@ use std::{
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Size of a record header in bytes: length and checksum.
+/// Size of a record header in bytes: the length and the checksum, four bytes each.
 const HEAD: usize = 8;
 /// Buffer size for writes and sequential reads, in bytes.
 const BLOCK: usize = 1 << 18;
 
-/// Number of files created so far, for unique file names.
+/// Number of files that this process has created, for unique file names.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Temporary file of records, with a checksum for each record.
@@ -75,28 +75,34 @@ impl Spool {
         state.written + state.waiting.len() as u64
     }
 
-    /// Reads the record at an offset.
+    /// Reads the record at an offset. Returns an error if the record is damaged.
     pub fn read(&self, offset: u64) -> Result<Vec<u8>> {
         let mut head = [0; HEAD];
         self.fill(offset, &mut head)?;
-        let (length, sum) = head_of(head);
+        let (length, sum) = parse_head(head);
         // The length could be corrupt.
         if offset + (HEAD + length) as u64 > self.end() {
             return Err(self.damaged(offset));
         }
         let mut record = vec![0; length];
         self.fill(offset + HEAD as u64, &mut record)?;
+        self.verified(record, sum, offset)
+    }
+
+    /// Returns the record if its checksum is `sum`, otherwise an error.
+    fn verified(&self, record: Vec<u8>, sum: u32, offset: u64) -> Result<Vec<u8>> {
         match crc32fast::hash(&record) == sum {
             true => Ok(record),
             false => Err(self.damaged(offset)),
         }
     }
 
-    /// Returns a reader of the records from offset `from` to offset `to`.
+    /// Returns a reader of the records between two offsets.
     pub fn records(&self, from: u64, to: u64) -> Records<'_> {
         Records { spool: self, block: Vec::new(), at: 0, next: from, end: to }
     }
 
+    /// Reads the bytes at an offset of the file, after writing the buffer if it holds some of them.
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut state = self.state();
         if offset + bytes.len() as u64 > state.written {
@@ -120,11 +126,9 @@ impl Spool {
     }
 
     fn damaged(&self, offset: u64) -> Error {
-        Error::Corrupt {
-            path: self.path.clone(),
-            what: format!("the checksum of the record at byte {offset} does not match"),
-            hint: "the disk returned wrong data: check the disk, then run the same command again".to_owned(),
-        }
+        let what = format!("the checksum of the record at byte {offset} does not match");
+        Error::corrupt(&self.path, what)
+            .with_hint("the disk returned wrong data: check the disk, then run the same command again")
     }
 
     /// Corrupts the record at an offset.
@@ -138,7 +142,8 @@ impl Spool {
     }
 }
 
-fn head_of(head: [u8; HEAD]) -> (usize, u32) {
+/// Returns the length of a record and its checksum.
+fn parse_head(head: [u8; HEAD]) -> (usize, u32) {
     let [a, b, c, d, sum @ ..] = head;
     (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes(sum))
 }
@@ -146,11 +151,13 @@ fn head_of(head: [u8; HEAD]) -> (usize, u32) {
 /// Sequential reader of records.
 pub struct Records<'s> {
     spool: &'s Spool,
+    /// Bytes that were read from the file.
     block: Vec<u8>,
     /// Read position in the block.
     at: usize,
     /// Offset of the next block.
     next: u64,
+    /// Offset of the end of the last record.
     end: u64,
 }
 
@@ -163,15 +170,12 @@ impl Records<'_> {
         let offset = self.next - (self.block.len() - self.at) as u64;
         let mut head = [0; HEAD];
         head.copy_from_slice(self.take(offset, HEAD)?);
-        let (length, sum) = head_of(head);
+        let (length, sum) = parse_head(head);
         let record = self.take(offset, length)?.to_vec();
-        match crc32fast::hash(&record) == sum {
-            true => Ok(Some(record)),
-            false => Err(self.spool.damaged(offset)),
-        }
+        self.spool.verified(record, sum, offset).map(Some)
     }
 
-    /// Returns the next `count` bytes. `offset` is the offset of the record, for errors.
+    /// Returns the next `count` bytes of the record at `offset`.
     fn take(&mut self, offset: u64, count: usize) -> Result<&[u8]> {
         let rest = self.block.len() - self.at;
         if rest < count {

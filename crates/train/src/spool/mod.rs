@@ -1,7 +1,7 @@
 //! Disk-backed vector of records.
 //!
-//! The records are in memory, or in a temporary file from which each record is read on access. The file needs eight
-//! bytes of memory per record, so a corpus can be larger than the memory. Both variants behave the same.
+//! The records are in memory, or in a temporary file from which each record is read on access. With a file, a record needs
+//! only eight bytes of memory, so a corpus can be larger than the memory. Both variants behave the same.
 
 mod file;
 mod record;
@@ -61,11 +61,6 @@ impl<T: Record + Clone> DiskVec<T> {
         }
     }
 
-    /// Returns true if there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns a record. Returns an error if there is no such record, or if it cannot be read from disk.
     pub fn get(&self, number: usize) -> Result<Cow<'_, T>> {
         match &self.0 {
@@ -89,7 +84,7 @@ impl<T: Record + Clone> DiskVec<T> {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// Removes the records whose entry in `kept` is false or missing.
+    /// Removes the records whose entry in `kept` is false or missing. The temporary file does not get smaller.
     pub fn retain(&mut self, kept: &[bool]) {
         let mut kept = kept.iter();
         let mut next = || kept.next().copied().unwrap_or(false);

@@ -13,13 +13,13 @@ pub(super) struct Head {
 
 /// Learns the projection from vectors and, for each vector, the indices of similar vectors.
 ///
-/// `W` is the scatter matrix of the differences, scaled to a mean variance of 1 and shrunk toward the identity. The
-/// projection matrix is `W^-½`, followed by a projection to the `axes` principal axes.
+/// `W` is the scatter matrix of the differences between similar vectors, scaled to a mean variance of 1 and shrunk
+/// toward the identity. The projection multiplies by `W^-½`, and then projects to at most `axes` principal axes.
 pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Head {
     let dim = vectors.dim();
     let mut differences = Vec::new();
     for (n, others) in similar.iter().enumerate() {
-        // Use each pair once.
+        // Each pair is in the lists of both vectors.
         for other in others.iter().filter(|other| **other as usize > n) {
             let pair = vectors.row(n).iter().zip(vectors.row(*other as usize));
             differences.extend(pair.map(|(a, b)| a - b));

@@ -1,13 +1,12 @@
 //! Teacher: dialogue similarities that are learned without labels. An encoder can be trained to reproduce them.
 //!
-//! It combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words
+//! A teacher combines two views of a dialogue: the vector of the untrained encoder, and a topic vector of its words
 //! (TF-IDF and SVD). Mutual nearest neighbors in the combined view are assumed to have the same topic. Differences
-//! between them (names, numbers, phrasing) are noise that the encoder should ignore.
+//! between such neighbors (names, numbers, phrasing) are noise that the encoder should ignore.
 //!
-//! Within-class whitening, shrunk toward the identity, reduces the variance in the directions of these differences.
-//! The principal axes of the result are the teacher's view. The similarity of two dialogues is a weighted sum of two
-//! cosines: one in this view, one of their word vectors. The weight of the words depends on how well the two views
-//! agree.
+//! Within-class whitening, shrunk toward the identity, reduces the variance of the encoder vectors in the directions of
+//! this noise. The similarity of two dialogues is a weighted sum of two cosines: one of the whitened vectors, projected to
+//! their principal axes, and one of the word vectors. The weight depends on how well the two views agree.
 
 mod head;
 
@@ -21,50 +20,53 @@ use turnwise_encoder::Vectors;
 /// Settings for fitting a [`Teacher`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Number of nearest neighbors per dialogue.
-    pub neighbours: usize,
+    /// Maximum number of mutual nearest neighbors of a dialogue.
+    pub neighbors: usize,
     /// Shrinkage of the whitening toward the identity, from 0 to 1.
     pub shrinkage: f64,
-    /// Maximum number of principal axes that are kept.
+    /// Maximum number of principal axes of the whitened encoder vectors.
     pub axes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { neighbours: 10, shrinkage: 0.1, axes: 24 }
+        Settings { neighbors: 10, shrinkage: 0.1, axes: 24 }
     }
 }
 
-/// Vectors of dialogues from which an objective learns: gives their similarities and nearest neighbors.
+/// Similarities and nearest neighbors of dialogues, which an encoder learns to reproduce.
 pub struct Teacher {
+    /// Vectors whose dot products are the similarities.
     vectors: Vectors,
-    neighbours: Vec<Vec<u32>>,
+    /// Mutual nearest neighbors of each dialogue.
+    neighbors: Vec<Vec<u32>>,
     weight: f64,
 }
 
 impl Teacher {
-    /// Learns from two views of the dialogues: encoder vectors and word-based vectors.
+    /// Learns from two views of the dialogues: encoder vectors (`meaning`) and word-based vectors.
     ///
-    /// Both have one row per dialogue. They are normalized and centered here.
+    /// Both have one row per dialogue and need not be normalized. Returns an error if there are too few dialogues, or
+    /// if no two dialogues are similar.
     pub fn learn(meaning: &Vectors, words: &Vectors, settings: Settings) -> Result<Self> {
         if meaning.len() != words.len() {
             return Err(Error::Internal("the two views have different numbers of dialogues".to_owned()));
         }
-        if meaning.len() < 4 * settings.neighbours {
-            let (count, least) = (meaning.len(), 4 * settings.neighbours);
+        if meaning.len() < 4 * settings.neighbors {
+            let (count, least) = (meaning.len(), 4 * settings.neighbors);
             return Err(Error::data(format!("too few dialogues to train a teacher: {count}"))
                 .with_hint(format!("at least {least} are needed; use about a thousand for good results")));
         }
         let (meaning, words) = (centered(meaning), centered(words));
-        let weight = agreement(&meaning, &words, settings.neighbours);
-        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbours);
+        let weight = agreement(&meaning, &words, settings.neighbors);
+        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbors);
         if pairs.iter().all(Vec::is_empty) {
             return Err(Error::data("a teacher cannot be trained: no two dialogues are similar"));
         }
         let head = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
         let vectors = joined(&centered(&head.apply(&meaning)), &words, word_weight(weight));
-        let neighbours = neighbors::mutual(&vectors, settings.neighbours);
-        Ok(Teacher { vectors, neighbours, weight })
+        let neighbors = neighbors::mutual(&vectors, settings.neighbors);
+        Ok(Teacher { vectors, neighbors, weight })
     }
 
     /// Number of dialogues.
@@ -72,33 +74,28 @@ impl Teacher {
         self.vectors.len()
     }
 
-    /// Returns true if there are no dialogues.
-    pub fn is_empty(&self) -> bool {
-        self.vectors.is_empty()
-    }
-
-    /// Agreement of the two views, from 0 to 1. It is the weight of the words in the search for similar dialogues.
+    /// Agreement of the two views, from 0 to 1. It is also the weight of the words in the combined view.
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
     /// Mutual nearest neighbors of a dialogue.
-    pub fn neighbours(&self, dialogue: usize) -> &[u32] {
-        &self.neighbours[dialogue]
+    pub fn neighbors(&self, dialogue: usize) -> &[u32] {
+        &self.neighbors[dialogue]
     }
 
-    /// Cosine similarity of two dialogues.
-    pub fn likeness(&self, a: usize, b: usize) -> f32 {
+    /// Similarity of two dialogues, from -1 to 1.
+    pub fn cosine(&self, a: usize, b: usize) -> f32 {
         self.vectors.row(a).iter().zip(self.vectors.row(b)).map(|(a, b)| a * b).sum()
     }
 }
 
 /// Agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder vectors.
 ///
-/// "Similar" means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if
-/// the words of a corpus do not reflect its topics.
-fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
-    let pairs = neighbors::mutual(words, neighbours);
+/// Similar means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if the
+/// words of a corpus do not reflect its topics.
+fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
+    let pairs = neighbors::mutual(words, neighbors);
     let (mut near, mut all) = (0usize, 0usize);
     let nearest = (meaning.len() / 80).max(1);
     neighbors::rows(meaning, &mut |n, scores| {
@@ -115,12 +112,12 @@ fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
     if all == 0 { 0.0 } else { near as f64 / all as f64 }
 }
 
-/// Weight of the words in the teacher's similarities: 0 up to an agreement of 0.3, then rising to 1 at 0.55.
+/// Weight of the words in the similarities of the teacher: 0 up to an agreement of 0.3, then rising to 1 at 0.55.
 ///
-/// With a high agreement, the words add topics that the encoder does not know. The limits were tuned on two
-/// corpora, with agreements of 0.58 and 0.32: see `docs/training.md`.
-fn word_weight(weight: f64) -> f64 {
-    (4.0 * (weight - 0.3)).clamp(0.0, 1.0)
+/// With a high agreement, the words add topics that the encoder does not know. Both limits were tuned on two corpora,
+/// with agreements of 0.58 and 0.32: see `docs/training.md`.
+fn word_weight(agreement: f64) -> f64 {
+    (4.0 * (agreement - 0.3)).clamp(0.0, 1.0)
 }
 
 /// Normalizes the rows, subtracts their mean and normalizes them again.

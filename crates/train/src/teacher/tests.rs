@@ -46,10 +46,10 @@ fn the_teacher_separates_topics_better_than_the_encoder() {
     let (before, after) = (precision(&centered(&meaning)), precision(&teacher.vectors));
     assert!(after > before + 0.05 && after > 0.9, "{before} {after}");
     let same =
-        (0..600).flat_map(|n| teacher.neighbours(n).iter().map(move |o| n % TOPICS == *o as usize % TOPICS));
+        (0..600).flat_map(|n| teacher.neighbors(n).iter().map(move |o| n % TOPICS == *o as usize % TOPICS));
     let same: Vec<bool> = same.collect();
     assert!(same.iter().filter(|s| **s).count() as f64 > 0.9 * same.len() as f64);
-    assert!((teacher.likeness(5, 5) - 1.0).abs() < 1e-5);
+    assert!((teacher.cosine(5, 5) - 1.0).abs() < 1e-5);
 }
 
 #[test]

@@ -63,15 +63,8 @@ impl Devices<'_> {
             model.run(&share.packed, share.dropout.as_ref())
         })?;
         let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
-        let differentiate = || {
-            let states = Var::from_tensor(&states)?;
-            let loss = loss(&states)?;
-            let mut store = loss.backward()?;
-            let of_states = store.remove(&states).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
-            let value = f64::from(loss.to_scalar::<f32>()?);
-            Ok((value, of_states, Gradients::take(&mut store, parameters)))
-        };
-        let (value, of_states, mut gradients) = differentiate().map_err(device::error)?;
+        let (value, of_states, mut gradients) =
+            differentiate(&states, parameters, loss).map_err(device::error)?;
         let passes = passes.into_iter().zip(&shares).collect();
         for own in self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
             let own = of_states.narrow(0, share.rows.start, share.rows.len());
@@ -130,6 +123,19 @@ impl Devices<'_> {
             done.collect()
         })
     }
+}
+
+/// Computes a loss of `x`. Returns its value, its gradient with respect to `x`, and those of the parameters.
+pub(super) fn differentiate(
+    x: &Tensor,
+    parameters: &[Parameter],
+    loss: impl Fn(&Tensor) -> Candle<Tensor>,
+) -> Candle<(f64, Tensor, Gradients)> {
+    let x = Var::from_tensor(x)?;
+    let loss = loss(&x)?;
+    let mut store = loss.backward()?;
+    let of_x = store.remove(&x).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
+    Ok((f64::from(loss.to_scalar::<f32>()?), of_x, Gradients::take(&mut store, parameters)))
 }
 
 /// Share of a batch that one device computes: some of its sequences.

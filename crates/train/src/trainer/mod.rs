@@ -2,23 +2,24 @@
 
 mod devices;
 
-use candle_core::{Tensor, Var};
+use std::ops::Range;
+
+use candle_core::Tensor;
 
 use super::{
     data::TrainingSet,
     device,
     gradients::Gradients,
     model::{DropoutConfig, Packed, Parameter, Trainable},
-    objectives::{Objective, means},
+    objectives::{Location, Objective, means},
     optimizer::{self, AdamW},
     order::Order,
     schedule::Schedule,
 };
-use devices::Devices;
-
+use devices::{Devices, differentiate};
 use turnwise_core::{
     error::{Error, Result},
-    random::hash64,
+    random::{Random, hash64},
 };
 
 /// Settings of the training loop.
@@ -87,7 +88,7 @@ impl<'a> Trainer<'a> {
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
         let order = Order::new(examples, plan.seed);
-        let order = match objective.definition().steps().is_some_and(|steps| steps.one_corpus)
+        let order = match objective.definition().steps.as_ref().is_some_and(|steps| steps.one_corpus)
             && data.corpora() > 1
         {
             true => order.by_corpus(plan.batch, |location| data.corpus(location.dialogue) as u32),
@@ -125,11 +126,6 @@ impl<'a> Trainer<'a> {
         self.optimizer.restore(steps, state)
     }
 
-    /// Number of examples in an epoch.
-    pub fn examples(&self) -> usize {
-        self.order.len()
-    }
-
     /// Runs one training step.
     ///
     /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the
@@ -163,14 +159,20 @@ impl<'a> Trainer<'a> {
     /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, their token ids and
     /// their structure.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
-        let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
-        let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
+        let step = self.optimizer.steps();
+        let mut examples = self.examples(step, 0..self.plan.batch);
         let locations: Vec<[u32; 2]> = examples.iter().map(|(p, _)| [p.dialogue, p.turn]).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
-        let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
+        let sequences: Vec<&[u32]> = prepared.packed.sequences.iter().map(|s| s.ids.as_slice()).collect();
         Ok(serde_json::json!({
             "step": step + 1, "examples": locations, "sequences": sequences, "shape": prepared.shape(),
         }))
+    }
+
+    /// Returns a range of the examples of a step, each with its random number generator.
+    fn examples(&mut self, step: u64, range: Range<usize>) -> Vec<(Location, Random)> {
+        let first = step * self.plan.batch as u64;
+        range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
     /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the number of tokens and the
@@ -179,16 +181,14 @@ impl<'a> Trainer<'a> {
         let batch = self.plan.batch;
         let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
         for part in 0..parts {
-            let range = batch * part / parts..batch * (part + 1) / parts;
-            let first = step * batch as u64;
-            let mut examples: Vec<_> = range.map(|n| self.order.at(first + n as u64)).collect();
+            let mut examples = self.examples(step, batch * part / parts..batch * (part + 1) / parts);
             let prepared = self.objective.prepare(self.data, &mut examples)?;
-            tokens += prepared.packed().tokens();
+            tokens += prepared.packed.tokens();
             // Weight of the micro-batch in the mean over the step.
-            let share = prepared.count() as f64 / batch as f64;
+            let share = prepared.count as f64 / batch as f64;
             let dropout = self.dropout(hash64(key, part as u64));
             let (part_loss, own) =
-                self.devices.backward(prepared.packed(), dropout.as_ref(), &self.parameters, |states| {
+                self.devices.backward(&prepared.packed, dropout.as_ref(), &self.parameters, |states| {
                     prepared.loss(states)? * share
                 })?;
             loss += part_loss;
@@ -201,24 +201,23 @@ impl<'a> Trainer<'a> {
         Ok((loss, tokens, gradients))
     }
 
-    /// Computes a step with in-batch negatives in micro-batches (GradCache).
+    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the same values as
+    /// [`Self::accumulated`].
     ///
     /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss
     /// gives the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates
     /// these gradients. The memory use is that of one micro-batch. The gradients equal those of the whole batch.
     fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
-        let batch = self.plan.batch as u64;
-        let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
+        let batch = self.plan.batch;
+        let mut examples = self.examples(step, 0..batch);
         let prepared = self.objective.prepare(self.data, &mut examples)?;
-        let pooled_loss = prepared.pooled_loss().ok_or_else(|| {
-            Error::input(format!(
-                "{} does not support --micro-batches above 1",
-                self.objective.definition().name
-            ))
-            .with_hint("omit --micro-batches")
-        })?;
-        let share = prepared.count() as f64 / batch as f64;
-        let sequences = &prepared.packed().sequences;
+        if !prepared.is_pooled {
+            let name = self.objective.definition().name;
+            return Err(Error::input(format!("{name} does not support --micro-batches above 1"))
+                .with_hint("omit --micro-batches"));
+        }
+        let share = prepared.count as f64 / batch as f64;
+        let sequences = &prepared.packed.sequences;
         let count = sequences.len();
         let micro_batches: Vec<Packed> = (0..parts)
             .map(|part| Packed::new(sequences[count * part / parts..count * (part + 1) / parts].to_vec()))
@@ -230,14 +229,10 @@ impl<'a> Trainer<'a> {
             Ok(means(&states, packed).map_err(device::error)?.detach())
         });
         let embeddings = embeddings.collect::<Result<Vec<Tensor>>>()?;
-        let differentiate = || -> candle_core::Result<_> {
-            let all = Var::from_tensor(&Tensor::cat(&embeddings, 0)?)?;
-            let loss: Tensor = (pooled_loss.loss_of(&all)? * share)?;
-            let mut store = loss.backward()?;
-            let of_means = store.remove(&all).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
-            Ok((f64::from(loss.to_scalar::<f32>()?), of_means, Gradients::take(&mut store, &self.parameters)))
-        };
-        let (loss, of_means, mut gradients) = differentiate().map_err(device::error)?;
+        let embeddings = Tensor::cat(&embeddings, 0).map_err(device::error)?;
+        let (loss, of_means, mut gradients) =
+            differentiate(&embeddings, &self.parameters, |means| prepared.pooled_loss(means)? * share)
+                .map_err(device::error)?;
         let mut row = 0;
         for (part, packed) in micro_batches.iter().enumerate() {
             let rows = packed.sequences.len();
@@ -248,13 +243,13 @@ impl<'a> Trainer<'a> {
             gradients.add(own)?;
             row += rows;
         }
-        Ok((loss, prepared.packed().tokens(), gradients))
+        Ok((loss, prepared.packed.tokens(), gradients))
     }
 
     /// Returns the dropout configuration for a seed.
     fn dropout(&self, key: u64) -> Option<DropoutConfig> {
         let probability = self.plan.dropout;
-        (probability > 0.0).then_some(DropoutConfig { hidden: probability, attention: probability, key })
+        (probability > 0.0).then_some(DropoutConfig { probability, key })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     data::TurnTokens,
     model::Freezing,
     objectives::{
-        Aggregation, Dial2vec, DialogueCse, Matching, Places, Relevance, ResponseSelection, SimCse, Words,
+        Aggregation, Dial2vec, DialogueCse, Matching, Mlm, Relevance, ResponseSelection, RolePosition, SimCse,
     },
     schedule,
 };
@@ -57,13 +57,13 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
         Box::new(DialogueCse::new(Aggregation::I2, 24, 1, &Device::Cpu).unwrap()),
         Box::new(DialogueCse::new(Aggregation::I1, 24, 1, &Device::Cpu).unwrap()),
         Box::new(dial2vec),
-        Box::new(SimCse::default()),
+        Box::new(SimCse { temperature: 0.05, max_tokens: 32 }),
         Box::new(ResponseSelection::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
         Box::new(ResponseSelection::new(Matching::Layer, 24, 1, &Device::Cpu).unwrap()),
         Box::new(ResponseSelection::new(Matching::Perceptron, 24, 1, &Device::Cpu).unwrap()),
-        Box::new(Words::new(&trainable(1), Some(3), 1).unwrap()),
+        Box::new(Mlm::new(&trainable(1), Some(3), 1).unwrap()),
         Box::new(Relevance::new(24, 1, &Device::Cpu).unwrap()),
-        Box::new(Places::new(&trainable(0), data, 16, 1).unwrap()),
+        Box::new(RolePosition::new(&trainable(0), data, 16, 1).unwrap()),
     ]
 }
 
@@ -160,7 +160,9 @@ fn a_step_with_a_loss_that_is_not_finite_changes_nothing() {
 fn data_without_examples_is_an_error() {
     let data = TrainingSet::of(vec![], vec![1], vec![2], None);
     let model = trainable(0);
-    let error = Trainer::new(&model, &SimCse::default(), &data, plan(0.0, 1)).err().unwrap();
+    let error = Trainer::new(&model, &SimCse { temperature: 0.05, max_tokens: 32 }, &data, plan(0.0, 1))
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("simcse"), "{error}");
 }
 

@@ -1,20 +1,7 @@
 //! `turnwise bench ann`: measures recall against speed of vector graphs.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
-use turnwise_nearest::VectorFormat;
-
 use super::speeds;
-use crate::cli::{
-    Context,
-    args::AnnArgs,
-    printer::{BOLD, DIM, counted, grouped},
-    watching::StepProgress,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::AnnArgs, prelude::*, watching::StepProgress};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
     ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
@@ -22,10 +9,9 @@ use turnwise_eval::{
 };
 use turnwise_index::{
     dense::{BuildOptions, Builder},
-    vectors::{Kind, VectorReader},
+    vectors::VectorReader,
 };
-
-use turnwise_search::HitKind;
+use turnwise_nearest::VectorFormat;
 
 pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     let index = if args.vectors.is_some() { PathBuf::new() } else { context.existing_index()? };
@@ -49,9 +35,9 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
     let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
-    let watch = StepProgress::new(context.printer);
-    let measured = measure(&base, &queries, &sweep, Source { data, hash, seed }, &args.results, &watch)?;
-    drop(watch);
+    let progress = StepProgress::new(context.printer);
+    let measured = measure(&base, &queries, &sweep, Source { data, hash, seed }, &args.results, &progress)?;
+    drop(progress);
     measured.write(&args.results)?;
     Ok(measured)
 }
@@ -73,10 +59,8 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
         return Ok((vectors, path.display().to_string(), hash));
     }
     let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::missing_error(root))?;
-    let (kind, of) = match args.of {
-        HitKind::Utterances => (Kind::Utterances, "utterances"),
-        HitKind::Dialogues => (Kind::Dialogues, "dialogues"),
-    };
+    let kind = args.of.kind();
+    let of = kind.name();
     let mut hasher = blake3::Hasher::new();
     let flat = reader.flat(kind);
     for number in flat {
@@ -86,28 +70,16 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
         Vectors::from_flat(reader.dim(), flat.to_vec()).ok_or_else(|| VectorReader::missing_error(root))?;
     vectors.normalize();
     if vectors.len() < 20 {
-        return Err(Error::Data {
-            message: format!(
-                "{} has {} vectors of {of}, which is too few to measure with",
-                root.display(),
-                vectors.len()
-            ),
-            hint: Some("`turnwise encode` computes the vectors of an index".to_owned()),
-        });
+        let (root, n) = (root.display(), vectors.len());
+        return Err(Error::data(format!("{root} has {n} vectors of {of}, which is too few to measure with"))
+            .with_hint("`turnwise encode` computes the vectors of an index"));
     }
-    Ok((vectors, format!("{} of {}", of, root.display()), hasher.finalize().to_hex()[..32].to_owned()))
+    Ok((vectors, format!("{of} of {}", root.display()), hasher.finalize().to_hex()[..32].to_owned()))
 }
 
 fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}recall and speed{BOLD:#} {}", measured.data)?;
-    writeln!(
-        out,
-        "{DIM}{} vectors with {} dimensions, {} queries, {} nearest neighbors{DIM:#}\n",
-        grouped(measured.vectors as u64),
-        measured.dim,
-        grouped(measured.queries as u64),
-        measured.k
-    )?;
+    writeln!(out, "{DIM}{}{DIM:#}\n", speeds::sizes(measured))?;
     for graph in &measured.graphs {
         writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
         writeln!(out, "{DIM}{}{DIM:#}", speeds::built(graph, measured.threads))?;

@@ -1,21 +1,12 @@
 //! `turnwise bench build`: creates the data sets of the tasks.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
 use super::{each_dialogue, rankers};
 use crate::cli::{
-    Context,
-    args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
-    printer::counted,
+    args::{BuildCommand, EncoderArgs, InputArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
+    prelude::*,
     watching::StepProgress,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    random::Random,
-};
+use turnwise_core::random::Random;
 use turnwise_corpus::output::Output;
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_eval::{
@@ -30,20 +21,18 @@ use turnwise_eval::{
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
-        BuildCommand::Sr { labelled, output, recipe, terms } => {
-            retrieval(labelled, *recipe, *terms, output, context)
+        BuildCommand::Sr { labelled, output, candidate_selection, terms } => {
+            retrieval(labelled, *candidate_selection, *terms, output, context)
         }
         BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
             to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
         }
-        BuildCommand::Dial { paths, read, output, paper } => {
-            of_one_domain(paths, read, output, *paper, context)
-        }
-        BuildCommand::Response { paths, read, output, candidates, context: before, strip_names } => {
-            let wanted =
+        BuildCommand::Dialogues { input, output, paper } => of_one_domain(input, output, *paper, context),
+        BuildCommand::Response { input, output, candidates, context: before, strip_names } => {
+            let options =
                 ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
-            responses(&all(paths, read, context)?, wanted, output, context)
+            responses(&all(&input.paths, &input.read, context)?, options, output, context)
         }
     }
 }
@@ -102,7 +91,7 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
 
 fn retrieval(
     labelled: &SentencesArgs,
-    recipe: CandidateSelection,
+    selection: CandidateSelection,
     terms: Terms,
     output: &Path,
     context: &Context<'_>,
@@ -119,7 +108,8 @@ fn retrieval(
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
-    let set = retrieval_set(with, recipe, terms, context.settings.seed, &StepProgress::new(context.printer))?;
+    let set =
+        retrieval_set(with, selection, terms, context.settings.seed, &StepProgress::new(context.printer))?;
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.sentences.len() as u64, "sentence")));
     match set.without_positive() {
@@ -164,21 +154,21 @@ fn to_score(
     }
     context.printer.say(format!("wrote {} to be scored", counted(pairs.len() as u64, "pair")));
     if pairs.len() < wanted.pairs {
+        let requested = wanted.pairs;
         context
             .printer
-            .warn(format!("the sentences have no more pairs than these; {} were requested", wanted.pairs));
+            .warn(format!("the sentences have no more pairs than these; {requested} were requested"));
     }
     Ok(())
 }
 
 fn of_one_domain(
-    paths: &[PathBuf],
-    read: &ReadArgs,
+    input: &InputArgs,
     output: &Path,
     paper: Option<Published>,
     context: &Context<'_>,
 ) -> Result<()> {
-    let set = dialogue_set(all(paths, read, context)?, paper)?;
+    let set = dialogue_set(all(&input.paths, &input.read, context)?, paper)?;
     write(output, |out| {
         set.dialogues.iter().try_for_each(|dialogue| {
             serde_json::to_writer(&mut *out, dialogue)?;
@@ -186,20 +176,17 @@ fn of_one_domain(
         })
     })?;
     let (dialogues, domains) = (set.dialogues.len(), set.domains.len());
-    context.printer.say(format!(
-        "wrote {} of {}",
-        counted(dialogues as u64, "dialogue"),
-        counted(domains as u64, "domain")
-    ));
+    let (dialogues, domains) = (counted(dialogues as u64, "dialogue"), counted(domains as u64, "domain"));
+    context.printer.say(format!("wrote {dialogues} of {domains}"));
     for skipped in &set.skipped {
         context.printer.warn(format!("skipped: {} {} ({})", skipped.count, skipped.what, skipped.first));
     }
     match paper.and_then(|paper| set.differs(paper).map(|differs| (paper, differs))) {
         None => {
             if let Some(paper) = paper {
-                let (has, of) = (paper.dialogues(), paper.domains());
+                let (has, of, here) = (paper.dialogues(), paper.domains(), set.domains.len());
                 context.printer.say(format!(
-                    "matches the paper: {paper} has {has} dialogues there, too; {domains} of its {of} domains are here"
+                    "matches the paper: {paper} has {has} dialogues there, too; {here} of its {of} domains are here"
                 ));
             }
             Ok(())
@@ -222,9 +209,9 @@ fn responses(
     write(output, |out| set.write(out))?;
     context.printer.say(format!("wrote {}", counted(set.len() as u64, "sample")));
     if set.leaks > 0 && !wanted.strip_names {
+        let leaks = counted(set.leaks as u64, "response");
         context.printer.warn(format!(
-            "{} can be recognized by the name of a speaker; --strip-names removes the names",
-            counted(set.leaks as u64, "response")
+            "{leaks} can be recognized by the name of a speaker; --strip-names removes the names"
         ));
     }
     Ok(())

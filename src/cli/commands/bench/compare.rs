@@ -1,14 +1,6 @@
 //! `turnwise bench compare`: compares two results query by query.
 
-use std::path::Path;
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::prelude::*;
 use turnwise_eval::{
     result::Done,
     significance::{Difference, compare},
@@ -26,26 +18,22 @@ pub(super) fn run(a: &Path, b: &Path, context: &Context<'_>) -> Result<()> {
     let (first, second) = (Done::read(a)?, Done::read(b)?);
     if (&first.task, &first.data.hash) != (&second.task, &second.data.hash) {
         let of = |done: &Done| format!("{} on {}", done.task, done.data.paths.join(", "));
-        return Err(Error::Input {
-            message: format!(
-                "{} is a result of {}, but {} of {}",
-                a.display(),
-                of(&first),
-                b.display(),
-                of(&second)
-            ),
-            hint: Some("both results must be of the same task on the same data".to_owned()),
-        });
+        return Err(Error::input(format!(
+            "{} is a result of {}, but {} of {}",
+            a.display(),
+            of(&first),
+            b.display(),
+            of(&second)
+        ))
+        .with_hint("both results must be of the same task on the same data"));
     }
     let differences = compare(&first, &second, context.settings.seed);
     if differences.is_empty() {
-        return Err(Error::Data {
-            message: format!("the two results of {} share no measure with per-query values", first.task),
-            hint: Some(
-                "a correlation is one number over all pairs; `--export` writes the scores of the pairs"
-                    .to_owned(),
-            ),
-        });
+        return Err(Error::data(format!(
+            "the two results of {} share no measure with per-query values",
+            first.task
+        ))
+        .with_hint("a correlation is one number over all pairs; `--export` writes the scores of the pairs"));
     }
     let compared =
         Compared { schema: "turnwise/bench-compare/1", a: first.ranker, b: second.ranker, differences };

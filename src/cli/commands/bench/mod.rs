@@ -12,17 +12,16 @@ mod speeds;
 mod table;
 mod throughput;
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use super::convert::each_dialogue;
 use crate::cli::{
-    Context,
     args::{BenchCommand, ReadArgs, RunArgs},
+    prelude::*,
     settings::Origin,
     watching::StepProgress,
 };
 use rankers::RankerOptions;
-use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
     rank::{Ranker, Step},
     result::{Data, Done, Of},

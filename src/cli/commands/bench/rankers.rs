@@ -1,13 +1,10 @@
 //! Creates rankers from their names.
 
-use std::path::PathBuf;
-
 use crate::cli::{
-    Context,
     args::{EncoderArgs, TokenArgs},
     encoders,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
@@ -153,9 +150,9 @@ impl Kind {
         let (name, rest) = spec.split_once(':').map_or((spec, None), |(name, rest)| (name, Some(rest)));
         let number = |text: Option<&str>, default: usize| match text {
             None => Ok(default),
-            Some(text) => text.parse().ok().filter(|n| (2..=4096).contains(n)).ok_or_else(|| Error::Input {
-                message: format!("`{text}` in the ranker `{spec}` must be a number from 2 to 4096"),
-                hint: Some(format!("for example {name}:128")),
+            Some(text) => text.parse().ok().filter(|n| (2..=4096).contains(n)).ok_or_else(|| {
+                Error::input(format!("`{text}` in the ranker `{spec}` must be a number from 2 to 4096"))
+                    .with_hint(format!("for example {name}:128"))
             }),
         };
         let terms = || rest.map(str::parse).transpose().map(Option::<Terms>::unwrap_or_default);

@@ -1,19 +1,10 @@
 //! `turnwise bench list`, `run` and `reproduce`, which work with benchmark recipes.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
-use serde::Serialize;
-
 use super::{RankerOptions, rankers, report, run_task, table};
 use crate::cli::{
-    Context,
     args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
-    printer::{BOLD, DIM, counted},
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
     cookbook::{self, Named},
     recipe::Recipe,
@@ -139,10 +130,8 @@ pub(super) fn run(names: &[String], place: &PlaceArgs, how: &RunArgs, context: &
     let mut tables = Vec::new();
     for named in &chosen {
         if let Some(path) = named.missing(&place.data) {
-            return Err(Error::Input {
-                message: format!("{}: {} not found", named.name, path.display()),
-                hint: Some("set the folder of the data with --data".to_owned()),
-            });
+            return Err(Error::input(format!("{}: {} not found", named.name, path.display()))
+                .with_hint("set the folder of the data with --data"));
         }
         tables.push(done(named, &place.data, how, context)?);
     }
@@ -174,10 +163,10 @@ pub(super) fn reproduce(
     context.printer.results(&tables, |out| write(out, &tables))?;
     report::of_tables(&tables, &how.results, reports, context)?;
     match tables.iter().map(|table| table.held().1).sum::<usize>() {
-        0 if tables.iter().all(|table| table.missing.is_some()) => Err(Error::Input {
-            message: format!("none of the data found in {}", args.place.data.display()),
-            hint: Some("`turnwise bench list --data FOLDER` shows where each recipe looks".to_owned()),
-        }),
+        0 if tables.iter().all(|table| table.missing.is_some()) => {
+            Err(Error::input(format!("none of the data found in {}", args.place.data.display()))
+                .with_hint("`turnwise bench list --data FOLDER` shows where each recipe looks"))
+        }
         0 => Ok(()),
         missed => Err(Error::Assertion(format!("{missed} of the expected numbers were missed"))),
     }

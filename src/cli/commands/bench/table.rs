@@ -1,11 +1,6 @@
 //! Results as a table for the terminal.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use crate::cli::printer::{BOLD, DIM, grouped};
+use crate::cli::prelude::*;
 use turnwise_eval::{result::Done, tasks::Value};
 
 /// Formats a value in percent, as papers do. Distances are not scaled.
@@ -16,21 +11,27 @@ pub(super) fn shown(value: f64, measure: &str) -> String {
     }
 }
 
+/// Formats a value with its standard deviation over seeds, if there is one.
 pub(super) fn cell(value: &Value) -> String {
     let deviation = value.deviation.map(|d| format!(" ± {}", shown(d, &value.measure))).unwrap_or_default();
     format!("{}{deviation}", shown(value.value, &value.measure))
 }
 
-/// Writes one row per ranker, after the random baseline.
-pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
-    let Some(first) = results.first() else { return Ok(()) };
-    // Some measures exist only for some rankers.
+/// Returns all measures of some results, in the order of first occurrence. Some measures exist only for some rankers.
+pub(super) fn measures(results: &[Done]) -> Vec<&str> {
     let mut measures: Vec<&str> = Vec::new();
-    for value in results.iter().flat_map(|result| &result.values) {
+    for value in results.iter().flat_map(|done| &done.values) {
         if !measures.contains(&value.measure.as_str()) {
             measures.push(&value.measure);
         }
     }
+    measures
+}
+
+/// Writes one row per ranker, after the random baseline.
+pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
+    let Some(first) = results.first() else { return Ok(()) };
+    let measures = measures(results);
     let floor = |measure: &&str| {
         let value = results.iter().find_map(|result| result.value(measure));
         value.and_then(|value| value.floor).map_or_else(String::new, |floor| shown(floor, measure))
@@ -62,14 +63,8 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
     }
     writeln!(out)?;
     for skipped in &first.skipped {
-        writeln!(
-            out,
-            "skipped: {} {} ({}{})",
-            grouped(skipped.count),
-            skipped.what,
-            skipped.first,
-            if skipped.count > 1 { ", …" } else { "" }
-        )?;
+        let (count, more) = (grouped(skipped.count), if skipped.count > 1 { ", …" } else { "" });
+        writeln!(out, "skipped: {count} {} ({}{more})", skipped.what, skipped.first)?;
     }
     if first.seeds.len() > 1 {
         writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;

@@ -1,29 +1,18 @@
 //! `turnwise bench throughput`: measures each step from files to search results: ingest, encode, index build
 //! and search.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use rayon::prelude::*;
 
 use super::speeds;
 use crate::cli::{
-    Context,
     args::ThroughputArgs,
-    commands::{self, best_model::Model, encode, index},
+    commands::{self, best_model::Model, encode, index, ingest::ingest_silently},
     encoders,
-    printer::{BOLD, DIM, counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    random::Random,
-};
+use turnwise_core::{files, random::Random};
 use turnwise_corpus::walk::Plan;
 use turnwise_encoder::{Encoder, ahead::Options};
 use turnwise_eval::throughput::{Latency, Pace, Searches, Throughput, a_second};
@@ -33,15 +22,12 @@ use turnwise_index::{
     vectors::Recipe,
 };
 use turnwise_search::{Mode, SearchRequest, Searcher};
-use turnwise_store::{
-    Snapshot, Store,
-    ingest::{DialogueSink, IngestControl, IngestOptions, ingest},
-};
+use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
-    let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    let (plan, read) = commands::plan(&args.input, context)?;
     let bytes = plan.sources.iter().map(|source| source.bytes().unwrap_or(0)).sum();
-    let paths = args.paths.iter().map(|path| path.display().to_string()).collect();
+    let paths = args.input.paths.iter().map(|path| path.display().to_string()).collect();
     let options = IngestOptions { read, ..IngestOptions::default() };
     let throughput = Throughput::new(paths, bytes);
     std::fs::create_dir_all(&args.results).at("create", &args.results)?;
@@ -61,7 +47,7 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&throughput, |out| write(&throughput, out))
 }
 
-/// Measures an engine whose writer stores vectors, under a temporary name.
+/// Measures ingesting and searching in a remote engine. Its name must not exist yet and is removed at the end.
 fn measured_with_vectors(
     mut throughput: Throughput,
     location: &dyn Location,
@@ -72,12 +58,10 @@ fn measured_with_vectors(
 ) -> Result<Throughput> {
     let place = location.place();
     if location.contents()?.is_some() {
-        return Err(Error::Input {
-            message: format!(
-                "{place} already has dialogues, but this benchmark creates its own name and removes it"
-            ),
-            hint: Some("use a name that does not exist yet".to_owned()),
-        });
+        let message = "already has dialogues, but this benchmark creates its own name and removes it";
+        return Err(
+            Error::input(format!("{place} {message}")).with_hint("use a name that does not exist yet")
+        );
     }
     throughput.engine = Some(place);
     let model = model(args, context)?;
@@ -98,7 +82,7 @@ fn measured_with_vectors(
         segment_bytes: None,
     })?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
-        read_in(writer.as_mut(), plan, options)?;
+        ingest_silently(writer.as_mut(), plan, options)?;
         // Flush as an ingest does: searches are slow until the new rows are indexed.
         writer.flush()?;
         Ok(writer.totals()?.turns)
@@ -120,7 +104,7 @@ impl Drop for TemporaryName<'_> {
     }
 }
 
-/// Returns the named model or the default model.
+/// Opens the model given by `--model`, or else the default model.
 fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
     let name = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
     let precision = if encoders::is_static(context, name)? { None } else { args.encoder.precision() };
@@ -128,10 +112,10 @@ fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
     Ok(Model { note: encoder.describe(), name: name.to_owned(), encoder })
 }
 
-/// Callback that returns the model for the vectors once there is an index.
+/// Function that opens the model for the vectors of an index folder.
 pub(super) type OpenModel<'a> = &'a dyn Fn(&Path, &Snapshot) -> Result<Model>;
 
-/// Builds an index, and measures indexing and searching.
+/// Builds an index in `root` and measures each step and the searches.
 pub(super) fn measured(
     mut throughput: Throughput,
     root: &Path,
@@ -143,7 +127,7 @@ pub(super) fn measured(
 ) -> Result<Throughput> {
     let mut store = Store::open_or_create(root, context.command_line)?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
-        read_in(&mut store, plan, options)?;
+        ingest_silently(&mut store, plan, options)?;
         Ok(store.view().totals().turns)
     })?);
     let totals = store.view().totals();
@@ -174,21 +158,14 @@ pub(super) fn measured(
     Ok(throughput)
 }
 
-fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
-    let stop: &AtomicBool = signals::stop();
-    let control =
-        IngestControl { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
-    ingest(sink, plan, options, control).map(drop)
-}
-
-/// Measures the speed of searches in each mode.
+/// Measures the speed of searches in each mode, with random turns as queries.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
     let asked = random_queries(searcher.engine(), queries, seed)?;
     let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];
     modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
 }
 
-/// Draws random turns as queries. They do not depend on the order in which an engine returns dialogues.
+/// Draws random turns as queries. The result does not depend on the order in which the engine lists the dialogues.
 fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     let mut at = Some(Bookmark::Beginning);
@@ -215,9 +192,7 @@ fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Re
     asked.iter().take(3).try_for_each(search)?;
     let mut times = Vec::new();
     for text in asked {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         let started = Instant::now();
         search(text)?;
         times.push(started.elapsed());
@@ -245,25 +220,14 @@ impl Drop for TemporaryIndex {
 
 pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}throughput{BOLD:#} {}", throughput.subject())?;
-    writeln!(
-        out,
-        "{DIM}{}, {}, {}; {}; {} threads{DIM:#}\n",
-        counted(throughput.dialogues, "dialogue"),
-        counted(throughput.turns, "turn"),
-        speeds::megabytes(throughput.bytes),
-        throughput.encoder,
-        throughput.threads
-    )?;
+    let (dialogues, turns) = (counted(throughput.dialogues, "dialogue"), counted(throughput.turns, "turn"));
+    let Throughput { encoder, threads, .. } = throughput;
+    let size = speeds::megabytes(throughput.bytes);
+    writeln!(out, "{DIM}{dialogues}, {turns}, {size}; {encoder}; {threads} threads{DIM:#}\n")?;
     for pace in &throughput.steps {
-        writeln!(
-            out,
-            "{:<14}  {:>9} {:<7}  {:>8.2} s  {:>9}/s",
-            pace.step,
-            grouped(pace.count),
-            pace.unit,
-            pace.seconds,
-            grouped(pace.a_second() as u64)
-        )?;
+        let Pace { step, unit, seconds, .. } = pace;
+        let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));
+        writeln!(out, "{step:<14}  {count:>9} {unit:<7}  {seconds:>8.2} s  {rate:>9}/s")?;
     }
     writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", speeds::row(speeds::NAMES))?;
     for Searches { mode, qps, qps_all, latency, .. } in &throughput.searches {

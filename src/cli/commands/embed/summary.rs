@@ -1,21 +1,12 @@
 //! Report at the end of `embed`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    commands::report_rejects_file,
-    printer::{BOLD, DIM, Printer, counted, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::{commands::report_rejects_file, prelude::*, printer::Printer};
 use turnwise_encoder::EncodeStats;
 use turnwise_shards::embed::MAX_WARNINGS;
 
+/// Result of `turnwise embed`. Also its JSON output.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) schema: &'static str,
@@ -61,62 +52,44 @@ impl Summary {
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let read_as: Vec<String> = self.read_as.iter().map(|(name, n)| format!("{name}: {n}")).collect();
-        let rate = |n: u64| grouped((n as f64 / self.seconds.max(1e-3)) as u64);
-        writeln!(
-            out,
-            "{BOLD}{}{BOLD:#} from {} ({}) in {:.1} s {DIM}({}/s, {} tokens/s){DIM:#}",
-            counted(self.vectors, self.unit.trim_end_matches('s')),
-            counted(self.read_as.values().sum(), "input"),
-            read_as.join(", "),
-            self.seconds,
-            rate(self.vectors),
-            rate(self.spent.tokens)
-        )?;
+        let Summary { seconds, output, dim, encoder, runs, .. } = self;
+        let rates =
+            format!("{}/s, {} tokens/s", rate(self.vectors, *seconds), rate(self.spent.tokens, *seconds));
+        let (vectors, inputs) = (counted(self.vectors, self.unit.trim_end_matches('s')), read_as.join(", "));
+        let inputs = format!("{} ({inputs})", counted(self.read_as.values().sum(), "input"));
+        writeln!(out, "{BOLD}{vectors}{BOLD:#} from {inputs} in {seconds:.1} s {DIM}({rates}){DIM:#}")?;
         writeln!(out, "  {:>12}  tokens", grouped(self.spent.tokens))?;
         if self.rejected > 0 {
             writeln!(out, "  {:>12}  rejected", grouped(self.rejected))?;
         }
         let with_ids = self.ids.as_ref().map(|ids| format!(", ids in {ids}")).unwrap_or_default();
-        writeln!(
-            out,
-            "{BOLD}{}{BOLD:#} has vectors with {} dimensions, by {} {DIM}({}){DIM:#}{with_ids}",
-            self.output, self.dim, self.encoder, self.runs
-        )
+        write!(out, "{BOLD}{output}{BOLD:#} has vectors with {dim} dimensions, by {encoder} ")?;
+        writeln!(out, "{DIM}({runs}){DIM:#}{with_ids}")
     }
 }
 
-/// Reports inputs that the model truncated, split or did not know, so that nothing is cut silently.
+/// Warns about texts that were truncated or have no known token, and reports dialogues that were split into windows.
+/// `max_tokens` is the encoder's limit; `unit` is the plural noun of the encoded items.
 pub(in crate::cli::commands) fn report_usage(
     spent: &EncodeStats,
     max_tokens: Option<usize>,
     unit: &str,
     printer: &Printer,
 ) {
-    let taken = max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
-    let verb = |n: u64| if n == 1 { "was" } else { "were" };
-    let one = unit.trim_end_matches('s');
+    let limit = max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
+    let (verbs, one) = (["was", "were"], unit.trim_end_matches('s'));
     if spent.cut_texts > 0 {
-        printer.warn(format!(
-            "{} {} longer than {taken} and {} truncated: {} dropped",
-            counted(spent.cut_texts, one),
-            verb(spent.cut_texts),
-            verb(spent.cut_texts),
-            counted(spent.cut_tokens, "token")
-        ));
+        let (texts, dropped) =
+            (counted_with(spent.cut_texts, one, verbs), counted(spent.cut_tokens, "token"));
+        let verb = verbs[usize::from(spent.cut_texts != 1)];
+        printer.warn(format!("{texts} longer than {limit} and {verb} truncated: {dropped} dropped"));
     }
     if spent.unknown > 0 {
-        let n = spent.unknown;
-        let verb = if n == 1 { "has" } else { "have" };
-        printer.warn(format!(
-            "{} {verb} no token that the model knows; the vectors are all zeros",
-            counted(n, one)
-        ));
+        let texts = counted_with(spent.unknown, one, ["has", "have"]);
+        printer.warn(format!("{texts} no token that the model knows; the vectors are all zeros"));
     }
     if spent.windowed > 0 {
-        printer.say(format!(
-            "{} {} longer than {taken} and encoded in windows; nothing was truncated",
-            counted(spent.windowed, "dialogue"),
-            verb(spent.windowed)
-        ));
+        let dialogues = counted_with(spent.windowed, "dialogue", verbs);
+        printer.say(format!("{dialogues} longer than {limit} and encoded in windows; nothing was truncated"));
     }
 }

@@ -1,148 +1,99 @@
 //! `turnwise encode --engine ADDRESS`: encodes the dialogues in Milvus again.
 
-use crate::cli::{Context, args::EncodeArgs};
-use turnwise_core::error::Result;
+use std::sync::Arc;
 
-#[cfg(not(feature = "milvus"))]
-pub(super) fn run(_: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    match context.milvus_target()? {}
+use super::{Before, Choice};
+use crate::cli::{args::EncodeArgs, encoders, prelude::*, watching::TaskProgress};
+use turnwise_encoder::Encoder;
+use turnwise_index::vectors::Recipe;
+use turnwise_milvus::{MilvusWriter, Target, Walk};
+use turnwise_shards::reencode_milvus::{Reencoded, reencode};
+
+#[derive(Serialize)]
+struct Encoded {
+    schema: &'static str,
+    engine: String,
+    generation: u64,
+    model: String,
+    encoder: String,
+    fingerprint: String,
+    runs: String,
+    dim: usize,
+    /// Number of dialogues encoded in this run.
+    encoded: u64,
+    dialogues: u64,
+    turns: u64,
+    seconds: f64,
 }
 
-#[cfg(feature = "milvus")]
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    again::run(args, context)
+    if args.of.is_some() {
+        return Err(Error::input(
+            "--of works only with an index: in Milvus, utterances and dialogues always both have vectors",
+        )
+        .with_hint("remove it"));
+    }
+    let target = context.milvus_target()?;
+    let there = Walk::over(&target)?.manifest().clone();
+    // Every dialogue and every utterance in Milvus has a vector.
+    let before = there.recipe.as_ref().map(|recipe| Before { recipe, units: (true, true) });
+    let choice = Choice::of(args, before);
+    let settings = args.encoder.settings(choice.precision, choice.tokens.clone());
+    let encoder: Arc<dyn Encoder> = Arc::from(encoders::open(context, &choice.model, &settings)?);
+    let recipe = choice.recipe(encoder.as_ref());
+    if let Some(before) = &there.recipe {
+        let conflict = before.conflict(&recipe, true);
+        if conflict.is_none() && !args.replace {
+            let mut sink = MilvusWriter::open(&target)?;
+            if before.model != recipe.model {
+                sink.set_model(&recipe.model)?;
+                context.printer.say(format!("the model of {target} is now registered as {}", recipe.model));
+            }
+            let nothing =
+                Reencoded { encoded: 0, generation: there.generation, totals: sink.totals()?, seconds: 0.0 };
+            let done = Encoded::of(&target, encoder.as_ref(), &recipe, &nothing);
+            return context.printer.result(&done, |out| done.write(out));
+        }
+        if let (Some(what), false) = (conflict, args.replace) {
+            return Err(Error::input(format!("{target} has {what}"))
+                .with_hint("--replace encodes everything again; the old vectors stay in use until then"));
+        }
+    }
+    let progress = TaskProgress::new(context.printer);
+    let done = reencode(&target, &there, encoder.clone(), &recipe, &progress)?;
+    let done = Encoded::of(&target, encoder.as_ref(), &recipe, &done);
+    context.printer.result(&done, |out| done.write(out))
 }
 
-#[cfg(feature = "milvus")]
-mod again {
-    use std::{
-        io::{self, Write},
-        sync::Arc,
-    };
-
-    use serde::Serialize;
-
-    use super::super::{Before, Choice};
-    use crate::cli::{
-        Context,
-        args::EncodeArgs,
-        encoders,
-        printer::{BOLD, DIM, counted},
-        watching::TaskProgress,
-    };
-    use turnwise_core::error::{Error, Result};
-    use turnwise_encoder::Encoder;
-    use turnwise_index::vectors::Recipe;
-    use turnwise_milvus::{MilvusWriter, Target, Walk};
-    use turnwise_shards::reencode_milvus::{Reencoded, reencode};
-
-    #[derive(Serialize)]
-    struct Encoded {
-        schema: &'static str,
-        engine: String,
-        generation: u64,
-        model: String,
-        encoder: String,
-        fingerprint: String,
-        runs: String,
-        dim: usize,
-        /// Number of dialogues encoded in this run.
-        encoded: u64,
-        dialogues: u64,
-        turns: u64,
-        seconds: f64,
+impl Encoded {
+    fn of(target: &Target, encoder: &dyn Encoder, recipe: &Recipe, done: &Reencoded) -> Self {
+        Encoded {
+            schema: "turnwise/encode-engine/1",
+            engine: target.to_string(),
+            generation: done.generation,
+            model: recipe.model.clone(),
+            encoder: encoder.name().to_owned(),
+            fingerprint: encoder.fingerprint().to_string(),
+            runs: encoder.describe(),
+            dim: encoder.dim(),
+            encoded: done.encoded,
+            dialogues: done.totals.dialogues,
+            turns: done.totals.turns,
+            seconds: done.seconds,
+        }
     }
 
-    pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-        if args.of.is_some() {
-            return Err(Error::Input {
-                message: "--of works only with an index: in Milvus, utterances and dialogues always both have vectors"
-                    .to_owned(),
-                hint: Some("remove it".to_owned()),
-            });
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.encoded == 0 {
+            return writeln!(out, "{} is up to date", self.engine);
         }
-        let target = context.milvus_target()?;
-        let there = Walk::over(&target)?.manifest().clone();
-        // Every dialogue and every utterance in Milvus has a vector.
-        let before = there.recipe.as_ref().map(|recipe| Before { recipe, units: (true, true) });
-        let choice = Choice::of(args, before);
-        let settings = args.encoder.settings(choice.precision, choice.tokens.clone());
-        let encoder: Arc<dyn Encoder> = Arc::from(encoders::open(context, &choice.model, &settings)?);
-        let recipe = choice.recipe(encoder.as_ref());
-        if let Some(before) = &there.recipe {
-            let conflict = before.conflict(&recipe, true);
-            if conflict.is_none() && !args.replace {
-                let mut sink = MilvusWriter::open(&target)?;
-                if before.model != recipe.model {
-                    sink.set_model(&recipe.model)?;
-                    context
-                        .printer
-                        .say(format!("the model of {target} is now registered as {}", recipe.model));
-                }
-                let nothing = Reencoded {
-                    encoded: 0,
-                    generation: there.generation,
-                    totals: sink.totals()?,
-                    seconds: 0.0,
-                };
-                let done = Encoded::of(&target, encoder.as_ref(), &recipe, &nothing);
-                return context.printer.result(&done, |out| done.write(out));
-            }
-            if let (Some(what), false) = (conflict, args.replace) {
-                return Err(Error::Input {
-                    message: format!("{target} has {what}"),
-                    hint: Some(
-                        "--replace encodes everything again; the old vectors stay in use until then"
-                            .to_owned(),
-                    ),
-                });
-            }
-        }
-        let progress = TaskProgress::new(context.printer);
-        let done = reencode(&target, &there, encoder.clone(), &recipe, &progress)?;
-        let done = Encoded::of(&target, encoder.as_ref(), &recipe, &done);
-        context.printer.result(&done, |out| done.write(out))
-    }
-
-    impl Encoded {
-        fn of(target: &Target, encoder: &dyn Encoder, recipe: &Recipe, done: &Reencoded) -> Self {
-            Encoded {
-                schema: "turnwise/encode-engine/1",
-                engine: target.to_string(),
-                generation: done.generation,
-                model: recipe.model.clone(),
-                encoder: encoder.name().to_owned(),
-                fingerprint: encoder.fingerprint().to_string(),
-                runs: encoder.describe(),
-                dim: encoder.dim(),
-                encoded: done.encoded,
-                dialogues: done.totals.dialogues,
-                turns: done.totals.turns,
-                seconds: done.seconds,
-            }
-        }
-
-        fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-            if self.encoded == 0 {
-                return writeln!(out, "{} is up to date", self.engine);
-            }
-            writeln!(
-                out,
-                "{BOLD}{}{BOLD:#} encoded in {:.1} s {DIM}({}){DIM:#}",
-                counted(self.encoded, "dialogue"),
-                self.seconds,
-                self.runs
-            )?;
-            writeln!(
-                out,
-                "{} now uses generation {}: {} with {}, vectors with {} dimensions by {}",
-                self.engine,
-                self.generation,
-                counted(self.dialogues, "dialogue"),
-                counted(self.turns, "turn"),
-                self.dim,
-                self.encoder
-            )
-        }
+        let (encoded, seconds, runs) = (counted(self.encoded, "dialogue"), self.seconds, &self.runs);
+        writeln!(out, "{BOLD}{encoded}{BOLD:#} encoded in {seconds:.1} s {DIM}({runs}){DIM:#}")?;
+        let Encoded { engine, generation, dim, encoder, .. } = self;
+        let totals = totals(self.dialogues, self.turns);
+        writeln!(
+            out,
+            "{engine} now uses generation {generation}: {totals}, vectors with {dim} dimensions by {encoder}"
+        )
     }
 }

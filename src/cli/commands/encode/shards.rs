@@ -1,20 +1,7 @@
-//! `turnwise encode --shard` encodes one part of a corpus into its own file, and `turnwise encode --assemble` loads the
-//! vectors of all shards into an index, or with their dialogues into Milvus.
-
-use std::io::{self, Write};
-
-use serde::Serialize;
+//! `turnwise encode --shard` and `turnwise encode --assemble`.
 
 use super::{Before, Choice};
-use crate::cli::{
-    Context,
-    args::EncodeArgs,
-    commands,
-    encoders::Open,
-    printer::{BOLD, DIM, bytes, counted, grouped},
-    watching::TaskProgress,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::EncodeArgs, commands, encoders::Open, prelude::*, watching::TaskProgress};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
     assemble::{self, Assembled},
@@ -24,7 +11,7 @@ use turnwise_shards::{
     shard::{Shards, reusable_args},
 };
 
-/// Encodes some shards of a corpus.
+/// Encodes the shards given by `--shard`.
 pub(super) fn encode(
     shards: &Shards,
     folder: &str,
@@ -59,19 +46,18 @@ pub(super) fn encode(
     context.printer.results(&done, |out| done.iter().try_for_each(|shard| shard.write(out)))
 }
 
-/// Loads all shards into the index.
+/// Adds the vectors of all shards to the index of `-i`, or with their dialogues to the collection of `--engine`.
 pub(super) fn assemble(folder: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     if context.settings.engine.is_some() {
+        #[cfg(feature = "milvus")]
         return assemble_milvus(folder, args, context);
+        #[cfg(not(feature = "milvus"))]
+        match context.milvus_target()? {}
     }
     if let [first, ..] = args.inputs.as_slice() {
-        return Err(Error::Input {
-            message: format!(
-                "{} is only read with --engine: an index already has its dialogues",
-                first.display()
-            ),
-            hint: Some("remove it; `turnwise ingest` adds dialogues to an index".to_owned()),
-        });
+        let message = "is only read with --engine: an index already has its dialogues";
+        return Err(Error::input(format!("{} {message}", first.display()))
+            .with_hint("remove it; `turnwise ingest` adds dialogues to an index"));
     }
     let root = context.existing_index()?;
     let (folder, progress) = (open_folder(folder)?, TaskProgress::new(context.printer));
@@ -82,11 +68,6 @@ pub(super) fn assemble(folder: &str, args: &EncodeArgs, context: &Context<'_>) -
         context.printer.hint(format!("`turnwise encode -i {}` creates the missing vectors", root.display()));
     }
     Ok(())
-}
-
-#[cfg(not(feature = "milvus"))]
-fn assemble_milvus(_: &str, _: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    match context.milvus_target()? {}
 }
 
 #[cfg(feature = "milvus")]
@@ -137,7 +118,7 @@ impl Choice {
     }
 }
 
-/// Report on one shard.
+/// Result of encoding one shard. Also its JSON output.
 #[derive(Serialize)]
 struct ShardReport {
     schema: &'static str,
@@ -182,27 +163,21 @@ impl ShardReport {
         let vectors = [(self.utterances, "utterance vector"), (self.dialogues, "dialogue vector")];
         let vectors: Vec<String> =
             vectors.into_iter().filter_map(|(n, one)| Some(counted(n?, one))).collect();
+        let ShardReport { shard, file, place, seconds, .. } = self;
+        let (vectors, size) = (vectors.join(" and "), bytes(self.bytes));
         writeln!(
             out,
-            "shard {BOLD}{}{BOLD:#}: {} in {} of {} {DIM}({}, {:.1} s){DIM:#}",
-            self.shard,
-            vectors.join(" and "),
-            self.file,
-            self.place,
-            bytes(self.bytes),
-            self.seconds
+            "shard {BOLD}{shard}{BOLD:#}: {vectors} in {file} of {place} {DIM}({size}, {seconds:.1} s){DIM:#}"
         )
     }
 }
 
 fn write_assembled(assembled: &Assembled, out: &mut dyn Write) -> io::Result<()> {
+    let Assembled { index, place, seconds, encoder, .. } = assembled;
+    let (shards, rate) = (counted(assembled.shards as u64, "shard"), rate(assembled.rows, *seconds));
     writeln!(
         out,
-        "{BOLD}{}{BOLD:#} of {} assembled in {:.1} s {DIM}({} rows/s){DIM:#}",
-        counted(assembled.shards as u64, "shard"),
-        assembled.place,
-        assembled.seconds,
-        grouped((assembled.rows as f64 / assembled.seconds.max(1e-3)) as u64)
+        "{BOLD}{shards}{BOLD:#} of {place} assembled in {seconds:.1} s {DIM}({rate} rows/s){DIM:#}"
     )?;
     let known = assembled.rows - assembled.new;
     for (n, what) in [
@@ -214,12 +189,7 @@ fn write_assembled(assembled: &Assembled, out: &mut dyn Write) -> io::Result<()>
             writeln!(out, "  {:>12}  {what}", grouped(n))?;
         }
     }
-    writeln!(
-        out,
-        "{BOLD}{}{BOLD:#} now has {} and {} by {}",
-        assembled.index,
-        counted(assembled.utterance_vectors, "utterance vector"),
-        counted(assembled.dialogue_vectors, "dialogue vector"),
-        assembled.encoder
-    )
+    let utterances = counted(assembled.utterance_vectors, "utterance vector");
+    let dialogues = counted(assembled.dialogue_vectors, "dialogue vector");
+    writeln!(out, "{BOLD}{index}{BOLD:#} now has {utterances} and {dialogues} by {encoder}")
 }

@@ -1,24 +1,8 @@
 //! `turnwise index compact`. `delete --purge` runs it, too.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
-
 use super::progress;
-use crate::cli::{
-    Context,
-    printer::{bytes, counted},
-    progress::ProgressBar,
-    signals,
-    watching::StepProgress,
-};
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use crate::cli::{prelude::*, watching::StepProgress};
+use turnwise_core::files;
 use turnwise_index::{
     dense,
     lexical::Lexical,
@@ -31,9 +15,9 @@ use turnwise_store::{Snapshot, compact as store, repair};
 pub(in crate::cli::commands) struct Compacted {
     schema: &'static str,
     index: String,
-    /// Size of the whole index before, in bytes.
+    /// Size of the index before the compaction, in bytes.
     bytes_before: u64,
-    /// Size of the whole index after, in bytes.
+    /// Size of the index after the compaction, in bytes.
     bytes: u64,
     /// Space reclaimed in the log, the tables and the record store.
     records: store::Compacted,
@@ -48,8 +32,8 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&compacted, |out| compacted.write(out))
 }
 
-/// Removes deleted and replaced data from all parts of an index. An interrupted run leaves each part either
-/// old or new; the next run continues.
+/// Removes deleted and replaced data from all parts of an index. After an interruption, each part is either unchanged or
+/// complete, and the next run continues.
 pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> Result<Compacted> {
     let bytes_before = files::folder_bytes(root);
     let command = context.command_line;
@@ -63,14 +47,11 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         };
         store::compact(root, context.settings.segment_bytes, command, &signals::stopped, &mut show)?
     };
-    let go_on = |e: Error| match e {
-        Error::Interrupted { .. } => {
-            let again = format!(
-                "the records are compacted; `turnwise index compact -i {}` continues with the rest",
-                root.display()
-            );
-            e.with_hint(again)
-        }
+    let continue_hint = |e: Error| match e {
+        Error::Interrupted { .. } => e.with_hint(format!(
+            "the records are compacted; `turnwise index compact -i {}` continues with the rest",
+            root.display()
+        )),
         e => e,
     };
     // The lexical index comes first: it contains readable text of deleted dialogues.
@@ -78,15 +59,15 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     let lexical_made_anew = {
         let mut progress = progress(&snapshot, context);
         let mut show = |taken| progress.set(taken, taken);
-        Lexical::compact(root, &snapshot, &signals::stopped, &mut show).map_err(go_on)?
+        Lexical::compact(root, &snapshot, &signals::stopped, &mut show).map_err(continue_hint)?
     };
     let vectors = {
         let mut progress = ProgressBar::new(context.printer, "checking vectors", "dialogues", Some(total));
         let mut show = |seen| progress.set(seen, seen);
-        vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
+        vectors::compact(root, command, &signals::stopped, &mut show).map_err(continue_hint)?
     };
-    let graphs_made_anew =
-        dense::compact(root, &snapshot, command, &StepProgress::new(context.printer)).map_err(go_on)?;
+    let graphs_made_anew = dense::compact(root, &snapshot, command, &StepProgress::new(context.printer))
+        .map_err(continue_hint)?;
     drop(snapshot);
     warn(root, &records, context);
     Ok(Compacted {
@@ -101,16 +82,14 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     })
 }
 
-/// Warns about places that may still contain deleted data.
+/// Warns about old logs that can still contain deleted data.
 fn warn(root: &Path, records: &store::Compacted, context: &Context<'_>) {
     if records.left {
         context.printer.warn("a file of the old log is still in use; the next write removes it");
     }
-    for kept in repair::kept_logs(root) {
-        context.printer.warn(format!(
-            "{} was kept by a repair and may contain deleted data; remove it when you no longer need it",
-            kept.display()
-        ));
+    for log in repair::kept_logs(root) {
+        let text = "was kept by a repair and may contain deleted data; remove it when you no longer need it";
+        context.printer.warn(format!("{} {text}", log.display()));
     }
 }
 
@@ -126,11 +105,9 @@ impl Compacted {
         add(self.records.dropped, "record");
         add(vectors.utterances, "utterance vector");
         add(vectors.dialogues, "dialogue vector");
-        let rebuilt: Vec<&str> =
-            [(self.lexical_made_anew, "the lexical index"), (self.graphs_made_anew, "the graphs")]
-                .into_iter()
-                .filter_map(|(made, what)| made.then_some(what))
-                .collect();
+        let mut rebuilt = Vec::new();
+        rebuilt.extend(self.lexical_made_anew.then_some("the lexical index"));
+        rebuilt.extend(self.graphs_made_anew.then_some("the graphs"));
         if dropped.is_empty() && rebuilt.is_empty() {
             return writeln!(out, "{} has no deleted or replaced data", self.index);
         }

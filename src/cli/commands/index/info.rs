@@ -1,21 +1,12 @@
 //! `turnwise index info`: describes the parts of an index.
 
-use std::path::Path;
-
 use rayon::prelude::*;
-use serde::Serialize;
 
 use crate::cli::{
-    Context,
     commands::{vectors as kept, vectors::Vectors},
-    printer::counted,
-    progress::ProgressBar,
-    signals,
+    prelude::*,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    files,
-};
+use turnwise_core::files;
 use turnwise_corpus::Dialogue;
 use turnwise_index::{
     dense::{self, DenseReader},
@@ -43,12 +34,13 @@ struct Info {
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
     graphs: Option<Graphs>,
-    /// Default search settings found by `search tune`, if they differ from the built-in ones.
+    /// Fusion settings saved by `search tune`; `None` if there are none.
     tuning: Option<Tuning>,
-    /// Parts that are not up to date with the records.
+    /// Parts that are missing, damaged or not up to date with the records.
     behind: Vec<Outdated>,
 }
 
+/// Size in bytes of each part of the index.
 #[derive(Serialize)]
 struct Bytes {
     log: u64,
@@ -61,6 +53,7 @@ struct Bytes {
     total: u64,
 }
 
+/// The log of records: number of its files, and the share of deleted data.
 #[derive(Serialize)]
 struct Log {
     segments: u64,
@@ -68,9 +61,10 @@ struct Log {
     weight: LogUsage,
 }
 
+/// The lexical index.
 #[derive(Serialize)]
 struct Words {
-    /// The analyzer, if it is known.
+    /// Name of the analyzer; `None` if it cannot be read.
     analyzer: Option<String>,
     usable: bool,
 }
@@ -81,7 +75,7 @@ struct OfVectors {
     vectors: Vectors,
     /// Number of vectors of texts that are no longer in the index.
     orphans: u64,
-    /// Number of dialogues added since the vectors were last updated.
+    /// Number of dialogues added since the last run of `turnwise encode`.
     not_looked_at: u64,
 }
 
@@ -91,10 +85,11 @@ struct Graphs {
     manifest: dense::Manifest,
     /// Whether the graphs match the current vectors and log. If not, they are not used.
     usable: bool,
-    /// Dialogues added after the build; they are compared one by one.
+    /// Number of dialogues added after the build. Searches compare them one by one.
     tail: u64,
 }
 
+/// A part of the index that is missing, damaged or out of date, with the command that updates it.
 #[derive(Serialize)]
 struct Outdated {
     part: &'static str,
@@ -145,18 +140,13 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&info, |out| info.write(out))
 }
 
-/// Count of dialogues with a verb that agrees in number.
-fn dialogues(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", counted(n, "dialogue"), if n == 1 { one } else { many })
-}
-
 fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<LogUsage> {
     let total = snapshot.totals().dialogues;
     let mut progress = ProgressBar::new(context.printer, "weighing", "dialogues", Some(total));
     snapshot.log_usage(&mut |live| progress.set(live, live))
 }
 
-/// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.
+/// Describes the lexical index; `None` if there is none. A missing, outdated or unusable one is added to `outdated`.
 fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
@@ -192,14 +182,14 @@ fn of_vectors(
     if not_looked_at > 0 {
         outdated.push(Outdated {
             part: "vectors",
-            what: format!("{} not encoded yet", dialogues(not_looked_at, "is", "are")),
+            what: counted_with(not_looked_at, "dialogue", ["is", "are"]) + " not encoded yet",
             command: format!("turnwise encode -i {}", snapshot.root().display()),
         });
     }
     Ok(OfVectors { vectors: Vectors::of(reader, &coverage), orphans, not_looked_at })
 }
 
-/// Checks all dialogues for missing vectors, on all cores.
+/// Counts the dialogues and utterances that have vectors, on all cores.
 fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
     const CHUNK: usize = 4096;
     let total = snapshot.totals().dialogues;
@@ -211,9 +201,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
         if chunk.is_empty() {
             return Ok(());
         }
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
+        signals::check()?;
         done += chunk.len() as u64;
         chunk.par_iter().try_for_each(|json| {
             let dialogue: Dialogue = serde_json::from_slice(json)
@@ -225,7 +213,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
     }
 }
 
-/// The saved search settings.
+/// Reads the fusion settings saved by `search tune`. Damaged settings are added to `outdated`.
 fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
@@ -237,7 +225,7 @@ fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     }
 }
 
-/// Describes the graph generation in use, if there is one.
+/// Describes the vector graphs; `None` if there are none. Missing, damaged or old graphs are added to `outdated`.
 fn graphs(
     root: &Path,
     snapshot: &Snapshot,
@@ -267,7 +255,10 @@ fn graphs(
     match (usable, tail) {
         (false, _) => report("the graphs belong to different vectors or a different log".to_owned(), "build"),
         (true, 0) => {}
-        (true, n) => report(dialogues(n, "was", "were") + " added after the graphs were built", "build"),
+        (true, n) => {
+            let added = counted_with(n, "dialogue", ["was", "were"]);
+            report(format!("{added} added after the graphs were built"), "build");
+        }
     }
     Ok(Some(Graphs { manifest, usable, tail }))
 }

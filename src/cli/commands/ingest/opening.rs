@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use crate::cli::{
-    Context,
     args::IngestArgs,
     commands::search::encoder_of,
     encoders::{self, DEFAULT_MODEL, absolute_name},
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{
     Encoder,
     ahead::Options,
@@ -32,7 +31,7 @@ pub(super) struct Wanted<'a> {
 /// Refuses options that need `--engine` if there is none.
 pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
     let refused = |what: &str, hint: &str| {
-        Err(Error::Input { message: format!("{what} needs --engine"), hint: Some(hint.to_owned()) })
+        Err(Error::input(format!("{what} needs --engine")).with_hint(hint.to_owned()))
     };
     match (&context.settings.engine, &args.model) {
         (None, Some(_)) => {

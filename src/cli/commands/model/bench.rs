@@ -1,25 +1,13 @@
 //! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
 
-use std::{fs, io::Write, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
-use serde::Serialize;
-
+use crate::cli::prelude::*;
 use crate::{
-    cli::{
-        Context,
-        args::ModelBenchArgs,
-        commands, encoders,
-        printer::{BOLD, DIM, counted, grouped},
-        progress::ProgressBar,
-        signals,
-    },
+    cli::{args::ModelBenchArgs, commands, encoders},
     samples,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    vectors::cosine,
-};
-use turnwise_corpus::Dialogue;
+use turnwise_core::vectors::cosine;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Number of texts encoded before the measurement, to warm up caches and memory.
@@ -64,7 +52,7 @@ pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
     commands::must_not_overwrite_inputs(args.vectors.as_slice(), read.iter().map(String::as_str))?;
     let texts = match &args.input {
         Some(path) => lines(path)?,
-        None => sample_utterances()?,
+        None => samples::dialogues()?.into_iter().flat_map(|d| d.turns).map(|turn| turn.text).collect(),
     };
     let queries = match &args.latency_input {
         Some(path) => lines(path)?,
@@ -109,7 +97,7 @@ fn measure(
     let mut vectors = Vectors::new(encoder.dim());
     let mut tokens = 0;
     for chunk in all.chunks(CHUNK) {
-        stop_if_asked()?;
+        signals::check()?;
         let encoded = encoder.encode(chunk, &options)?;
         encoded.vectors.rows().for_each(|row| vectors.push(row));
         tokens += encoded.spent.tokens;
@@ -133,12 +121,12 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// Encodes one query after the other, as a search does.
+/// Measures the time to encode a single query. The first five queries are encoded twice, and their first times ignored.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
     for query in queries.iter().take(5).chain(queries) {
-        stop_if_asked()?;
+        signals::check()?;
         let started = Instant::now();
         encoder.encode(&[query.as_str()], &options)?;
         times.push(started.elapsed().as_secs_f64() * 1e3);
@@ -156,39 +144,22 @@ fn agreement(reference: &Vectors, vectors: &Vectors) -> Agreement {
 }
 
 fn write(runs: &[Run], out: &mut dyn Write) -> std::io::Result<()> {
-    let Some(first) = runs.first() else { return Ok(()) };
-    writeln!(
-        out,
-        "{BOLD}{}{BOLD:#}  {DIM}{}, {} tokens, {}{DIM:#}\n",
-        first.model,
-        counted(first.texts as u64, "text"),
-        grouped(first.tokens),
-        counted(first.threads as u64, "thread")
-    )?;
+    let Some(Run { model, texts, tokens, threads, .. }) = runs.first() else { return Ok(()) };
+    let (texts, threads) = (counted(*texts as u64, "text"), counted(*threads as u64, "thread"));
+    writeln!(out, "{BOLD}{model}{BOLD:#}  {DIM}{texts}, {} tokens, {threads}{DIM:#}\n", grouped(*tokens))?;
     writeln!(
         out,
         "{DIM}{:<9}  {:>9}  {:>10}  {:>11}  {:>11}  {:>17}  runs on{DIM:#}",
         "precision", "texts/s", "tokens/s", "query p50", "query p95", "cosine with f32"
     )?;
     for run in runs {
-        let near =
-            run.cosine_with_f32.as_ref().map_or(String::new(), |a| format!("{:.5} ≥{:.5}", a.mean, a.min));
-        writeln!(
-            out,
-            "{:<9}  {:>9}  {:>10}  {:>8.2} ms  {:>8.2} ms  {near:>17}  {}",
-            run.precision,
-            grouped((run.texts as f64 / run.seconds) as u64),
-            grouped((run.tokens as f64 / run.seconds) as u64),
-            run.latency_ms.p50,
-            run.latency_ms.p95,
-            run.runs_on
-        )?;
+        let Run { precision, seconds, latency_ms: Latency { p50, p95, .. }, runs_on, .. } = run;
+        let (texts, tokens) = (rate(run.texts as u64, *seconds), rate(run.tokens, *seconds));
+        write!(out, "{precision:<9}  {texts:>9}  {tokens:>10}  {p50:>8.2} ms  {p95:>8.2} ms")?;
+        let agreement = run.cosine_with_f32.as_ref().map(|a| format!("{:.5} ≥{:.5}", a.mean, a.min));
+        writeln!(out, "  {:>17}  {runs_on}", agreement.unwrap_or_default())?;
     }
     Ok(())
-}
-
-fn stop_if_asked() -> Result<()> {
-    if signals::stopped() { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
 }
 
 fn lines(path: &Path) -> Result<Vec<String>> {
@@ -198,17 +169,6 @@ fn lines(path: &Path) -> Result<Vec<String>> {
         false => Ok(lines),
         true => Err(Error::data(format!("{} has no text", path.display()))),
     }
-}
-
-/// Returns the utterances of the sample dialogues.
-fn sample_utterances() -> Result<Vec<String>> {
-    let mut texts = Vec::new();
-    for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
-        let dialogue: Dialogue =
-            serde_json::from_str(line).map_err(|e| Error::Internal(format!("samples: {e}")))?;
-        texts.extend(dialogue.turns.into_iter().map(|turn| turn.text));
-    }
-    Ok(texts)
 }
 
 /// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.

@@ -2,17 +2,12 @@
 
 use std::{sync::mpsc, thread};
 
-use serde::Serialize;
-
 use crate::cli::{
-    Context,
     args::{FitArgs, FitKind, UnitArg},
     commands::convert,
-    printer::{counted, grouped},
-    signals,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::{Dialogue, reader::Problems};
 use turnwise_encoder::{
     Encoder,
     statics::{self, TfidfSettings, WordEncoder, words},
@@ -68,12 +63,9 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
             0 => String::new(),
             n => format!(", fitted on {}", counted(n, document_word(args))),
         };
-        writeln!(
-            out,
-            "saved {} in {}: vectors with {} dimensions{on}",
-            fitted.encoder, fitted.path, fitted.dim
-        )?;
-        writeln!(out, "use it with --model {}", fitted.path)
+        let Fitted { encoder, path, dim, .. } = &fitted;
+        writeln!(out, "saved {encoder} in {path}: vectors with {dim} dimensions{on}")?;
+        writeln!(out, "use it with --model {path}")
     })
 }
 
@@ -92,7 +84,7 @@ impl Fitted {
     }
 }
 
-/// Saves without interruption, so that no file is left incomplete.
+/// Runs `save` and lets it finish if the user requests a stop, because an incomplete file would be useless.
 fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
     signals::stop();
     save()
@@ -104,8 +96,7 @@ fn document_word(args: &FitArgs) -> &'static str {
 
 fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     let path = args.word_vectors.as_deref().ok_or_else(|| Error::input("--word-vectors FILE is missing"))?;
-    let settings = words::WordSettings { limit: args.max_words, keep: None };
-    let (table, reading) = words::read_words(path, &settings)?;
+    let (table, reading) = words::read_words(path, args.max_words)?;
     let mut notes = vec![format!("{} words read from {}", grouped(reading.words), path.display())];
     for (count, what) in [
         (reading.duplicates, "are repeated; the first is kept"),
@@ -118,7 +109,8 @@ fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     Ok((table, notes))
 }
 
-/// Reads the corpus on this thread and fits on a second one, so that only a few documents are in memory.
+/// Reads the corpus on this thread and fits the encoder on a second thread, to keep only a few documents in memory.
+/// Returns the fitted encoder and the number of documents.
 fn with_documents<T: Send>(
     args: &FitArgs,
     context: &Context<'_>,
@@ -140,7 +132,8 @@ fn with_documents<T: Send>(
             }
             Ok(())
         };
-        let read = each(args, context, &mut take);
+        let read = convert::each_dialogue_or_stored(&args.paths, &args.read, "reading", context, &mut take)
+            .and_then(Problems::into_result);
         drop(sender);
         // Nothing is written yet, so an interrupt is safe here.
         let stopped = signals::allow_abort();
@@ -152,17 +145,4 @@ fn with_documents<T: Send>(
         stopped?;
         Ok((fitted?, count))
     })
-}
-
-fn each(args: &FitArgs, context: &Context<'_>, take: &mut dyn FnMut(Dialogue) -> Result<()>) -> Result<()> {
-    if !args.paths.is_empty() {
-        return convert::each_dialogue(&args.paths, &args.read, "reading", context, take)?.into_result();
-    }
-    for dialogue in context.snapshot()?.dialogues() {
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
-        take(dialogue?)?;
-    }
-    Ok(())
 }

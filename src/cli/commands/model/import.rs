@@ -1,12 +1,6 @@
 //! `turnwise model import`: copies a model folder into the model store.
 
-use std::path::Path;
-
-use crate::cli::{
-    Context,
-    printer::{bytes, counted},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_encoder::{folder::ModelFolder, hub::import::import};
 
 pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {
@@ -15,22 +9,11 @@ pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> R
         model.network().and_then(|_| model.tokenizer()).map(drop)
     })?;
     context.printer.result(&imported, |out| {
-        let files = counted(imported.files.len() as u64, "file");
-        writeln!(
-            out,
-            "imported {} to {} ({files}, {})",
-            imported.name,
-            imported.path.display(),
-            bytes(imported.bytes)
-        )?;
-        match imported.left_out.len() as u64 {
-            0 => Ok(()),
-            n => writeln!(
-                out,
-                "{} that no encoder uses skipped, such as {}",
-                counted(n, "file"),
-                imported.left_out[0]
-            ),
-        }
+        let (name, path) = (&imported.name, imported.path.display());
+        let (files, size) = (counted(imported.files.len() as u64, "file"), bytes(imported.bytes));
+        writeln!(out, "imported {name} to {path} ({files}, {size})")?;
+        let Some(first) = imported.left_out.first() else { return Ok(()) };
+        let files = counted(imported.left_out.len() as u64, "file");
+        writeln!(out, "{files} that no encoder uses skipped, such as {first}")
     })
 }

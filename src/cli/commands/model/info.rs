@@ -1,19 +1,8 @@
 //! `turnwise model info`: describes a model.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{collections::BTreeMap, fs};
 
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    printer::{BOLD, DIM, bytes, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_encoder::{
     folder::{ModelFolder, Step},
     hub::{Resolved, files},
@@ -77,7 +66,7 @@ fn of_static(model: Resolved) -> Result<StaticInfo> {
     })
 }
 
-/// Returns the files of a folder with their sizes.
+/// Returns the files of a folder with their sizes in bytes.
 fn sizes(folder: &Path) -> Result<BTreeMap<String, u64>> {
     let size = |path: String| Some((path.clone(), fs::metadata(folder.join(path)).ok()?.len()));
     Ok(files::walk(folder)?.into_iter().filter_map(size).collect())
@@ -151,18 +140,10 @@ fn print_files(files: &BTreeMap<String, u64>, out: &mut dyn Write) -> io::Result
 fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
     print_model(&info.model, out)?;
     let mut line = |what: &str, is: String| print_line(out, what, &is);
-    line(
-        "network",
-        format!(
-            "{}: {} layers of width {} with {} heads, feed-forward width {}; {} parameters",
-            info.architecture,
-            info.layers,
-            info.hidden,
-            info.heads,
-            info.intermediate,
-            grouped(info.parameters as u64)
-        ),
-    )?;
+    let Info { architecture, layers, hidden, heads, intermediate, .. } = info;
+    let shape =
+        format!("{layers} layers of width {hidden} with {heads} heads, feed-forward width {intermediate}");
+    line("network", format!("{architecture}: {shape}; {} parameters", grouped(info.parameters as u64)))?;
     line("vocabulary", grouped(info.vocabulary as u64))?;
     line("max tokens", info.max_tokens.to_string())?;
     let path: Vec<String> =

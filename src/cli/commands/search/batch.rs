@@ -2,24 +2,21 @@
 
 use std::{
     collections::HashMap,
-    io::{self, BufRead, BufWriter, Write},
-    path::Path,
+    io::{BufRead, BufWriter},
 };
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::{Context, printer::counted, progress::ProgressBar, signals};
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::{prelude::*, printer::write_json_line};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// Number of requests answered together. Their results are printed before the next are read.
+/// Number of queries answered together. After each such group, results are printed and a stop request is checked.
 const TOGETHER: usize = 256;
 
-/// One query of a file of queries.
+/// One line of a file of queries.
 struct Asked {
-    /// The id given in the file, or the line number.
+    /// Id given in the file, or else the line number.
     id: String,
     line: u64,
     request: SearchRequest,
@@ -35,10 +32,8 @@ struct Answer<'a> {
 
 pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: &Context<'_>) -> Result<()> {
     if let Some(name) = run.filter(|name| !fits_trec(name)) {
-        return Err(Error::Input {
-            message: format!("`{name}` is not a valid name of a TREC run"),
-            hint: Some("use one word without spaces".to_owned()),
-        });
+        return Err(Error::input(format!("`{name}` is not a valid name of a TREC run"))
+            .with_hint("use one word without spaces"));
     }
     let input = Input::open(file)?;
     let name = input.name.clone();
@@ -81,11 +76,8 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
             }
             match run {
                 Some(run) => trec(&asked.id, &response, run, &mut out)?,
-                None => {
-                    let answer = Answer { id: &asked.id, response: &response };
-                    let written = serde_json::to_writer(&mut out, &answer).map_err(io::Error::from);
-                    written.and_then(|()| writeln!(out)).at("write to", "standard output")?;
-                }
+                None => write_json_line(&Answer { id: &asked.id, response: &response }, &mut out)
+                    .at("write to", "standard output")?,
             }
             done += 1;
         }
@@ -144,10 +136,10 @@ fn fits_trec(name: &str) -> bool {
 fn trec(query: &str, response: &Response, run: &str, out: &mut dyn Write) -> Result<()> {
     for (n, hit) in response.hits.iter().enumerate() {
         if let Some(name) = [query, &hit.id].into_iter().find(|name| !fits_trec(name)) {
-            return Err(Error::Data {
-                message: format!("`{name}` contains a space, which is not possible in a TREC run"),
-                hint: Some("remove --run to get JSON lines, which have no such limit".to_owned()),
-            });
+            let message = format!("`{name}` contains a space, which is not possible in a TREC run");
+            return Err(
+                Error::data(message).with_hint("remove --run to get JSON lines, which have no such limit")
+            );
         }
         writeln!(out, "{query} Q0 {} {} {} {run}", hit.id, n + 1, hit.score)
             .at("write to", "standard output")?;

@@ -1,13 +1,12 @@
 //! Text output of `--explain`: how the score of each hit was computed.
 
-use std::io::{self, Write};
-
-use crate::cli::printer::DIM;
+use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response,
+    BM25_HALF_SCORE, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore,
+    Response, Timings,
 };
 
-/// Largest number of terms shown for a long query.
+/// Maximum number of BM25 terms to print.
 const TERMS: usize = 12;
 
 /// Formats a percentile among random pairs, such as `above 99.2%`.
@@ -20,14 +19,14 @@ pub(super) fn percentile(percent: f64) -> String {
     }
 }
 
-/// Prints the query vector's parts and the query terms.
+/// Prints the texts in the query vector with their weights, and the BM25 terms of the query.
 pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::Result<()> {
     if !effective.meaning.is_empty() {
         let parts = effective
             .meaning
             .iter()
             .rev()
-            .map(|part| format!("{:.2} × \"{}\"", part.weight, short(&part.text)));
+            .map(|part| format!("{:.2} × \"{}\"", part.weight, shortened(&part.text, 60)));
         writeln!(out, "{DIM}dense query: {}{DIM:#}", parts.collect::<Vec<_>>().join(" + "))?;
     }
     if !effective.words.is_empty() {
@@ -40,22 +39,11 @@ pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
-fn short(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(60) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
-}
-
 /// Prints the computation of a hit's score as a tree.
 pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |depth: usize, text: String| writeln!(out, "{DIM}    {}{text}{DIM:#}", "  ".repeat(depth));
-    if let Some(before) = why.before {
-        line(
-            0,
-            format!("{:.4} after reranking; before, {:.4} at rank {}", hit.score, before.score, before.rank),
-        )?;
+    if let Some(RankedScore { score, rank }) = why.before {
+        line(0, format!("{:.4} after reranking; before, {score:.4} at rank {rank}", hit.score))?;
     }
     if let Some(fused) = &why.fusion {
         line(0, format!("{:.4} = {}", fused.score, sum(fused, why)))?;
@@ -63,33 +51,23 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let (None, Some(cosine)) = (why.dense, why.cosine) {
         line(1, format!("dense: cosine {cosine:.4}, not among the dense candidates"))?;
     }
-    if let Some(place) = why.dense {
+    if let Some(RankedScore { score, rank }) = why.dense {
         let above =
             hit.percentile.map(|p| format!(", {} of random pairs", percentile(p))).unwrap_or_default();
-        line(1, format!("dense: cosine {:.4}, rank {}{above}", place.score, place.rank))?;
+        line(1, format!("dense: cosine {score:.4}, rank {rank}{above}"))?;
     }
-    if let Some(place) = why.bm25 {
-        line(1, format!("BM25: score {:.4}, rank {}", place.score, place.rank))?;
-        for term in why.terms.iter().take(TERMS) {
-            let length = format!("length {} terms, mean {:.1}", term.length, term.mean_length);
-            line(
-                2,
-                format!(
-                    "{:.4}  {}: idf {:.3}, frequency {}, {length}",
-                    term.score, term.term, term.idf, term.frequency
-                ),
-            )?;
+    if let Some(RankedScore { score, rank }) = why.bm25 {
+        line(1, format!("BM25: score {score:.4}, rank {rank}"))?;
+        for t in why.terms.iter().take(TERMS) {
+            let length = format!("length {} terms, mean {:.1}", t.length, t.mean_length);
+            let idf = format!("idf {:.3}, frequency {}", t.idf, t.frequency);
+            line(2, format!("{:.4}  {}: {idf}, {length}", t.score, t.term))?;
         }
     }
-    let t = &found.timings;
     if found.hits.first().is_some_and(|first| first.id == hit.id) {
-        line(
-            0,
-            format!(
-                "encoding {:.1} ms, filter {:.1}, dense {:.1}, BM25 {:.1}, hits {:.1}",
-                t.encode, t.filter, t.dense, t.bm25, t.hits
-            ),
-        )?;
+        let Timings { encode, filter, dense, bm25, hits, .. } = found.timings;
+        let search = format!("filter {filter:.1}, dense {dense:.1}, BM25 {bm25:.1}, hits {hits:.1}");
+        line(0, format!("encoding {encode:.1} ms, {search}"))?;
     }
     Ok(())
 }

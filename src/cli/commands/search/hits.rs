@@ -1,11 +1,9 @@
 //! Text output of a search: the hits with their context, query terms in bold.
 
-use std::io::{self, Write};
-
 use super::explanation;
-use crate::cli::printer::{BOLD, DIM, NAME, counted};
-use turnwise_corpus::Turn;
-use turnwise_search::{Candidates, FusionMethod, Hit, Mode, Response};
+use crate::cli::prelude::*;
+use turnwise_corpus::{Role, Turn};
+use turnwise_search::{Candidates, FusionMethod, Hit, HitKind, Mode, Response};
 use turnwise_text::Analyzer;
 
 /// Prints the result of a search.
@@ -26,8 +24,8 @@ fn no_results_reason(found: &Response) -> String {
     match found.candidates {
         Candidates { admitted: Some(0), .. } => ": nothing matches the filter".to_owned(),
         Candidates { too_low: Some(n), .. } => {
-            let (are, candidates) = (if n == 1 { "is" } else { "are" }, counted(n as u64, "candidate"));
-            format!(": {candidates} {are} below --min-score or --min-percentile")
+            let candidates = counted_with(n as u64, "candidate", ["is", "are"]);
+            format!(": {candidates} below --min-score or --min-percentile")
         }
         Candidates { dense, bm25, .. } if found.offset > 0 && dense + bm25 > 0 => {
             format!(" after the first {}", found.offset)
@@ -38,29 +36,25 @@ fn no_results_reason(found: &Response) -> String {
 
 fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     let candidates = found.candidates.dense.max(found.candidates.bm25) as u64;
-    let way = match found.mode {
+    let mode = match found.mode {
         Mode::Hybrid => "hybrid search",
         Mode::Dense => "dense search",
         Mode::Bm25 => "lexical search",
     };
     let tuned = if found.tuned { " (tuned)" } else { "" };
-    let mut parts = vec![format!(
-        "{} of {}, {way}{tuned} in {:.1} ms",
-        counted(found.hits.len() as u64, "hit"),
-        counted(candidates, "candidate"),
-        found.milliseconds
-    )];
+    let (hits, candidates) = (counted(found.hits.len() as u64, "hit"), counted(candidates, "candidate"));
+    let mut parts = vec![format!("{hits} of {candidates}, {mode}{tuned} in {:.1} ms", found.milliseconds)];
     if let Some(admitted) = found.candidates.admitted {
         let of = match found.of {
-            turnwise_search::HitKind::Utterances => "utterance",
-            turnwise_search::HitKind::Dialogues => "dialogue",
+            HitKind::Utterances => "utterance",
+            HitKind::Dialogues => "dialogue",
         };
         parts.push(format!("the filter matches {}", counted(admitted, of)));
     }
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
-/// Formats the score of a hit. Scores of rank fusion are small and need more digits.
+/// Formats the score of a hit, with its percentile if there is one. Scores of rank fusion are small and need more digits.
 fn score(found: &Response, hit: &Hit) -> String {
     let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == FusionMethod::Rrf);
     let digits = if reciprocal { 4 } else { 2 };
@@ -76,13 +70,8 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this dialogue"));
     let about = [Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
     let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
-    writeln!(
-        out,
-        "{DIM}{n:>2}.{DIM:#} {NAME}{}{NAME:#}  {DIM}{}  {}{DIM:#}",
-        hit.id,
-        score(found, hit),
-        about.join(" · ")
-    )?;
+    let (id, score, about) = (&hit.id, score(found, hit), about.join(" · "));
+    writeln!(out, "{DIM}{n:>2}.{DIM:#} {NAME}{id}{NAME:#}  {DIM}{score}  {about}{DIM:#}")?;
     for turn in &hit.before {
         writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
     }
@@ -113,12 +102,18 @@ fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
 }
 
 fn with_speaker(turn: &Turn, text: &str) -> String {
-    let role = turn.role.as_ref().map_or("", |r| r.as_str());
-    match (turn.speaker.is_empty(), role.is_empty()) {
-        (true, true) => text.to_owned(),
-        (true, false) => format!("{role}: {text}"),
-        (false, true) => format!("{}: {text}", turn.speaker),
-        (false, false) => format!("{} ({role}): {text}", turn.speaker),
+    match speaker(turn) {
+        speaker if speaker.is_empty() => text.to_owned(),
+        speaker => format!("{speaker}: {text}"),
+    }
+}
+
+/// Speaker of a turn with the role in parentheses, or the one of them that is known. Empty if neither is.
+pub(in crate::cli::commands) fn speaker(turn: &Turn) -> String {
+    match (turn.speaker.as_str(), turn.role.as_ref().map_or("", Role::as_str)) {
+        ("", role) => role.to_owned(),
+        (name, "") => name.to_owned(),
+        (name, role) => format!("{name} ({role})"),
     }
 }
 

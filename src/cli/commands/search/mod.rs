@@ -6,58 +6,53 @@ mod explanation;
 mod hits;
 mod tune;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use crate::cli::{
-    Context,
-    args::{QueryArgs, SearchArgs, SearchCommand, SimilarArgs},
+    args::{SearchArgs, SearchCommand, SimilarArgs},
     encoders,
+    prelude::*,
 };
-use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Encoder, transformer::Settings};
 use turnwise_index::vectors::Recipe;
 use turnwise_search::{SearchRequest, Searcher};
 
-pub(super) use {hits::write, tune::weights};
+pub(super) use {
+    hits::{speaker, write},
+    tune::weights,
+};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {
         return match &args.query {
             None => tune::run(tune, context),
-            Some(query) => Err(Error::Input {
-                message: format!("`search tune` takes no query, but got `{query}`"),
-                hint: Some("to search for the word `tune`, put the whole query in quotes".to_owned()),
-            }),
+            Some(query) => Err(Error::input(format!("`search tune` takes no query, but got `{query}`"))
+                .with_hint("to search for the word `tune`, put the whole query in quotes")),
         };
     }
     let base = SearchRequest { of: args.of, syntax: args.syntax, decay: args.decay, ..args.how.request() };
     // Clap does not check this because the subcommand replaces the required arguments.
     if args.run.is_some() && args.queries.is_none() {
-        return Err(Error::Input {
-            message: "--run needs a file of queries".to_owned(),
-            hint: Some("name it with --queries, or remove --run".to_owned()),
-        });
+        return Err(Error::input("--run needs a file of queries")
+            .with_hint("name it with --queries, or remove --run"));
     }
     if let Some(file) = &args.queries {
         return batch::run(file, args.run.as_deref(), base, context);
     }
-    let mut said = match &args.context {
+    let mut turns = match &args.context {
         Some(file) => context::turns(file, context)?,
         None => args.turns.clone(),
     };
-    said.extend(args.query.clone());
+    turns.extend(args.query.clone());
     // The last turn is the query; the turns before it are its context.
-    let query = said.pop().unwrap_or_default();
-    answer(&SearchRequest { query, context: said, ..base }, context)
+    let query = turns.pop().unwrap_or_default();
+    answer(&SearchRequest { query, context: turns, ..base }, context)
 }
 
 pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
     let dialogue = args.dialogue.as_deref().map(|file| context::dialogue(file, context)).transpose()?;
-    let how: &QueryArgs = &args.how;
-    answer(
-        &SearchRequest { like: args.id.clone(), dialogue: dialogue.map(Box::new), ..how.request() },
-        context,
-    )
+    let dialogue = dialogue.map(Box::new);
+    answer(&SearchRequest { like: args.id.clone(), dialogue, ..args.how.request() }, context)
 }
 
 fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
@@ -73,19 +68,14 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
     let searcher = context.searcher()?;
     for request in requests {
         if let Some(recipe) = searcher.needs_encoder(request)? {
-            return with_encoder(searcher, &recipe, context);
+            let encoder = encoder_of(&recipe, &searcher.engine().place(), context)?;
+            return searcher.with_encoder(encoder);
         }
     }
     Ok(searcher)
 }
 
-/// Gives the searcher the encoder of the index's vectors. Queries need the same encoder.
-fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
-    let encoder = encoder_of(recipe, &searcher.engine().place(), context)?;
-    searcher.with_encoder(encoder)
-}
-
-/// Opens the encoder that made the vectors of an index.
+/// Opens the encoder that made the vectors of an index. `index` is the folder or address of the index, for hints.
 pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),

@@ -1,19 +1,10 @@
 //! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
 
-use std::{
-    io::{self, BufRead, Write},
-    path::Path,
-};
+use std::io::BufRead;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::{
-    Context,
-    args::TuneArgs,
-    printer::{BOLD, DIM, counted, grouped},
-};
-use turnwise_core::error::{Error, IoContext, Result};
+use crate::cli::{args::TuneArgs, prelude::*};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, FusionMethod, LabeledQuery, Quality, SearchRequest, Tuned, Tuning};
 
@@ -38,10 +29,9 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     let tuned = searcher.tune(&labelled)?;
     let root = searcher.embedded("tuning the search")?.root();
     if let Some(first) = tuned.unknown.first() {
+        let (ids, root) = (counted(tuned.unknown.len() as u64, "relevant id"), root.display());
         context.printer.warn(format!(
-            "{} ignored, because {} cannot return them for these queries, such as `{first}`",
-            counted(tuned.unknown.len() as u64, "relevant id"),
-            root.display()
+            "{ids} ignored, because {root} cannot return them for these queries, such as `{first}`"
         ));
     }
     let tuning = Tuning::of(&tuned).filter(|_| args.save);
@@ -75,12 +65,8 @@ struct Forgotten {
 fn forget(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let forgotten = Forgotten { forgotten: Tuning::forget(&root)?, index: root.display().to_string() };
-    context.printer.result(&forgotten, |out| match &forgotten {
-        Forgotten { index, forgotten: true } => {
-            writeln!(out, "{index} uses the built-in defaults again")
-        }
-        Forgotten { index, .. } => writeln!(out, "{index} was not tuned"),
-    })
+    let outcome = if forgotten.forgotten { "uses the built-in defaults again" } else { "was not tuned" };
+    context.printer.result(&forgotten, |out| writeln!(out, "{} {outcome}", forgotten.index))
 }
 
 fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
@@ -92,12 +78,10 @@ fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |message: String| Error::Data {
-            message: format!("{name}:{}: {message}", n + 1),
-            hint: Some(
-                "a line looks like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}"
-                    .to_owned(),
-            ),
+        let wrong = |message: String| {
+            Error::data(format!("{name}:{}: {message}", n + 1)).with_hint(
+                r##"a line looks like {"query": "where is my refund", "relevant": ["billing-001#3"]}"##,
+            )
         };
         all.push(labelled(&line).map_err(wrong)?);
     }
@@ -125,10 +109,10 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}  {}", percent(&tried.quality), flags(&tried.fusion))?;
     }
     writeln!(out, "{DIM}{}  default{DIM:#}", percent(&tuned.default_quality))?;
+    let expected = percent(&tuned.expected);
     writeln!(
         out,
-        "{DIM}{}  best on held-out queries (chosen on one half, measured on the other){DIM:#}",
-        percent(&tuned.expected)
+        "{DIM}{expected}  best on held-out queries (chosen on one half, measured on the other){DIM:#}"
     )
 }
 

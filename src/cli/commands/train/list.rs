@@ -1,18 +1,6 @@
 //! `turnwise train list`: lists the built-in recipes.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use serde::Serialize;
-
-use crate::cli::{
-    Context,
-    args::ListArgs,
-    printer::{BOLD, DIM, NAME},
-};
-use turnwise_core::error::{Error, Result};
+use crate::cli::{args::ListArgs, prelude::*};
 use turnwise_train::recipe::{Recipe, known_about, known_names};
 
 /// A built-in recipe.
@@ -20,10 +8,10 @@ use turnwise_train::recipe::{Recipe, known_about, known_names};
 struct Entry {
     name: &'static str,
     objective: &'static str,
-    /// The base model.
+    /// Name of the model that training starts from.
     model: String,
     about: &'static str,
-    /// Required data that are missing.
+    /// Files of the recipe that are missing.
     missing: Vec<PathBuf>,
 }
 
@@ -47,10 +35,8 @@ pub(super) fn run(args: &ListArgs, context: &Context<'_>) -> Result<()> {
         let widths = [width(|e| e.name), width(|e| e.objective), width(|e| &e.model)];
         entries.iter().try_for_each(|entry| line(entry, widths, out))?;
         let folder = args.data.display();
-        writeln!(
-            out,
-            "{DIM}data: {folder}; to run a recipe: turnwise train NAME --data {folder} -o runs/NAME{DIM:#}"
-        )
+        let command = format!("turnwise train NAME --data {folder} -o runs/NAME");
+        writeln!(out, "{DIM}data: {folder}; to run a recipe: {command}{DIM:#}")
     })
 }
 
@@ -59,9 +45,10 @@ fn line(entry: &Entry, [name, objective, model]: [usize; 3], out: &mut dyn Write
         [] => (NAME, "has data "),
         _ => (BOLD, "no data  "),
     };
-    writeln!(
+    write!(
         out,
-        "{style}{:name$}{style:#}  {:objective$}  {:model$}  {here}  {DIM}{}{DIM:#}",
-        entry.name, entry.objective, entry.model, entry.about
-    )
+        "{style}{:name$}{style:#}  {:objective$}  {:model$}",
+        entry.name, entry.objective, entry.model
+    )?;
+    writeln!(out, "  {here}  {DIM}{}{DIM:#}", entry.about)
 }

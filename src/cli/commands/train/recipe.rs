@@ -1,30 +1,40 @@
 //! Builds the recipe of a run from the command line.
 
-use std::path::Path;
-
 use crate::cli::{
-    Context,
     args::{Preset, TrainRunArgs},
     encoders::DEFAULT_MODEL,
+    prelude::*,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_train::{
     objectives::definition::Role,
     recipe::{ObjectiveName, Recipe, known_names},
 };
 
-/// Reads the recipe file, or starts from an objective, and applies the options.
+/// Sets optional fields of a recipe to the options of the same names that were given.
+macro_rules! override_optional {
+    ($recipe:ident, $options:ident: $($field:ident),+) => { $($recipe.$field = $options.$field.or($recipe.$field);)+ };
+}
+
+/// Sets required fields of a recipe to the options of the same names that were given.
+macro_rules! override_required {
+    ($recipe:ident, $options:ident: $($field:ident),+) => { $($recipe.$field = $options.$field.unwrap_or($recipe.$field);)+ };
+}
+
+/// Reads the recipe given by name or file, or starts from an objective, and applies the options.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
-    let (mut recipe, written) = match (is_file(args.what()), Recipe::known(args.what())) {
-        (true, _) => (read(Path::new(args.what()))?, true),
-        (false, Some(known)) => (known?, true),
-        (false, None) => (Recipe::new(objective(args.what())?, String::new(), Vec::new()), false),
-    };
-    let usual = (written && !is_file(args.what())).then_some(Path::new("data"));
-    if let Some(folder) = args.data.as_deref().or(usual) {
+    let (mut recipe, is_written) =
+        match (is_file(args.objective_or_recipe()), Recipe::known(args.objective_or_recipe())) {
+            (true, _) => (read(Path::new(args.objective_or_recipe()))?, true),
+            (false, Some(known)) => (known?, true),
+            (false, None) => {
+                (Recipe::new(objective(args.objective_or_recipe())?, String::new(), Vec::new()), false)
+            }
+        };
+    let default_data = (is_written && !is_file(args.objective_or_recipe())).then_some(Path::new("data"));
+    if let Some(folder) = args.data.as_deref().or(default_data) {
         recipe.below(folder);
     }
-    if usual.is_some() {
+    if default_data.is_some() {
         check_data(&recipe, args)?;
     }
     if let Some(model) = &args.model {
@@ -37,19 +47,19 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         recipe.corpus.clone_from(&args.corpus);
     }
     if recipe.corpus.is_empty() {
-        let begun = args.output().join("recipe.toml");
+        let of_run = args.output().join("recipe.toml");
         return Err(Error::input("no dialogues to train on").with_hint(
-            match args.resume && begun.exists() {
+            match args.resume && of_run.exists() {
                 true => format!(
                     "the recipe of the run names its dialogues; to continue it: turnwise train {} -o {} --resume",
-                    begun.display(),
+                    of_run.display(),
                     args.output().display()
                 ),
                 false => "name an index or files: --corpus chats/".to_owned(),
             },
         ));
     }
-    if context.settings.is_given("seed") || !written {
+    if context.settings.is_given("seed") || !is_written {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
@@ -58,42 +68,22 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     refuse_zero("--learning-rate", run.learning_rate)?;
     refuse_zero("--max-tokens", goal.max_tokens)?;
     refuse_zero("--temperature", goal.temperature)?;
-    recipe.steps = run.steps.or(recipe.steps);
-    recipe.batch = run.batch.or(recipe.batch);
-    set(&mut recipe.parts, run.parts);
-    recipe.learning_rate = run.learning_rate.or(recipe.learning_rate);
-    set(&mut recipe.schedule, run.schedule);
-    recipe.warm_up = run.warm_up.or(recipe.warm_up);
-    set(&mut recipe.weight_decay, run.weight_decay);
-    set(&mut recipe.clip, run.clip);
-    set(&mut recipe.dropout, run.dropout);
-    set(&mut recipe.checkpoint_every, run.checkpoint_every);
-    recipe.max_tokens = goal.max_tokens.or(recipe.max_tokens);
-    recipe.temperature = goal.temperature.or(recipe.temperature);
-    let looking = &args.looking;
-    if !looking.dev.is_empty() {
-        recipe.dev.clone_from(&looking.dev);
+    let evaluation = &args.evaluation;
+    override_optional!(recipe, run: steps, batch, learning_rate, warm_up, frozen_layers);
+    override_optional!(recipe, evaluation: evaluate_every, held_out, select);
+    override_optional!(recipe, goal: max_tokens, temperature, negatives, hard_negatives, context, aggregation);
+    override_optional!(recipe, goal: window, profile, merge_turns, min_turns, dialogues);
+    recipe.strength = goal.context_weight.or(recipe.strength);
+    override_required!(recipe, run: parts, schedule, weight_decay, clip, dropout, checkpoint_every);
+    override_required!(recipe, evaluation: patience);
+    recipe.layer |= goal.context_layer;
+    recipe.strip_nicks |= args.read.strip_nicks;
+    if !evaluation.dev.is_empty() {
+        recipe.dev.clone_from(&evaluation.dev);
     }
-    recipe.evaluate_every = looking.evaluate_every.or(recipe.evaluate_every);
-    recipe.held_out = looking.held_out.or(recipe.held_out);
-    recipe.select = looking.select.or(recipe.select);
-    set(&mut recipe.patience, looking.patience);
     if !goal.auxiliary.is_empty() {
         recipe.auxiliary = Some(goal.auxiliary.iter().copied().collect());
     }
-    recipe.frozen_layers = run.frozen_layers.or(recipe.frozen_layers);
-    recipe.negatives = goal.negatives.or(recipe.negatives);
-    recipe.hard_negatives = goal.hard_negatives.or(recipe.hard_negatives);
-    recipe.context = goal.context.or(recipe.context);
-    recipe.aggregation = goal.aggregation.or(recipe.aggregation);
-    recipe.layer |= goal.layer;
-    recipe.strength = goal.strength.or(recipe.strength);
-    recipe.window = goal.window.or(recipe.window);
-    recipe.profile = goal.profile.or(recipe.profile);
-    recipe.strip_nicks |= args.read.strip_nicks;
-    recipe.merge_turns = goal.merge_turns.or(recipe.merge_turns);
-    recipe.min_turns = goal.min_turns.or(recipe.min_turns);
-    recipe.dialogues = goal.dialogues.or(recipe.dialogues);
     match args.preset {
         None => {}
         Some(Preset::Small) => make_small(&mut recipe),
@@ -101,20 +91,21 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// Returns an error if data of a built-in recipe are missing and were not replaced by options.
+/// Returns an error if files of a built-in recipe are missing and not replaced by `--corpus` or `--dev`.
 fn check_data(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
     let corpus = recipe.corpus.iter().filter(|_| args.corpus.is_empty());
-    let dev = recipe.dev.iter().map(|dev| &dev.data).filter(|_| args.looking.dev.is_empty());
+    let dev = recipe.dev.iter().map(|dev| &dev.data).filter(|_| args.evaluation.dev.is_empty());
     let missing: Vec<String> =
         corpus.chain(dev).filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let all = missing.join(", ");
-    Err(Error::input(format!("the recipe {} needs data that are missing: {all}", args.what())).with_hint(
-        "set their folder with `--data FOLDER`, or replace them with `--corpus` and `--dev`; \
+    Err(Error::input(format!("the recipe {} needs data that are missing: {all}", args.objective_or_recipe()))
+        .with_hint(
+            "set their folder with `--data FOLDER`, or replace them with `--corpus` and `--dev`; \
          `turnwise train list` shows which data are available",
-    ))
+        ))
 }
 
 /// Finds an objective by name. The suggestions for a misspelled name include recipes.
@@ -137,7 +128,7 @@ fn objective(name: &str) -> Result<ObjectiveName> {
 /// were given stay.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
-    let Some(training) = recipe.objective.definition().steps() else { return };
+    let Some(training) = recipe.objective.definition().steps.as_ref() else { return };
     if recipe.steps.is_none() {
         recipe.steps = Some(100);
         recipe.warm_up.get_or_insert(10);
@@ -145,17 +136,11 @@ fn make_small(recipe: &mut Recipe) {
     recipe.max_tokens.get_or_insert(training.max_tokens.min(128));
 }
 
-/// Refuses 0.
+/// Returns an error if the value of an option is 0.
 fn refuse_zero<T: Default + PartialEq>(option: &str, given: Option<T>) -> Result<()> {
     match given == Some(T::default()) {
         true => Err(Error::input(format!("{option} cannot be 0")).with_hint("use a number above 0")),
         false => Ok(()),
-    }
-}
-
-fn set<T: Copy>(to: &mut T, given: Option<T>) {
-    if let Some(given) = given {
-        *to = given;
     }
 }
 

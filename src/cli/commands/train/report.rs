@@ -1,12 +1,6 @@
 //! Prints the results of runs.
 
-use std::{io::Write, path::Path};
-
-use crate::cli::{
-    Context,
-    printer::{counted, grouped},
-};
-use turnwise_core::error::Result;
+use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
     recipe::ResolvedRecipe,
@@ -18,19 +12,18 @@ use turnwise_train::{
     },
 };
 
-/// Describes the learned layer.
-fn words(learned: &Learned) -> String {
+/// Describes the learned layer in a sentence.
+fn describe_layer(learned: &Learned) -> String {
+    let utterances = counted(learned.utterances, "utterance");
+    let (telling, all) = (learned.above_baseline(), learned.correlations.len());
+    let (first, chance) = (learned.correlations.first().unwrap_or(&0.0), learned.baseline);
     format!(
-        "learned a layer from the contexts of {}: {} of {} directions correlate more than by chance, the first with a correlation \
-         of {:.2} (chance {:.2})",
-        counted(learned.utterances, "utterance"),
-        learned.telling(),
-        learned.told.len(),
-        learned.told.first().unwrap_or(&0.0),
-        learned.by_chance
+        "learned a layer from the contexts of {utterances}: {telling} of {all} directions correlate more than by chance, the \
+         first with a correlation of {first:.2} (chance {chance:.2})"
     )
 }
 
+/// Prints the result of one run, warnings about losses, and a suggestion for the next step.
 pub(super) fn end(
     outcome: &Outcome,
     recipe: &ResolvedRecipe,
@@ -40,9 +33,9 @@ pub(super) fn end(
     let Outcome { losses, spent: Spent { seconds, examples, tokens }, .. } = *outcome;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = model_in(output);
-    let gains = outcome.gains(recipe.seed);
+    let gains = outcome.gains(recipe.file.seed);
     let agreements = outcome.agreements();
-    let planned = recipe.steps().map(|settings| settings.steps);
+    let planned = recipe.steps.as_ref().map(|settings| settings.plan.schedule.steps);
     let result = serde_json::json!({
         "model": model, "steps": outcome.steps, "kept": outcome.kept,
         "loss": { "first": first, "last": last },
@@ -50,9 +43,9 @@ pub(super) fn end(
         "dev": gains, "seconds": seconds, "examples": examples, "tokens": tokens,
         "layer": outcome.learned,
     });
-    let took = |out: &mut dyn Write, seconds: f64, examples: u64, tokens: u64| {
-        let rate = |n: u64| grouped((n as f64 / seconds.max(1e-3)) as u64);
-        writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))
+    let write_speed = |out: &mut dyn Write, seconds: f64, examples: u64, tokens: u64| {
+        let (examples, tokens) = (rate(examples, seconds), rate(tokens, seconds));
+        writeln!(out, "{seconds:.0} s, {examples} examples/s, {tokens} tokens/s")
     };
     context.printer.result(&result, |out| {
         if let Some(planned) = planned {
@@ -63,23 +56,20 @@ pub(super) fn end(
             writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(outcome.steps, "step"))?;
         }
         if examples > 0 {
-            took(out, seconds, examples, tokens)?;
+            write_speed(out, seconds, examples, tokens)?;
         }
         if let Some(learned) = &outcome.learned {
-            writeln!(out, "{}", words(learned))?;
-            took(out, learned.seconds, learned.utterances, learned.tokens)?;
+            writeln!(out, "{}", describe_layer(learned))?;
+            write_speed(out, learned.seconds, learned.utterances, learned.tokens)?;
         }
         if let Some([start, kept]) = agreements {
-            let tells = match outcome.learned.is_some() {
-                true => " (not a goal of the layer)",
-                false => "",
-            };
+            let note = if outcome.learned.is_some() { " (not a goal of the layer)" } else { "" };
             let (start, kept) = (100.0 * start, 100.0 * kept);
-            writeln!(out, "agreement of neighbors with words: {start:.1}% → {kept:.1}%{tells}")?;
+            writeln!(out, "agreement of neighbors with words: {start:.1}% → {kept:.1}%{note}")?;
         }
         for gain in &gains {
             let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
-            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
+            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.description(), 100.0 * gain.start, 100.0 * gain.kept)?;
             if gain.is_held_out() {
                 writeln!(out, "  {}", gain.verdict())?;
             }
@@ -92,16 +82,10 @@ pub(super) fn end(
             Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
+        let (model, step) = (model.display(), grouped(outcome.kept));
         match outcome.evaluations.is_empty() || planned.is_none() {
-            true => writeln!(out, "saved the model in {}", model.display()),
-            false => {
-                writeln!(
-                    out,
-                    "saved the model of step {1} in {0}{how}",
-                    model.display(),
-                    grouped(outcome.kept)
-                )
-            }
+            true => writeln!(out, "saved the model in {model}"),
+            false => writeln!(out, "saved the model of step {step} in {model}{how}"),
         }
     })?;
     warn_of_losses(&gains, outcome.learned.is_some(), context);
@@ -117,40 +101,40 @@ pub(super) fn end(
             "neighbors agree less with words than before ({:.1}% → {:.1}%): compare it with {} on labeled data before you use it",
             100.0 * start,
             100.0 * kept,
-            recipe.model
+            recipe.file.model
         ));
     }
-    if recipe.dev.is_empty() {
+    if recipe.file.dev.is_empty() {
         context.printer.suggest(format!(
             "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.objective.definition().benchmark,
-            recipe.model,
+            recipe.file.objective.definition().benchmark,
+            recipe.file.model,
             model.display()
         ));
     }
     Ok(())
 }
 
-/// Warns about significant losses and suggests options.
+/// Warns about significant losses and suggests options that reduce them. `layered` is true if a layer was learned.
 pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_>) {
     let lost: Vec<String> = gains
         .iter()
         .filter(|gain| gain.is_loss())
-        .map(|g| format!("{} {:.2} → {:.2}", g.what(), 100.0 * g.start, 100.0 * g.kept))
+        .map(|g| format!("{} {:.2} → {:.2}", g.description(), 100.0 * g.start, 100.0 * g.kept))
         .collect();
     if lost.is_empty() {
         return;
     }
     context.printer.warn(format!("significant losses: {}", lost.join(", ")));
     context.printer.hint(match layered {
-        true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
+        true => "a layer fits dialogues similar to its training data; --context-weight 0.2 changes others less",
         false => {
-            "a larger weight of `keep` (--auxiliary keep=N) or a smaller --learning-rate preserves more of the encoder"
+            "a larger weight of `self-distillation` (--auxiliary self-distillation=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
 }
 
-/// Prints the results of each setting over its seeds.
+/// Prints the means of the results of each setting over its seeds.
 pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>) -> Result<()> {
     context.printer.result(&ended, |out| {
         let mut settings: Vec<&str> = Vec::new();
@@ -175,13 +159,10 @@ pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>)
             }
             for (n, gain) in own.first().map_or(&[][..], |e| &e.dev).iter().enumerate() {
                 let line = mean_change(own.iter().filter_map(|e| e.dev.get(n)).map(|g| (g.start, g.kept)));
-                let worst = own
-                    .iter()
-                    .filter_map(|e| e.dev.get(n)?.p)
-                    .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
+                let worst = own.iter().filter_map(|e| e.dev.get(n)?.p).reduce(f64::max);
                 let of_several = if own.len() > 1 { " at most" } else { "" };
                 let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4}{of_several})"));
-                writeln!(out, "  {}: {line}{worst}", gain.what())?;
+                writeln!(out, "  {}: {line}{worst}", gain.description())?;
             }
         }
         writeln!(out, "all results are in {}", output.join(RUNS).display())

@@ -1,8 +1,7 @@
-//! Reads the days of a Slack channel and builds their dialogues.
+//! Reads the days of a Slack channel and builds the dialogues of each day.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
     io::BufRead,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,28 +11,20 @@ use serde_json::Value;
 
 use super::{
     message::{Raw, Ts, is_left_out, timestamps, turn},
-    names::{Channel, Names, open},
+    names::{Channel, Names, for_each_entry, open},
 };
-use crate::formats::prelude::*;
+use crate::{formats::prelude::*, walk::entries};
 
-/// Returns the day files in the folder of a channel, sorted by day.
+/// Returns the day files in the folder of a channel, sorted by day. Each file comes with its day, such as `2026-03-02`.
 pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        let path = entry.at("read", folder)?.path();
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let day = name
-            .strip_suffix(".json")
-            .filter(|day| day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok());
-        if let Some(day) = day.map(str::to_owned) {
-            found.push((day, path));
-        }
-    }
-    found.sort();
-    Ok(found)
+    let day_of = |path: &PathBuf| {
+        let day = path.file_name()?.to_str()?.strip_suffix(".json")?;
+        (day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok()).then(|| day.to_owned())
+    };
+    Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Calls `take` on each message of a file, with its line.
+/// Calls `take` on each message of a file, with the line of the message. Errors are added to `problems`.
 pub(super) fn for_each_message(
     stream: Box<dyn BufRead + Send>,
     name: &str,
@@ -41,20 +32,10 @@ pub(super) fn for_each_message(
     problems: &mut Vec<Problem>,
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) {
-    for element in Elements::at_depth(stream, 1, limit) {
-        let problem = match element {
-            Err(e) => Err(support::element_problem(name, e)),
-            Ok(element) => {
-                let taken = match serde_json::from_slice::<Value>(&element.json) {
-                    Ok(Value::Object(raw)) => take(raw, element.line),
-                    Ok(_) => Err(RecordError::new("the message is not a JSON object")),
-                    Err(e) => Err(e.into()),
-                };
-                taken.map_err(|fail| fail.at(name, element.line))
-            }
-        };
-        problems.extend(problem.err());
-    }
+    for_each_entry(stream, name, limit, problems, |message, line| match message {
+        Value::Object(raw) => take(raw, line),
+        _ => Err("the message is not a JSON object".into()),
+    });
 }
 
 /// Reader for a channel, day by day.
@@ -63,10 +44,11 @@ pub(super) struct ChannelDays {
     names: Arc<Names>,
     limit: usize,
     days: Vec<(String, PathBuf)>,
+    /// Index of the next day to read in `days`.
     next: usize,
-    /// The index of the day on which each thread starts.
+    /// For each thread, the index of the day on which the thread starts.
     start_days: HashMap<Ts, usize>,
-    /// For each day, the later days with replies to its threads.
+    /// For each day, the later days with replies to threads that start on that day.
     later: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -76,7 +58,7 @@ impl ChannelDays {
         let mut start_days = HashMap::new();
         let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let days = days(folder)?;
-        // Problems are reported later, when the messages are read.
+        // The problems are ignored, because `read_next` reports them.
         let mut ignored = Vec::new();
         for (n, (_, path)) in days.iter().enumerate() {
             let Some(stream) = open(path, &mut ignored) else {
@@ -112,18 +94,18 @@ impl ChannelDays {
         let begins_here = |thread: Ts| self.start_days.get(&thread) == Some(&n);
         if let Some(stream) = open(path, &mut problems) {
             let name = path.display().to_string();
-            let take = |raw: Raw, at| messages.take(&raw, at, &self.names, &begins_here);
+            let take = |raw: Raw, line| messages.take(&raw, line, &self.names, &begins_here);
             for_each_message(stream, &name, self.limit, &mut problems, take);
         }
-        // Problems are reported when these days are read themselves.
+        // The problems of the later days are ignored, because a later call reports them.
         let mut ignored = Vec::new();
         for (_, path) in self.later.remove(&n).iter().flatten().filter_map(|&later| self.days.get(later)) {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            for_each_message(stream, "", self.limit, &mut ignored, |raw, at| match timestamps(&raw) {
+            for_each_message(stream, "", self.limit, &mut ignored, |raw, line| match timestamps(&raw) {
                 Some((_, Some(thread))) if begins_here(thread) => {
-                    messages.take(&raw, at, &self.names, &|_| true)
+                    messages.take(&raw, line, &self.names, &|_| true)
                 }
                 _ => Ok(()),
             });
@@ -134,18 +116,19 @@ impl ChannelDays {
     }
 }
 
-/// Messages of a day and of the threads that start on it. Duplicate messages in an export are stored once.
+/// Messages of a day and of the threads that start on that day. A message that the export contains twice is stored once.
 #[derive(Default)]
 pub(super) struct Day {
     messages: BTreeMap<Ts, Turn>,
     threads: BTreeMap<Ts, BTreeMap<Ts, Turn>>,
-    /// The first line of each thread, and of the day (`None`).
+    /// The line of the first message of each thread. The key `None` is for the messages without a thread.
     lines: BTreeMap<Option<Ts>, u64>,
+    /// Number of messages that were skipped.
     left_out: u64,
 }
 
 impl Day {
-    /// Adds a message, unless its thread started on an earlier day.
+    /// Adds a message, unless `begins_here` returns false for its thread.
     pub(super) fn take(
         &mut self,
         raw: &Raw,
@@ -154,7 +137,7 @@ impl Day {
         begins_here: &dyn Fn(Ts) -> bool,
     ) -> Result<(), RecordError> {
         let Some((ts, thread)) = timestamps(raw) else {
-            return Err(RecordError::new("the message has no `ts` like \"1772442840.000200\""));
+            return Err("the message has no `ts` like \"1772442840.000200\"".into());
         };
         if is_left_out(raw) {
             self.left_out += 1;
@@ -163,7 +146,7 @@ impl Day {
         let turns = match thread {
             None => &mut self.messages,
             Some(thread) if begins_here(thread) => self.threads.entry(thread).or_default(),
-            // It was already read with the day on which the thread started.
+            // The message was already read, with the day on which the thread started.
             Some(_) => return Ok(()),
         };
         turns.insert(ts, turn(raw, ts, names));
@@ -171,7 +154,7 @@ impl Day {
         Ok(())
     }
 
-    /// Returns the dialogues of the day, sorted by start time.
+    /// Builds the dialogues of the day, sorted by start time.
     pub(super) fn dialogues(
         self,
         channel: &Channel,
@@ -187,12 +170,9 @@ impl Day {
         let made = all.into_iter().map(|(_, (thread, turns))| {
             let has_root = thread.is_none_or(|root| turns.contains_key(&root));
             let made = dialogue(channel, day, thread, turns).and_then(|mut dialogue| {
-                if thread.is_none() && self.left_out > 0 {
-                    dialogue.note("left_out", self.left_out);
-                }
-                if !has_root {
-                    dialogue.note("without_root", true);
-                }
+                let left_out = Some(self.left_out).filter(|count| thread.is_none() && *count > 0);
+                dialogue.note("left_out", left_out);
+                dialogue.note("without_root", (!has_root).then_some(true));
                 support::checked(dialogue)
             });
             made.map_err(|fail| fail.at(path, self.lines.get(&thread).copied().unwrap_or(1)))
@@ -201,6 +181,7 @@ impl Day {
     }
 }
 
+/// Creates the dialogue of a thread, or of the messages of a day without a thread if `thread` is `None`.
 fn dialogue(
     channel: &Channel,
     day: &str,

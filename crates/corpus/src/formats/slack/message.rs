@@ -1,4 +1,4 @@
-//! Converts a message of a Slack export to a turn, with readable text: names for `<@U123>`, labels for links.
+//! Converts a message of a Slack export to a turn. In the text, `<@U123>` becomes a name, and a link becomes readable.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ pub(super) type Raw = Map<String, Value>;
 pub(super) struct Ts(i64);
 
 impl Ts {
-    /// Parses a timestamp such as `1772442840.000200`.
+    /// Parses a timestamp in seconds, such as `1772442840.000200`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
@@ -42,8 +42,8 @@ fn list<'a>(raw: &'a Raw, key: &str) -> &'a [Value] {
     raw.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the timestamp of a message. If it is in a thread, also returns the timestamp of the first message in the
-/// thread. Returns `None` if the message has no valid timestamp.
+/// Returns the timestamp of a message and, for a message in a thread, the timestamp of the first message of the thread.
+/// Returns `None` if the message has no valid timestamp.
 pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     let ts = Ts::parse(text(raw, "ts")?)?;
     let answered =
@@ -52,23 +52,14 @@ pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     Some((ts, thread))
 }
 
-/// Returns whether a message is skipped: joins, leaves, and edit events that repeat other messages.
+/// Returns whether a message is skipped, because it is a join, a leave, or an edit event that repeats a message.
 pub(super) fn is_left_out(raw: &Raw) -> bool {
-    const LEFT_OUT: [&str; 9] = [
-        "channel_join",
-        "channel_leave",
-        "group_join",
-        "group_leave",
-        "bot_add",
-        "bot_remove",
-        "message_changed",
-        "message_deleted",
-        "message_replied",
-    ];
-    text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.contains(&subtype))
+    const LEFT_OUT: &str = "channel_join channel_leave group_join group_leave bot_add bot_remove message_changed \
+                            message_deleted message_replied";
+    text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.split(' ').any(|left_out| left_out == subtype))
 }
 
-/// Returns whether a message is a notice without a speaker: a new topic, a pin, the tombstone of a deleted message.
+/// Returns whether a message with this subtype is a notice without a speaker, such as a new topic or a pin.
 fn is_notice(subtype: &str) -> bool {
     const NOTICES: [&str; 6] =
         ["pinned_item", "unpinned_item", "reminder_add", "tombstone", "huddle_thread", "sh_room_created"];
@@ -82,7 +73,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
     let is_bot = matches!(subtype, "bot_message" | "slackbot_response")
         || raw.get("bot_id").is_some_and(Value::is_string)
         || user.is_some_and(|id| names.is_bot(id));
-    let mut turn = Turn { number: TurnNo(0), time: ts.time(), ..Turn::default() };
+    let mut turn = Turn { time: ts.time(), ..Turn::default() };
     if is_notice(subtype) {
         turn.role = Some(Role::System);
     } else {
@@ -94,34 +85,22 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
     if turn.text.is_empty() {
         turn.text = files.join(", ");
     }
-    if let Some(user) = user {
-        turn.note("user", user);
-    }
-    if raw.get("edited").is_some_and(Value::is_object) {
-        turn.note("edited", true);
-    }
-    if subtype == "tombstone" {
-        turn.note("deleted", true);
-    }
-    if is_bot {
-        turn.note("bot", true);
-    }
-    if !matches!(subtype, "" | "bot_message" | "file_share" | "tombstone") {
+    turn.note("user", user);
+    turn.note("edited", raw.get("edited").filter(|edit| edit.is_object()).map(|_| true));
+    turn.note("deleted", (subtype == "tombstone").then_some(true));
+    turn.note("bot", is_bot.then_some(true));
+    if !matches!(subtype, "bot_message" | "file_share" | "tombstone") {
         turn.note("subtype", subtype);
     }
-    if !files.is_empty() {
-        turn.note("files", files);
-    }
+    turn.note("files", files);
     let reactions = list(raw, "reactions").iter().filter_map(|r| r.get("name").cloned());
-    let reactions: Vec<Value> = reactions.filter(Value::is_string).collect();
-    if !reactions.is_empty() {
-        turn.note("reactions", reactions);
-    }
+    turn.note("reactions", reactions.filter(Value::is_string).collect::<Vec<Value>>());
     turn
 }
 
+/// Returns the name of the speaker, or the id of the user if no name is known.
 fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
-    // An integration can post under a different name.
+    // The message of an integration can contain its own name.
     let given = text(raw, "username").map(str::to_owned);
     let listed = user.and_then(|id| names.user(id)).map(str::to_owned);
     let profile = |key: &str| {
@@ -133,7 +112,7 @@ fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
     named.or(user.map(str::to_owned)).unwrap_or_default()
 }
 
-/// Returns the names of attached files. Deleted files have no names.
+/// Returns the names of the attached files. A deleted file has no name and is omitted.
 fn files(raw: &Raw) -> Vec<String> {
     let file = raw.get("file").into_iter();
     let named = |file: &Value| {
@@ -143,17 +122,17 @@ fn files(raw: &Raw) -> Vec<String> {
     list(raw, "files").iter().chain(file).filter_map(named).collect()
 }
 
-/// Returns the text of a message and its attachments, without link previews. If there is none, returns the text of the
-/// blocks.
+/// Returns the text of a message and its attachments, without link previews. If that text is empty, returns the text of
+/// the blocks.
 fn message_text(raw: &Raw, names: &Names) -> String {
-    let mut said = plain(text(raw, "text").unwrap_or_default().trim(), names);
+    let mut all = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {
         let more = plain(more.trim(), names);
-        if !more.is_empty() && !said.contains(&more) {
-            if !said.is_empty() {
-                said.push('\n');
+        if !more.is_empty() && !all.contains(&more) {
+            if !all.is_empty() {
+                all.push('\n');
             }
-            said.push_str(&more);
+            all.push_str(&more);
         }
     };
     for attachment in list(raw, "attachments").iter().filter_map(Value::as_object) {
@@ -177,21 +156,21 @@ fn message_text(raw: &Raw, names: &Names) -> String {
             add(text(attachment, "fallback").unwrap_or_default());
         }
     }
-    if said.is_empty() {
+    if all.is_empty() {
         let mut blocks = String::new();
-        list(raw, "blocks").iter().for_each(|block| gather(block, names, &mut blocks));
-        said = blocks.trim().to_owned();
+        list(raw, "blocks").iter().for_each(|block| append_block(block, names, &mut blocks));
+        all = blocks.trim().to_owned();
     }
-    said
+    all
 }
 
-/// Appends the text of a block. The JSON parser limits the nesting depth.
-fn gather(value: &Value, names: &Names, out: &mut String) {
-    let Value::Object(block) = value else {
-        if let Value::Array(inner) = value {
-            inner.iter().for_each(|v| gather(v, names, out));
-        }
-        return;
+/// Appends the text of a block, or of a list of blocks. The recursion ends, because the JSON parser limits the nesting
+/// depth.
+fn append_block(value: &Value, names: &Names, out: &mut String) {
+    let block = match value {
+        Value::Object(block) => block,
+        Value::Array(inner) => return inner.iter().for_each(|block| append_block(block, names, out)),
+        _ => return,
     };
     match (text(block, "type").unwrap_or_default(), block) {
         ("mrkdwn", b) => out.push_str(&plain(text(b, "text").unwrap_or_default(), names)),
@@ -208,7 +187,7 @@ fn gather(value: &Value, names: &Names, out: &mut String) {
         }
         (kind, b) => {
             for key in ["text", "fields", "elements"] {
-                b.get(key).into_iter().for_each(|inner| gather(inner, names, out));
+                b.get(key).into_iter().for_each(|inner| append_block(inner, names, out));
             }
             if matches!(kind, "rich_text_section" | "section" | "header" | "context") && !out.ends_with('\n')
             {
@@ -218,7 +197,7 @@ fn gather(value: &Value, names: &Names, out: &mut String) {
     }
 }
 
-/// Converts the text of a message.
+/// Converts the markup in the text of a message to plain text.
 fn plain(text: &str, names: &Names) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -228,7 +207,7 @@ fn plain(text: &str, names: &Names) -> String {
         // A tag contains no `<`. An unclosed tag is plain text.
         match tag.get(1..).and_then(|inner| Some((inner, inner.find(['<', '>'])?))) {
             Some((inner, end)) if inner[end..].starts_with('>') => {
-                unescape(&shown(&inner[..end], names), &mut out);
+                unescape(&plain_tag(&inner[..end], names), &mut out);
                 rest = &inner[end + 1..];
             }
             _ => {
@@ -241,7 +220,8 @@ fn plain(text: &str, names: &Names) -> String {
     out
 }
 
-fn shown(tag: &str, names: &Names) -> String {
+/// Converts a tag without its angle brackets to plain text: a mention, a link, or a date.
+fn plain_tag(tag: &str, names: &Names) -> String {
     let (target, label) = match tag.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|l| !l.is_empty())),
         None => (tag, None),
@@ -253,7 +233,7 @@ fn shown(tag: &str, names: &Names) -> String {
         return format!("#{}", label.or(names.channel_name(channel)).unwrap_or(channel));
     }
     if let Some(special) = target.strip_prefix('!') {
-        // <!here>, <!subteam^S1|@oncall>, <!date^123^{date}|2 March>
+        // Examples: <!here>, <!subteam^S1|@oncall>, <!date^123^{date}|2 March>
         return match label {
             Some(label) => label.to_owned(),
             None => format!("@{}", special.split('^').next_back().unwrap_or(special)),
@@ -267,7 +247,7 @@ fn shown(tag: &str, names: &Names) -> String {
     }
 }
 
-/// Decodes the three entities that Slack uses.
+/// Appends a text and decodes the three entities that Slack uses.
 fn unescape(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {

@@ -1,4 +1,4 @@
-//! Names of users and channels in a Slack export, from `users.json` and the lists of channels and direct messages.
+//! Names of users and channels in a Slack export, read from its lists of users, channels and direct conversations.
 
 use std::{
     collections::BTreeMap,
@@ -6,26 +6,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::formats::prelude::*;
 
-/// Channel lists, with the kind of their channels.
+/// File names of the lists of channels, each with the kind of its channels.
 pub(super) const LISTS: [(&str, &str); 4] = [
     ("channels.json", "channel"),
     ("groups.json", "private"),
     ("dms.json", "direct"),
     ("mpims.json", "group"),
 ];
-/// File names of user lists. An Enterprise Grid export uses the second name.
+/// File names that the list of users can have. The second name is that of an Enterprise Grid export.
 pub(super) const USERS: [&str; 2] = ["users.json", "org_users.json"];
 
 #[derive(Deserialize)]
 struct User {
     id: String,
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     real_name: Option<String>,
     #[serde(default)]
     profile: Profile,
@@ -35,29 +33,27 @@ struct User {
 
 #[derive(Deserialize, Default)]
 pub(super) struct Profile {
-    #[serde(default)]
     display_name: Option<String>,
-    #[serde(default)]
     real_name: Option<String>,
-    #[serde(default)]
     name: Option<String>,
 }
 
 impl Profile {
-    /// Returns the first name that is not blank: display name, real name, name.
+    /// Returns the display name. If it is blank, returns the real name or the name.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }
 }
 
+/// Returns the first name that is not blank.
 fn first<const N: usize>(names: [Option<String>; N]) -> Option<String> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty())
 }
 
+/// An entry in a list of channels.
 #[derive(Deserialize)]
 struct Listed {
     id: String,
-    #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     members: Vec<String>,
@@ -66,7 +62,7 @@ struct Listed {
 /// A public channel, a private channel, or a direct conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Channel {
-    /// The Slack id, which does not change on renaming. If the export does not contain it, the folder name.
+    /// The Slack id of the channel, or its folder name if no list contains the channel.
     pub(super) id: String,
     pub(super) folder: String,
     pub(super) title: String,
@@ -76,26 +72,26 @@ pub(super) struct Channel {
 /// Names of users and channels.
 #[derive(Default)]
 pub(super) struct Names {
+    /// For each user id, the name of the user and whether the user is a bot.
     users: BTreeMap<String, (String, bool)>,
     /// Channels by folder name.
     channels: BTreeMap<String, Channel>,
+    /// Names of channels by channel id.
     channel_names: BTreeMap<String, String>,
 }
 
 impl Names {
-    /// Reads the lists. If a list is missing or damaged, ids are used instead of names. Damage is reported.
+    /// Reads the lists in the root folder of an export. A missing list is ignored. Damage is added to `problems`.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
         for list in USERS {
-            for_each_entry(&root.join(list), limit, problems, |user: User| {
+            read_list(&root.join(list), limit, problems, |user: User| {
                 let shown = user.profile.shown().or(first([user.real_name, user.name]));
-                if let Some(shown) = shown {
-                    names.users.insert(user.id, (shown, user.is_bot));
-                }
+                names.users.extend(shown.map(|shown| (user.id, (shown, user.is_bot))));
             });
         }
         for (list, kind) in LISTS {
-            for_each_entry(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
+            read_list(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
         }
         names
     }
@@ -126,7 +122,7 @@ impl Names {
         self.channel_names.get(id).map(String::as_str)
     }
 
-    /// Returns the channel of a folder.
+    /// Returns the channel of a folder. A folder that is not in the lists is a public channel with that name.
     pub(super) fn channel(&self, folder: &str) -> Channel {
         self.channels.get(folder).cloned().unwrap_or_else(|| Channel {
             id: folder.to_owned(),
@@ -150,45 +146,51 @@ impl Names {
     }
 }
 
-/// Calls `take` on each entry of a list.
-fn for_each_entry<T: for<'de> Deserialize<'de>>(
+/// Calls `take` on each entry of a list file. Does nothing if the file does not exist.
+fn read_list<T: DeserializeOwned>(
     path: &Path,
     limit: usize,
     problems: &mut Vec<Problem>,
     mut take: impl FnMut(T),
 ) {
-    if !path.is_file() {
-        return;
-    }
-    let Some(stream) = open(path, problems) else {
+    let Some(stream) = path.is_file().then(|| open(path, problems)).flatten() else {
         return;
     };
-    let name = path.display().to_string();
+    for_each_entry(stream, &path.display().to_string(), limit, problems, |entry, _| {
+        take(entry);
+        Ok(())
+    });
+}
+
+/// Calls `take` on each member of a JSON array, with the line of the member. Errors are added to `problems`.
+pub(super) fn for_each_entry<T: DeserializeOwned>(
+    stream: Box<dyn BufRead + Send>,
+    name: &str,
+    limit: usize,
+    problems: &mut Vec<Problem>,
+    mut take: impl FnMut(T, u64) -> Result<(), RecordError>,
+) {
     for element in Elements::at_depth(stream, 1, limit) {
-        match element {
-            Ok(element) => match serde_json::from_slice(&element.json) {
-                Ok(entry) => take(entry),
-                Err(e) => problems.push(support::RecordError::from(e).at(&name, element.line)),
-            },
-            Err(e) => problems.push(support::element_problem(&name, e)),
-        }
+        let taken = element.map_err(|e| support::element_problem(name, e)).and_then(|element| {
+            let entry = serde_json::from_slice(&element.json).map_err(RecordError::from);
+            entry.and_then(|entry| take(entry, element.line)).map_err(|e| e.at(name, element.line))
+        });
+        problems.extend(taken.err());
     }
 }
 
-/// Opens a file of the export.
+/// Opens a file of the export. If this fails, adds a problem and returns `None`.
 pub(super) fn open(path: &Path, problems: &mut Vec<Problem>) -> Option<Box<dyn BufRead + Send>> {
     match Input::open(path) {
         Ok(input) => Some(input.into_stream()),
         Err(e) => {
-            let reject =
-                Reject { path: path.display().to_string(), line: None, id: None, reason: e.to_string() };
-            problems.push(Problem::File(reject));
+            problems.push(support::file_problem(&path.display().to_string(), None, e.to_string()));
             None
         }
     }
 }
 
-/// Returns the root folder of the export, which contains the lists, for the folder of a channel.
+/// Returns the root folder of an export, which contains the lists. The argument is the folder of a channel.
 pub(super) fn root_of(channel: &Path) -> PathBuf {
     match channel.parent() {
         // A bare folder name is relative to the current folder.

@@ -1,8 +1,10 @@
-//! Parser for the lines of a WhatsApp export: date, time, the order of day and month, speaker and text.
+//! Parser for the lines of a WhatsApp export: date, time, speaker and text. Also detects the order of day and month.
+
+use std::str::FromStr;
 
 use jiff::civil::DateTime;
 
-/// Order of the numbers in a date.
+/// Order of day, month and year in the dates of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     DayMonth,
@@ -20,23 +22,24 @@ impl Order {
     }
 }
 
-/// Header of a message: `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
+/// First line of a message. It starts with a date and a time, such as `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
-    numbers: [u16; 3],
-    /// The date as written.
+    /// The numbers of the date, in the order of the text.
+    numbers: [i16; 3],
+    /// The date as it is in the text.
     pub(super) date: &'a str,
     clock: Clock,
-    /// Whether it has the format of United States locales: `3/2/26, 9:14 AM`.
+    /// Whether date and time are in the format of the United States: `3/2/26, 9:14 AM`.
     american: bool,
-    /// The rest of the line.
+    /// The rest of the line: speaker and text.
     pub(super) rest: &'a str,
 }
 
 /// Hour, minute, second.
-type Clock = (u8, u8, Option<u8>);
+type Clock = (i8, i8, Option<i8>);
 
-/// Returns whether a character is a direction mark. Exports add them before lines, names and notices.
+/// Returns whether a character is a direction mark. WhatsApp adds such marks before lines, names and notices.
 pub(super) fn is_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -45,7 +48,7 @@ pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{a0}' | '\u{202f}' | '\u{2009}')
 }
 
-/// Removes the direction marks that the export added.
+/// Removes white space at the ends, and all direction marks except U+200F, which is part of texts from right to left.
 pub(super) fn clean(text: &str) -> String {
     let text: String = text.chars().filter(|&c| c == '\u{200f}' || !is_mark(c)).collect();
     text.trim().to_owned()
@@ -64,11 +67,11 @@ impl<'a> Header<'a> {
         let (second, after) = number(part(after)?, 2)?;
         let (third, after) = number(part(after)?, 4)?;
         let date = &text[..text.len() - after.len()];
-        // `12. 3. 2026.`
+        // Some languages have a dot after the year: `12. 3. 2026.`
         let after = after.strip_prefix('.').unwrap_or(after);
         let after = match after.strip_prefix(',') {
             Some(after) => after,
-            // `[2026-03-02 09:14]` is common in other formats.
+            // `[2026-03-02 09:14]` is a common time in other formats.
             None if separator != '-' => after,
             None => return None,
         };
@@ -96,7 +99,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Returns the local time of the phone, or `None` if the date is invalid in this order.
+    /// Returns the local time of the phone. Returns `None` if the date or the time is invalid in this order.
     pub(super) fn time(&self, order: Order) -> Option<DateTime> {
         let [a, b, c] = self.numbers;
         let (year, month, day) = match order {
@@ -105,15 +108,13 @@ impl<'a> Header<'a> {
             Order::YearMonthDay => (a, b, c),
         };
         let year = if year < 100 { year + 2000 } else { year };
-        // WhatsApp started in 2009, so a smaller number is a day or month, not a year.
+        // WhatsApp was released in 2009, so a smaller number is a day or a month, not a year.
         if year < 2009 {
             return None;
         }
         let (hour, minute, second) = self.clock;
-        let second = i8::try_from(second.unwrap_or(0)).ok()?;
-        let [month, day] = [i8::try_from(month).ok()?, i8::try_from(day).ok()?];
-        let (hour, minute) = (i8::try_from(hour).ok()?, i8::try_from(minute).ok()?);
-        DateTime::new(i16::try_from(year).ok()?, month, day, hour, minute, second, 0).ok()
+        let (month, day) = (i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+        DateTime::new(year, month, day, hour, minute, second.unwrap_or(0), 0).ok()
     }
 
     /// Returns whether the time has seconds.
@@ -122,8 +123,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Parses a number with at most `max_digits` digits.
-fn number(text: &str, max_digits: usize) -> Option<(u16, &str)> {
+/// Parses a number with at most `max_digits` digits. Returns the number and the rest of the text.
+fn number<N: FromStr>(text: &str, max_digits: usize) -> Option<(N, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 || digits > max_digits {
         return None;
@@ -131,7 +132,8 @@ fn number(text: &str, max_digits: usize) -> Option<(u16, &str)> {
     Some((text[..digits].parse().ok()?, &text[digits..]))
 }
 
-/// Parses a time of day. Returns it in 24-hour format, whether it has AM or PM in capitals, and the rest of the text.
+/// Parses a time of day. Returns the time in 24-hour format, whether it is followed by AM or PM in capitals, and the rest
+/// of the text.
 fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     // Some languages have a word between date and time (`klo`, `um`, `à`, `kl.`), or AM/PM before the time.
     let word_end = text.find(|c: char| c.is_ascii_digit())?;
@@ -144,7 +146,7 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
         "下午" | "午後" | "오후" => Some(true),
         _ => None,
     };
-    let (hour, after) = number(&text[word_end..], 2)?;
+    let (hour, after) = number::<i8>(&text[word_end..], 2)?;
     let separator = after.chars().next().filter(|c| matches!(c, ':' | '.'))?;
     let (minute, after) = number(after.strip_prefix(separator)?, 2)?;
     let (second, after) = match after.strip_prefix(separator).and_then(|t| number(t, 2)) {
@@ -157,13 +159,11 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
         Some(pm) => hour % 12 + if pm { 12 } else { 0 },
         None => hour,
     };
-    let second = second.map(u8::try_from).transpose().ok()?;
-    let clock = (u8::try_from(hour).ok()?, u8::try_from(minute).ok()?, second);
-    Some((clock, upper, after))
+    Some(((hour, minute, second), upper, after))
 }
 
-/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM, whether it is in
-/// capitals, and the rest of the text.
+/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM (`None` if it is missing),
+/// whether it is in capitals, and the rest of the text.
 fn half(text: &str) -> (Option<bool>, bool, &str) {
     let trimmed = text.trim_start_matches(is_space);
     let mut letters = String::new();
@@ -186,10 +186,10 @@ fn half(text: &str) -> (Option<bool>, bool, &str) {
 
 /// Detects the order of the dates at the beginning of a file. Returns the order, and whether it is only assumed.
 ///
-/// 1. The order with the most valid dates. Years before 2009 are invalid.
-/// 2. On a tie, the order in which time goes backwards least often.
-/// 3. On a tie, an assumption: month first for the United States format (`3/2/26, 9:14 AM`, with capitals and without
-///    leading zeros), else day first.
+/// 1. The order with the most valid dates is chosen. Years before 2009 are invalid.
+/// 2. On a tie, the order is chosen in which the fewest messages are earlier than the message before them.
+/// 3. If day first and month first are still tied, the order is assumed: month first if a header has the format of the
+///    United States (`3/2/26, 9:14 AM`), otherwise day first.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     let headers: Vec<Header<'_>> = lines.filter_map(Header::parse).collect();
     let candidates = [Order::DayMonth, Order::MonthDay, Order::YearMonthDay];
@@ -210,23 +210,24 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     }
 }
 
-/// A message of an exported chat, without its date and time.
+/// A message of a chat, without its date and time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     /// The speaker; `None` for a notice.
     pub(super) speaker: Option<String>,
     pub(super) text: String,
-    /// `omitted` if a file is not part of the export, `attached` if it is.
+    /// `attached` if the message has a file that is part of the export, `omitted` if the file is not part of the export.
     pub(super) media: Option<&'static str>,
     pub(super) attachment: Option<String>,
     pub(super) deleted: bool,
 }
 
-/// Phrases before the colon of a notice: `Ann changed the subject to "Trip: day 2"`.
+/// Phrases that are part of a notice, not of a name, if they are before a colon. An example of such a notice is `Ann
+/// changed the subject to "Trip: day 2"`.
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
-/// Phrases in notices that iPhones export as messages of the chat or of a person.
+/// Phrases in the notices that an iPhone exports as messages.
 const NOTICES: [&str; 22] = [
     "end-to-end encrypted",
     "created this group",
@@ -254,14 +255,10 @@ const NOTICES: [&str; 22] = [
 
 impl Content {
     pub(super) fn parse(rest: &str) -> Self {
-        let (name, said) = match rest.split_once(": ") {
-            Some((name, said)) => (name, said),
-            None => match rest.strip_suffix(':') {
-                Some(name) => (name, ""),
-                None => {
-                    return Content { text: clean(rest), ..Content::default() };
-                }
-            },
+        let notice = |text: &str| Content { text: clean(text), ..Content::default() };
+        let parts = rest.split_once(": ").or_else(|| Some((rest.strip_suffix(':')?, "")));
+        let Some((name, said)) = parts else {
+            return notice(rest);
         };
         let is_notice_name = name.contains(['"', '“']) || NOTICE_NAMES.iter().any(|n| name.contains(n));
         let marked = said.contains('\u{200e}');
@@ -269,17 +266,17 @@ impl Content {
         let speaker =
             clean(name.trim_start_matches(is_mark).trim_start_matches('~').trim_start_matches(is_space));
         if is_notice_name || speaker.is_empty() {
-            return Content { text: clean(rest), ..Content::default() };
+            return notice(rest);
         }
-        if said.starts_with('\u{200e}') && NOTICES.iter().any(|notice| text.contains(notice)) {
-            return Content { text, ..Content::default() };
+        if said.starts_with('\u{200e}') && NOTICES.iter().any(|phrase| text.contains(phrase)) {
+            return notice(&text);
         }
         let mut content = Content { speaker: Some(speaker), ..Content::default() };
         if let Some(inner) =
             text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).filter(|t| !t.contains('>'))
         {
             match inner.split_once(": ") {
-                // `<attached: 00000012-PHOTO-2026-03-02.jpg>` in any language
+                // An example is `<attached: 00000012-PHOTO-2026-03-02.jpg>`. The first word can be in any language.
                 Some((_, file)) if file.contains('.') => {
                     (content.media, content.attachment) = (Some("attached"), Some(file.to_owned()));
                 }
@@ -298,7 +295,7 @@ impl Content {
     }
 }
 
-/// Removes the edit mark from the end of a line. Returns `None` if there is none.
+/// Removes the mark of an edited message from the end of a line. Returns `None` if the line does not have this mark.
 pub(super) fn without_edited(text: &str) -> Option<&str> {
     text.strip_suffix("<This message was edited>").map(str::trim_end)
 }

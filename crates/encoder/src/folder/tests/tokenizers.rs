@@ -32,8 +32,11 @@ fn a_vocabulary_becomes_word_pieces() {
     assert_eq!((text.ids, text.cut), (ids(&expected), 0));
     assert_eq!(tokenizer.pieces("hello").unwrap(), ids(&["hello"]));
     assert_eq!(tokenizer.encode("").unwrap().ids, ids(&["[CLS]", "[SEP]"]));
-    let specials = [tokenizer.pad(), tokenizer.cls(), tokenizer.sep(), tokenizer.mask()];
-    assert_eq!(specials, [Some(0), Some(2), Some(3), Some(4)]);
+    let specials = tokenizer.specials();
+    assert_eq!(
+        [specials.pad, specials.cls, specials.sep, specials.mask],
+        [Some(0), Some(2), Some(3), Some(4)]
+    );
     assert_eq!((tokenizer.before(), tokenizer.after()), (&[2][..], &[3][..]));
     assert_eq!(
         (tokenizer.vocabulary(), tokenizer.id("好"), tokenizer.token(5).unwrap()),
@@ -116,8 +119,9 @@ fn bytes_and_merges() {
     let tokenizer = open(&mut builder);
     // <s> hell o Ġ hell a </s>
     assert_eq!(tokenizer.encode("hello hella").unwrap().ids, [0, 12, 8, 9, 12, 13, 2]);
+    let specials = tokenizer.specials();
     assert_eq!(
-        [tokenizer.cls(), tokenizer.sep(), tokenizer.pad(), tokenizer.mask()],
+        [specials.cls, specials.sep, specials.pad, specials.mask],
         [Some(0), Some(2), Some(1), Some(4)]
     );
     assert_eq!(tokenizer.pieces("a<mask>").unwrap(), [13, 4]);

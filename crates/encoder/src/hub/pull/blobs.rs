@@ -15,22 +15,25 @@ use turnwise_core::{
     files::{replace, sync_folder, sync_parent},
 };
 
-use crate::hub::{
-    Places, Record, cache, files, hex,
-    pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
-    sha256_of,
+use crate::{
+    folder::save::create_parent,
+    hub::{
+        Places, Record, cache, files, hex, incomplete,
+        pull::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest},
+        sha256_of,
+    },
 };
 
 /// A file to download, with the expected size and digest.
 pub(super) struct Expected<'a> {
     /// Name of the file for messages.
-    pub(super) what: &'a str,
+    pub(super) name: &'a str,
     pub(super) url: String,
     pub(super) etag: &'a str,
     pub(super) bytes: u64,
     pub(super) sha256: Option<&'a str>,
     /// Source of the expected digest, for messages.
-    pub(super) by: &'a str,
+    pub(super) digest_source: &'a str,
     pub(super) places: &'a Places,
     pub(super) repository: &'a str,
 }
@@ -40,7 +43,7 @@ pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
     /// Number of bytes of all files that are present, including those from earlier downloads.
-    pub(super) done: u64,
+    pub(super) present: u64,
     pub(super) total: u64,
     /// Number of bytes downloaded.
     pub(super) fetched: u64,
@@ -63,13 +66,13 @@ impl Transfer<'_, '_> {
         let locks = expected.places.locks(expected.repository);
         // The Hugging Face libraries use the same lock file.
         let _lock = lock(&locks.join(format!("{}.lock", expected.etag)), self.watch)?;
-        let before = self.done;
+        let before = self.present;
         let digest = match self.existing_digest(&target, expected)? {
             Some(digest) => digest,
             None => self.fetch(&target, expected)?,
         };
-        self.done = before + expected.bytes;
-        self.watch.progress(self.done, self.total);
+        self.present = before + expected.bytes;
+        self.watch.progress(self.present, self.total);
         Ok(digest)
     }
 
@@ -90,7 +93,7 @@ impl Transfer<'_, '_> {
             partial.start_over()?;
         }
         let mut began_before = partial.length > 0;
-        let before = self.done;
+        let before = self.present;
         let mut retry = Retry::new();
         let mut furthest = partial.length;
         loop {
@@ -114,7 +117,7 @@ impl Transfer<'_, '_> {
             if !began_before {
                 fs::remove_file(&partial.path).at("remove", &partial.path)?;
                 let right = expected.sha256.unwrap_or_default();
-                return Err(wrong_digest(expected.what, right, &digest, expected.by).into());
+                return Err(wrong_digest(expected.name, right, &digest, expected.digest_source).into());
             }
             // The first part came from an earlier run and may be damaged.
             partial.start_over()?;
@@ -137,13 +140,13 @@ impl Transfer<'_, '_> {
                 partial.start_over()?;
                 return Err(FetchError::Unreachable(format!(
                     "it sent a different range of {} than requested",
-                    expected.what
+                    expected.name
                 )));
             }
             status => {
                 return Err(Error::input(format!(
                     "the hub returned HTTP status {status} for {} of {}",
-                    expected.what, expected.repository
+                    expected.name, expected.repository
                 ))
                 .with_hint("for a private or gated model, set HF_TOKEN")
                 .into());
@@ -164,29 +167,22 @@ impl Transfer<'_, '_> {
         }
         match partial.length == expected.bytes || response.status == 206 && partial.length > response.from {
             true => Ok(()),
-            false => Err(truncated(expected, partial.length).into()),
+            false => Err(Error::data(format!(
+                "{} is truncated on the hub: received {} of {} bytes",
+                expected.name, partial.length, expected.bytes
+            ))
+            .with_hint("pull again later; the downloaded part is kept")
+            .into()),
         }
     }
 }
 
-fn truncated(expected: &Expected<'_>, length: u64) -> Error {
-    Error::Data {
-        message: format!(
-            "{} is truncated on the hub: received {length} of {} bytes",
-            expected.what, expected.bytes
-        ),
-        hint: Some("pull again later; the downloaded part is kept".to_owned()),
-    }
-}
-
 fn wrong_length(expected: &Expected<'_>, length: u64) -> Error {
-    Error::Data {
-        message: format!(
-            "{} is longer than the hub reported: {length} bytes instead of {}",
-            expected.what, expected.bytes
-        ),
-        hint: Some("a proxy may change the file; try another network or set HF_ENDPOINT".to_owned()),
-    }
+    Error::data(format!(
+        "{} is longer than the hub reported: {length} bytes instead of {}",
+        expected.name, expected.bytes
+    ))
+    .with_hint("a proxy may change the file; try another network or set HF_ENDPOINT")
 }
 
 impl PartialFile {
@@ -227,9 +223,7 @@ impl PartialFile {
 
 /// Takes a file lock, waiting if necessary. The operating system releases it when the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at("create", folder)?;
-    }
+    create_parent(path)?;
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).at("open", path)?;
     let mut announced = false;
@@ -268,10 +262,7 @@ pub(super) fn install(
     }
     sync_folder(&folder)?;
     if let Some(file) = files::missing(&folder)? {
-        return Err(Error::Data {
-            message: format!("{} is incomplete: {file} is missing", record.repository),
-            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
-        });
+        return Err(incomplete(&record.repository, &file));
     }
     record.write(repository)?;
     // A commit is found by the name of its snapshot and needs no reference.
@@ -281,10 +272,8 @@ pub(super) fn install(
         replace(&reference, record.revision.as_bytes())?;
     }
     match cache::snapshot(repository, &record.revision)? {
-        cache::Found::Whole(_) => Ok(()),
-        _ => {
-            Err(Error::Internal(format!("{} is not complete after its files were linked", folder.display())))
-        }
+        cache::Found::Complete(_) => Ok(()),
+        _ => Err(Error::Internal(format!("{} is not complete after linking its files", folder.display()))),
     }
 }
 
@@ -302,10 +291,7 @@ fn link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
         _ => {}
     }
     // Creating a link fails on some file systems, and on Windows without a certain privilege.
-    match symlink(&target, &place) {
-        Ok(()) => Ok(()),
-        Err(_) => fs::copy(blob, &place).map(drop).at("create", &place),
-    }
+    symlink(&target, &place).or_else(|_| fs::copy(blob, &place).map(drop)).at("create", &place)
 }
 
 #[cfg(unix)]
@@ -321,8 +307,4 @@ fn symlink(target: &Path, place: &Path) -> io::Result<()> {
 #[cfg(not(any(unix, windows)))]
 fn symlink(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-fn create_parent(path: &Path) -> Result<()> {
-    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))
 }

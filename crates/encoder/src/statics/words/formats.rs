@@ -7,10 +7,13 @@ use std::io::{BufRead, Read};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::lines::{LineError, Lines};
 
-use crate::statics::words::read::{Collector, Header, broken, wrong};
+use crate::statics::words::read::{Collector, Header, ends_early, wrong};
+
+/// Hint for a file that has no word vectors, or has them in a different format.
+pub(super) const OTHER_FORMAT: &str = "use a file in GloVe or word2vec format";
 
 /// Maximum length of a line in bytes. It is enough for a word and tens of thousands of numbers.
-const LONGEST_LINE: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Reads all lines. Without a header, the first line determines the number of columns.
 pub(super) fn read_text(
@@ -19,7 +22,7 @@ pub(super) fn read_text(
     header: Option<Header>,
     into: &mut Collector,
 ) -> Result<()> {
-    let mut lines = Lines::new(stream, LONGEST_LINE);
+    let mut lines = Lines::new(stream, MAX_LINE_BYTES);
     let mut columns = header.map(|h| h.columns);
     if header.is_some() {
         lines.next_line();
@@ -42,15 +45,15 @@ pub(super) fn read_text(
             }
             Some(Err(LineError::NotUtf8 { number, column })) => {
                 let what = format!("line {number}: byte {column} is not UTF-8");
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
             Some(Err(LineError::TooLong { number, bytes, limit })) => {
                 let what =
                     format!("line {number} has {bytes} bytes; a line of word vectors has at most {limit}");
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
             Some(Err(LineError::Broken { number, source })) => {
-                return Err(broken(name, &format!("line {number}"), &source));
+                return Err(ends_early(name, &format!("line {number}"), &source));
             }
         }
     }
@@ -96,18 +99,11 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
     Some((word.trim_ascii_start(), numbers))
 }
 
-/// Creates an error for a line that could not be parsed.
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));
-    let (what, hint) = match bad {
-        _ if columns == 0 => {
-            ("no numbers after the word".to_owned(), "use a file in GloVe or word2vec format")
-        }
-        _ if fields.len() < columns => (
-            format!("{} numbers instead of {columns}", fields.len()),
-            "download the file again, or remove the line",
-        ),
+    let (what, hint) = match bad.filter(|_| fields.len() >= columns) {
+        _ if columns == 0 => ("no numbers after the word".to_owned(), OTHER_FORMAT),
         Some(bad) if bad.parse::<f32>().is_ok() => {
             (format!("`{bad}` is out of the range of a vector"), "remove the line")
         }
@@ -121,7 +117,7 @@ fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
 }
 
 /// Maximum length of a word in bytes. A longer word means that the file has a different format.
-const LONGEST_WORD: u64 = 4096;
+const MAX_WORD_BYTES: u64 = 4096;
 
 /// Reads word2vec's binary format. The header gives the number of words.
 pub(super) fn read_binary(
@@ -139,19 +135,22 @@ pub(super) fn read_binary(
         if into.is_full() {
             return Ok(());
         }
-        let place = format!("word {number} of {}", header.words);
+        let position = format!("word {number} of {}", header.words);
         word.clear();
-        (&mut stream).take(LONGEST_WORD).read_until(b' ', &mut word).map_err(|e| broken(name, &place, &e))?;
+        (&mut stream)
+            .take(MAX_WORD_BYTES)
+            .read_until(b' ', &mut word)
+            .map_err(|e| ends_early(name, &position, &e))?;
         if word.pop() != Some(b' ') {
-            if word.len() as u64 >= LONGEST_WORD - 1 {
+            if word.len() as u64 >= MAX_WORD_BYTES - 1 {
                 let what = format!(
                     "word {number} is too long: the file is neither text nor word2vec's binary format"
                 );
-                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
+                return Err(wrong(name, &what, OTHER_FORMAT));
             }
-            return Err(broken(name, &place, &std::io::ErrorKind::UnexpectedEof.into()));
+            return Err(ends_early(name, &position, &std::io::ErrorKind::UnexpectedEof.into()));
         }
-        stream.read_exact(&mut bytes).map_err(|e| broken(name, &place, &e))?;
+        stream.read_exact(&mut bytes).map_err(|e| ends_early(name, &position, &e))?;
         vector.clear();
         vector.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         // Some writers add a line end after the numbers.
@@ -168,7 +167,7 @@ pub(super) fn read_binary(
         into.add(trimmed.ok(), &vector);
     }
     let mut rest = [0; 64];
-    let n = stream.read(&mut rest).map_err(|e| broken(name, "its end", &e))?;
+    let n = stream.read(&mut rest).map_err(|e| ends_early(name, "its end", &e))?;
     match rest[..n].trim_ascii().is_empty() {
         true => Ok(()),
         false => {

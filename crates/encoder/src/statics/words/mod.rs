@@ -7,7 +7,7 @@ use turnwise_text as text;
 use unicode_normalization::UnicodeNormalization;
 
 pub use encoder::WordEncoder;
-pub use read::{WordFormat, WordReading, WordSettings, read_words, read_words_from};
+pub use read::{WordFormat, WordReading, read_words};
 
 pub(super) use encoder::KIND;
 
@@ -17,7 +17,7 @@ mod read;
 
 /// Maximum length of a word, in characters, when segmenting text in scripts without spaces, such as Chinese. Longer
 /// entries of a table are not real words; looking for them would only cost time.
-const MOST_LETTERS: usize = 32;
+const MAX_LETTERS: usize = 32;
 
 /// Word vectors in file order. Common files are sorted by descending word frequency.
 #[derive(Debug, Clone, Default)]
@@ -25,10 +25,6 @@ pub struct WordTable {
     dim: usize,
     rows: HashMap<Box<str>, u32>,
     vectors: Vec<f32>,
-    /// Position of each word in the file, starting at 1.
-    ranks: Vec<u32>,
-    /// Number of words in the file.
-    places: u32,
     /// Length of the longest word in a script without spaces, in characters.
     longest: usize,
 }
@@ -43,25 +39,18 @@ impl WordTable {
     /// must be finite. Panics if the vector does not have the width of the table.
     pub fn push(&mut self, word: &str, vector: &[f32]) -> bool {
         assert_eq!(vector.len(), self.dim, "the vector has the wrong width");
-        self.places += 1;
         let row = self.rows.len() as u32;
         match self.rows.entry(word.into()) {
             Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(row);
+            Entry::Vacant(entry) => {
+                entry.insert(row);
                 self.vectors.extend_from_slice(vector);
-                self.ranks.push(self.places);
                 if word.chars().all(is_unspaced) {
-                    self.longest = self.longest.max(word.chars().count().min(MOST_LETTERS));
+                    self.longest = self.longest.max(word.chars().count().min(MAX_LETTERS));
                 }
                 true
             }
         }
-    }
-
-    /// Skips a word of the file. It still counts for the ranks of later words.
-    pub(super) fn pass(&mut self) {
-        self.places += 1;
     }
 
     /// Width of the vectors.
@@ -71,12 +60,12 @@ impl WordTable {
 
     /// Number of words.
     pub fn len(&self) -> usize {
-        self.ranks.len()
+        self.rows.len()
     }
 
     /// Returns true if the table is empty.
     pub fn is_empty(&self) -> bool {
-        self.ranks.is_empty()
+        self.rows.is_empty()
     }
 
     /// Returns the row of a word. The word must match exactly.
@@ -100,16 +89,6 @@ impl WordTable {
         self.rows.iter().for_each(|(word, row)| words[*row as usize] = word);
         words
     }
-
-    pub(super) fn longest(&self) -> usize {
-        self.longest
-    }
-
-    /// Returns the probability of each word by Zipf's law: proportional to 1 divided by its position in the file.
-    pub(super) fn zipf(&self) -> Vec<f64> {
-        let sum: f64 = (1..=self.places).map(|rank| 1.0 / f64::from(rank)).sum();
-        self.ranks.iter().map(|rank| 1.0 / (f64::from(*rank) * sum)).collect()
-    }
 }
 
 /// Returns the rows of the known words of a text, in order.
@@ -125,9 +104,9 @@ pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
         let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         match unspaced {
-            true => cut(table, run, &mut rows),
+            true => segment(table, run, &mut rows),
             false => rows.extend(
-                text::analyze(run).iter().filter_map(|t| word(table, &t.term, &run[t.range.clone()])),
+                text::analyze(run).iter().filter_map(|t| look_up(table, &t.term, &run[t.range.clone()])),
             ),
         }
         rest = after;
@@ -135,16 +114,16 @@ pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     rows
 }
 
-fn word(table: &WordTable, term: &str, written: &str) -> Option<u32> {
+fn look_up(table: &WordTable, term: &str, written: &str) -> Option<u32> {
     let lower = || table.row_of(&written.to_lowercase());
     table.row_of(term).or_else(lower).or_else(|| table.row_of(written))
 }
 
-fn cut(table: &WordTable, run: &str, rows: &mut Vec<u32>) {
+fn segment(table: &WordTable, run: &str, rows: &mut Vec<u32>) {
     let normal: String = run.nfkc().collect();
     let mut rest = normal.as_str();
     while let Some(first) = rest.chars().next() {
-        let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(table.longest());
+        let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(table.longest);
         let found = ends.filter_map(|end| Some((end, table.row_of(&rest[..end])?))).last();
         let (end, row) = found.map_or((first.len_utf8(), None), |(end, row)| (end, Some(row)));
         rows.extend(row);
@@ -158,17 +137,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_first_duplicate_is_kept_and_ranks_are_file_positions() {
+    fn the_first_duplicate_is_kept() {
         let mut t = WordTable::new(1);
         assert!(t.push("a", &[1.0]));
         assert!(!t.push("a", &[2.0]));
-        t.pass();
         assert!(t.push("订单", &[3.0]));
-        assert_eq!((t.len(), t.longest(), t.words()), (2, 2, vec!["a", "订单"]));
+        assert_eq!((t.len(), t.longest, t.words()), (2, 2, vec!["a", "订单"]));
         assert_eq!(t.vector(t.row_of("a").unwrap()), [1.0]);
-        let p = t.zipf();
-        assert!((p[0] / p[1] - 4.0).abs() < 1e-12);
-        assert!((p[0] - 1.0 / (1.0 + 0.5 + 1.0 / 3.0 + 0.25)).abs() < 1e-12);
     }
 
     fn table(words: &[&str]) -> WordTable {

@@ -14,16 +14,7 @@ use crate::statics::words::{WordTable, formats};
 /// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
 /// Maximum number of columns; a larger number in a header is an error.
-const MOST_COLUMNS: usize = 65_536;
-
-/// Selection of the words to read from a file.
-#[derive(Clone, Copy, Default)]
-pub struct WordSettings<'a> {
-    /// Maximum number of words to read; `None` reads all. Reading stops when the limit is reached.
-    pub limit: Option<usize>,
-    /// Filter: words for which it returns false are skipped. `None` keeps all words.
-    pub keep: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
-}
+const MAX_COLUMNS: usize = 65_536;
 
 /// Format of a word vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,37 +49,36 @@ pub struct WordReading {
     pub duplicates: u64,
     /// Number of words that are not UTF-8; they are skipped.
     pub not_utf8: u64,
-    /// Number of words excluded by [`WordSettings::keep`].
-    pub left_out: u64,
 }
 
-/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Only the
-/// selected words are kept in memory. Fails if the file cannot be read or has an invalid line.
-pub fn read_words(path: &Path, settings: &WordSettings) -> Result<(WordTable, WordReading)> {
+/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Reading stops
+/// after `limit` words; `None` reads all words. Fails if the file cannot be read or has an invalid line.
+pub fn read_words(path: &Path, limit: Option<usize>) -> Result<(WordTable, WordReading)> {
     let input = Input::open(path)?;
     let name = input.name.clone();
-    read_words_from(&name, input.into_stream(), settings)
+    read_words_from(&name, input.into_stream(), limit)
 }
 
 /// Like [`read_words`], but reads from a stream. `name` is used in error messages.
-pub fn read_words_from(
+fn read_words_from(
     name: &str,
     mut stream: impl BufRead,
-    settings: &WordSettings,
+    limit: Option<usize>,
 ) -> Result<(WordTable, WordReading)> {
     let mut head = Vec::new();
     // A read error is kept until the parser reaches it, so that the message can contain the line.
-    let broken = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
+    let error = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
     if head.iter().all(u8::is_ascii_whitespace) {
-        if let Some(e) = broken {
+        if let Some(e) = error {
             return Err(e).at("read", name);
         }
-        return Err(wrong(name, "the file is empty", "use a file in GloVe or word2vec format"));
+        return Err(wrong(name, "the file is empty", formats::OTHER_FORMAT));
     }
     let (format, header) = detect_format(name, &head)?;
-    let rest = Broken { error: broken, stream };
+    let rest = FailingReader { error, stream };
     let stream = Cursor::new(head).chain(std::io::BufReader::with_capacity(HEAD_BYTES, rest));
-    let mut collector = Collector::new(format, settings);
+    let reading = WordReading { format, words: 0, duplicates: 0, not_utf8: 0 };
+    let mut collector = Collector { limit, table: WordTable::default(), reading };
     match (format, header) {
         (WordFormat::Word2vecBinary, Some(header)) => {
             formats::read_binary(name, stream, header, &mut collector)?
@@ -104,12 +94,12 @@ pub fn read_words_from(
 }
 
 /// The rest of a stream after format detection. If reading the head failed, the first read returns that error.
-struct Broken<R> {
+struct FailingReader<R> {
     error: Option<std::io::Error>,
     stream: R,
 }
 
-impl<R: Read> Read for Broken<R> {
+impl<R: Read> Read for FailingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.error.take() {
             Some(e) => Err(e),
@@ -129,7 +119,7 @@ fn detect_format(name: &str, head: &[u8]) -> Result<(WordFormat, Option<Header>)
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
     let (first, rest) = (&head[..end], head.get(end + 1..).unwrap_or_default());
     let Some((words, columns)) = two_counts(first) else { return Ok((WordFormat::Glove, None)) };
-    if columns == 0 || columns > MOST_COLUMNS as u64 || words == 0 {
+    if columns == 0 || columns > MAX_COLUMNS as u64 || words == 0 {
         let what = format!("line 1 gives {words} words with {columns} columns, which is impossible");
         return Err(wrong(name, &what, "the line must have the number of words and the number of columns"));
     }
@@ -158,22 +148,16 @@ fn is_text(rest: &[u8], columns: usize) -> bool {
     readable || (is_utf8 && no_control)
 }
 
-/// Collects words into a table.
-pub(super) struct Collector<'a> {
-    settings: &'a WordSettings<'a>,
+pub(super) struct Collector {
+    limit: Option<usize>,
     pub table: WordTable,
     pub reading: WordReading,
 }
 
-impl<'a> Collector<'a> {
-    fn new(format: WordFormat, settings: &'a WordSettings<'a>) -> Self {
-        let reading = WordReading { format, words: 0, duplicates: 0, not_utf8: 0, left_out: 0 };
-        Collector { settings, table: WordTable::default(), reading }
-    }
-
+impl Collector {
     /// Returns true if the limit of words is reached.
     pub fn is_full(&self) -> bool {
-        self.settings.limit.is_some_and(|limit| self.reading.words >= limit as u64)
+        self.limit.is_some_and(|limit| self.reading.words >= limit as u64)
     }
 
     /// Adds a word. `None` means that the word is not UTF-8; it is only counted.
@@ -183,31 +167,22 @@ impl<'a> Collector<'a> {
         }
         self.reading.words += 1;
         // A word with a line end cannot be saved in `words.txt`, and is never looked up.
-        let counter = match word.filter(|w| !w.contains('\n')) {
-            None => &mut self.reading.not_utf8,
-            Some(word) if self.settings.keep.is_some_and(|keep| !keep(word)) => &mut self.reading.left_out,
-            Some(word) => {
-                if !self.table.push(word, vector) {
-                    self.reading.duplicates += 1;
-                }
-                return;
-            }
-        };
-        *counter += 1;
-        self.table.pass();
+        match word.filter(|w| !w.contains('\n')) {
+            None => self.reading.not_utf8 += 1,
+            Some(word) if self.table.push(word, vector) => {}
+            Some(_) => self.reading.duplicates += 1,
+        }
     }
 }
 
-/// Creates an error about the contents of a file.
 pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
-    Error::Data { message: format!("{name}: {what}"), hint: Some(hint.to_owned()) }
+    Error::data(format!("{name}: {what}")).with_hint(hint)
 }
 
-/// Creates an error for a stream that ends early.
-pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
+pub(super) fn ends_early(name: &str, position: &str, source: &std::io::Error) -> Error {
     wrong(
         name,
-        &format!("the file ends early in {place}: {source}"),
+        &format!("the file ends early in {position}: {source}"),
         "download the file again: it is damaged or incomplete",
     )
 }
@@ -221,7 +196,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Result<(WordTable, WordReading)> {
-        read_words_from("v", bytes, &WordSettings::default())
+        read_words_from("v", bytes, None)
     }
 
     fn as_text(words: &[(String, Vec<f32>)], header: bool) -> Vec<u8> {
@@ -291,27 +266,19 @@ mod tests {
         for (name, bytes) in [("v.bin.gz", &gz), ("v.txt.zst", &zst)] {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            same(&read_words(&path, &WordSettings::default()).unwrap().0, &words);
+            same(&read_words(&path, None).unwrap().0, &words);
         }
         let path = folder.path().join("cut.gz");
         std::fs::write(&path, &gz[..gz.len() / 2]).unwrap();
-        let e = read_words(&path, &WordSettings::default()).unwrap_err();
+        let e = read_words(&path, None).unwrap_err();
         assert!(e.to_string().contains("ends early") || e.to_string().contains("ends"), "{e}");
     }
 
     #[test]
-    fn only_selected_words_are_kept() {
+    fn reading_stops_at_the_limit() {
         let bytes = as_text(&example(), true);
-        let with = |settings: &WordSettings| read_words_from("v", &bytes[..], settings).unwrap();
-        let (table, reading) = with(&WordSettings { limit: Some(2), keep: None });
+        let (table, reading) = read_words_from("v", &bytes[..], Some(2)).unwrap();
         assert_eq!((table.words(), reading.words), (vec!["the", "of"], 2));
-        let (table, reading) =
-            with(&WordSettings { limit: None, keep: Some(&|w| w == "of" || w == "Paris") });
-        assert_eq!((table.words(), reading.left_out), (vec!["of", "Paris"], 3));
-        let none = WordSettings { limit: None, keep: Some(&|_| false) };
-        assert!(
-            read_words_from("v", &bytes[..], &none).unwrap_err().to_string().contains("none of its 5 words")
-        );
     }
 
     #[test]
@@ -336,6 +303,7 @@ mod tests {
             (b"2 1\na \0\0\0\0\n", "ends early in word 2"),
             (b"1 1\na \0\0\xc0\x7f\n", "word 1 (`a`): number 1 is NaN"),
             (b"1 1\na \0\0\0\0\nb \0\0\0\0", "more data after the 1 words"),
+            (b"1 1\n\xff \0\0\0\0", "none of its 1 words was selected"),
         ] {
             let e = read(bytes).unwrap_err();
             assert!(e.to_string().starts_with("v: "), "{e}");

@@ -1,8 +1,8 @@
 //! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its
 //! gradient with finite differences.
 
-mod places;
 mod rivals;
+mod role_position;
 
 use candle_core::{DType, Device, Tensor, Var};
 
@@ -83,8 +83,8 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
 }
 
 /// Returns the loss and the states, after a comparison of the gradient with finite differences.
-fn checked(prepared: &dyn Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
-    let start = numbers((prepared.packed().tokens(), WIDTH), 3);
+fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
+    let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
     let loss = prepared.loss(&states).unwrap();
     let gradients = loss.backward().unwrap();
@@ -126,8 +126,8 @@ fn dialoguecse_equals_its_formula() {
         let mut objective = DialogueCse::new(turns, WIDTH, 7, &Device::Cpu).unwrap();
         objective.negatives = 2;
         let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 5, 11])).unwrap();
-        let (loss, states) = checked(prepared.as_ref(), objective.heads());
-        let packed = prepared.packed();
+        let (loss, states) = checked(&prepared, objective.heads());
+        let packed = &prepared.packed;
         let of = |n: usize| states[packed.rows(n)].to_vec();
         let (mut sequence, mut sum) = (0, 0.0);
         for n in [0, 5, 11] {
@@ -189,8 +189,8 @@ fn dial2vec_equals_its_formula() {
         let dialogues: Vec<Vec<TurnTokens>> =
             examples.iter().map(|(p, _)| data.dialogue(p.dialogue).unwrap().into_owned()).collect();
         let prepared = objective.prepare(&data, &mut examples).unwrap();
-        let (loss, states) = checked(prepared.as_ref(), &[]);
-        let packed = prepared.packed();
+        let (loss, states) = checked(&prepared, &[]);
+        let packed = &prepared.packed;
         let mut sum = 0.0;
         for (n, dialogue) in dialogues.iter().enumerate() {
             let mut similarities = [Vec::new(), Vec::new()];
@@ -234,7 +234,7 @@ fn negative_turns_come_from_the_same_role() {
     let kept = examples[0].1.clone().below(2) as u32;
     let dialogue = data.dialogue(examples[0].0.dialogue).unwrap();
     let prepared = objective.prepare(&data, &mut examples).unwrap();
-    for sequence in &prepared.packed().sequences[1..] {
+    for sequence in &prepared.packed.sequences[1..] {
         let turns: Vec<&[u32]> = sequence.ids[1..].split(|id| *id == 2).take(dialogue.len()).collect();
         for (turn, ids) in dialogue.iter().zip(turns) {
             match turn.speaker == kept {
@@ -254,8 +254,8 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     let data = of(dialogues);
     let objective = SimCse { temperature: 0.5, max_tokens: 32 };
     let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 1, 7])).unwrap();
-    let (loss, states) = checked(prepared.as_ref(), &[]);
-    let packed = prepared.packed();
+    let (loss, states) = checked(&prepared, &[]);
+    let packed = &prepared.packed;
     let of = |n: usize| mean(&states[packed.rows(n)]);
     let row = |a: usize| {
         let mut similarities = vec![cosine(&of(a), &of(a + 3))];
@@ -289,13 +289,17 @@ fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     Teacher::learn(&meaning, &words, teacher::Settings { axes: 10, ..teacher::Settings::default() }).unwrap()
 }
 
+fn neighbors(groups: Vec<Group>) -> Neighbors {
+    Neighbors { temperature: 0.1, max_tokens: 160, groups }
+}
+
 #[test]
 fn a_confident_teacher_gets_more_examples() {
     let group = |teacher| Group { teacher, known: (0..40).collect() };
     let (sure, unsure) = (noisy_teacher([1, 2], 0.1), noisy_teacher([3, 4], 30.0));
     let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powf(1.5));
     assert!(often > 2.0 * seldom, "{often} {seldom}");
-    let objective = Neighbours::new(vec![group(sure), group(unsure)]);
+    let objective = neighbors(vec![group(sure), group(unsure)]);
     let locations = objective.examples(&data()).unwrap();
     let of =
         |turn: u32| locations.iter().filter(|p| p.turn == turn).map(|p| p.dialogue).collect::<Vec<u32>>();
@@ -307,30 +311,30 @@ fn a_confident_teacher_gets_more_examples() {
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
     // A single teacher uses each dialogue once.
-    let alone = Neighbours::new(vec![group(noisy_teacher([1, 2], 0.1))]).examples(&data()).unwrap();
+    let alone = neighbors(vec![group(noisy_teacher([1, 2], 0.1))]).examples(&data()).unwrap();
     assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
 
 #[test]
-fn neighbours_equals_its_formula() {
+fn neighbors_equals_its_formula() {
     let data = of((0..40).map(|n| dialogues()[n % 6].clone()).collect());
     let known: Vec<u32> = (0..40).rev().collect();
-    let (mut objective, taught) = (Neighbours::new(vec![Group { teacher: teacher(), known }]), teacher());
+    let (mut objective, taught) = (neighbors(vec![Group { teacher: teacher(), known }]), teacher());
     (objective.temperature, objective.max_tokens) = (0.3, 9);
     let prepared =
         objective.prepare(&data, &mut examples(&objective, &data, &[3, 8, 20, 31, 7, 2, 9, 11])).unwrap();
-    let (loss, states) = checked(prepared.as_ref(), &[]);
-    let packed = prepared.packed();
+    let (loss, states) = checked(&prepared, &[]);
+    let packed = &prepared.packed;
     // The batch contains neighbors of the first dialogue, and no dialogue twice.
-    let near = taught.neighbours(3);
+    let near = taught.neighbors(3);
     assert!(!near.is_empty() && packed.sequences.len() == 8);
     let shape = prepared.shape();
     let given: Vec<f64> = shape["taught"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
-    let highest = near.iter().map(|n| f64::from(taught.likeness(3, *n as usize))).fold(f64::MIN, f64::max);
+    let highest = near.iter().map(|n| f64::from(taught.cosine(3, *n as usize))).fold(f64::MIN, f64::max);
     assert!(
         given[1..8]
             .iter()
-            .any(|v| near.iter().any(|n| (v - f64::from(taught.likeness(3, *n as usize))).abs() < 1e-6))
+            .any(|v| near.iter().any(|n| (v - f64::from(taught.cosine(3, *n as usize))).abs() < 1e-6))
     );
     assert!(given[1..8].iter().all(|v| *v <= highest + 1e-6));
     // The sequence is the dialogue with this number, with a separator after each turn, truncated.
@@ -353,6 +357,21 @@ fn neighbours_equals_its_formula() {
 }
 
 #[test]
+fn a_negative_never_has_the_text_of_the_response() {
+    let turn = |id: u32| TurnTokens { speaker: 0, role: 0, ids: vec![id] };
+    // The other dialogue repeats the response two hundred times, and its last turn is different.
+    let repeated: Vec<TurnTokens> = (0..200).map(|_| turn(10)).chain([turn(11)]).collect();
+    let data = of(vec![vec![turn(10), turn(12)], repeated]);
+    let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
+    let prepared = objective.prepare(&data, &mut [(Location::default(), Random::new(1, 1))]).unwrap();
+    // One context turn, the response, and nine negatives.
+    assert_eq!(prepared.packed.sequences[1].ids, [1, 10, 2]);
+    assert!(prepared.packed.sequences[2..].iter().all(|negative| negative.ids == [1, 11, 2]));
+    let same = of(vec![vec![turn(10); 2], vec![turn(10); 2]]);
+    assert!(objective.prepare(&same, &mut [(Location::default(), Random::new(1, 1))]).is_err());
+}
+
+#[test]
 fn the_context_is_the_nearest_turns_on_both_sides() {
     let data = data();
     let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
@@ -360,7 +379,7 @@ fn the_context_is_the_nearest_turns_on_both_sides() {
     let location = Location { dialogue: 5, turn: 2 };
     let prepared = objective.prepare(&data, &mut [(location, Random::new(1, 1))]).unwrap();
     let turn = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);
-    let got = &prepared.packed().sequences;
+    let got = &prepared.packed.sequences;
     assert_eq!(got[..4], [turn(0), turn(1), turn(3), turn(2)]);
     assert_eq!(got.len(), 3 + 10);
 }

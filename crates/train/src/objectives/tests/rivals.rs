@@ -29,13 +29,13 @@ fn responses_and_siamese_networks_equal_their_formulas() {
         let locations = [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| Location { dialogue, turn });
         let mut drawn = locations.map(|location| (location, Random::new(1, 1)));
         let prepared = objective.prepare(&data, &mut drawn).unwrap();
-        let packed = prepared.packed();
+        let packed = &prepared.packed;
         // The context is the two turns before the fifth turn, each with a separator. The response is the fifth turn.
         let before: Vec<u32> =
             dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
         assert_eq!(packed.sequences[2].ids, [&[1][..], &before].concat());
         assert_eq!(packed.sequences[6], data.utterance(&dialogues[5][4].ids, 64));
-        let (loss, states) = checked(prepared.as_ref(), objective.heads());
+        let (loss, states) = checked(&prepared, objective.heads());
         let of = |n: usize| mean(&states[packed.rows(n)]);
         let heads = objective.heads();
         let score = |context: usize, response: usize| {
@@ -79,31 +79,31 @@ pub(super) fn trainable(frozen: usize) -> Trainable {
 }
 
 #[test]
-fn keep_equals_its_formula() {
+fn self_distillation_equals_its_formula() {
     let data = data();
     let model = trainable(0);
-    let keep = Keep::new(&model, &data, 16, 3).unwrap();
-    let prepared = keep.prepare(&data, &mut examples(&keep, &data, &[0, 4, 9])).unwrap();
-    let packed = prepared.packed();
+    let objective = SelfDistillation::new(&model, &data, 16, 3).unwrap();
+    let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 4, 9])).unwrap();
+    let packed = &prepared.packed;
     // The untrained model has loss 0.
     let now = model.states(packed, None).unwrap();
     assert!(prepared.loss(&now).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
-    let (loss, states) = checked(prepared.as_ref(), &[]);
+    let (loss, states) = checked(&prepared, &[]);
     let start = rows(&now);
     let distance = |n: usize| 1.0 - cosine(&mean(&states[packed.rows(n)]), &mean(&start[packed.rows(n)]));
     assert!((loss - (0..3).map(distance).sum::<f64>() / 3.0).abs() < 1e-5, "{loss}");
 }
 
 #[test]
-fn words_equals_its_formula() {
+fn mlm_equals_its_formula() {
     let mut data = data();
     data.mask = Some(3);
     let model = trainable(0);
-    assert!(Words::new(&model, None, 1).is_err());
-    let words = Words::new(&model, data.mask, 1).unwrap();
+    assert!(Mlm::new(&model, None, 1).is_err());
+    let words = Mlm::new(&model, data.mask, 1).unwrap();
     let mut drawn = examples(&words, &data, &(0..20).collect::<Vec<_>>());
     let prepared = words.prepare(&data, &mut drawn).unwrap();
-    let (packed, shape) = (prepared.packed(), prepared.shape());
+    let (packed, shape) = (&prepared.packed, prepared.shape());
     let list = |name: &str| {
         shape[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<f64>>()
     };
@@ -123,7 +123,7 @@ fn words_equals_its_formula() {
             }
         }
     }
-    let (loss, states) = checked(prepared.as_ref(), words.heads());
+    let (loss, states) = checked(&prepared, words.heads());
     let table = &model.start().embeddings.words.data;
     let of = |n: usize| words.heads()[n].numbers().unwrap().into_iter().map(f64::from).collect::<Vec<f64>>();
     let (norm, bias) = (of(2), of(3));
@@ -161,9 +161,9 @@ fn the_output_embedding_is_trained_with_the_embeddings() {
     data.mask = Some(3);
     for (frozen, trained) in [(0, true), (1, false)] {
         let model = trainable(frozen);
-        let words = Words::new(&model, data.mask, 1).unwrap();
+        let words = Mlm::new(&model, data.mask, 1).unwrap();
         let prepared = words.prepare(&data, &mut examples(&words, &data, &[0, 1])).unwrap();
-        let states = Tensor::zeros((prepared.packed().tokens(), WIDTH), DType::F32, &Device::Cpu).unwrap();
+        let states = Tensor::zeros((prepared.packed.tokens(), WIDTH), DType::F32, &Device::Cpu).unwrap();
         let store = prepared.loss(&(states + 0.5).unwrap()).unwrap().backward().unwrap();
         let table = model.parameters().iter().find(|p| p.name.starts_with("embeddings.words"));
         assert_eq!(table.is_some_and(|p| store.get(&p.var).is_some()), trained);
@@ -176,7 +176,7 @@ fn relevance_equals_its_formula() {
     let relevance = Relevance::new(WIDTH, 3, &Device::Cpu).unwrap();
     let mut drawn = examples(&relevance, &data, &(0..20).collect::<Vec<_>>());
     let prepared = relevance.prepare(&data, &mut drawn).unwrap();
-    let (packed, shape) = (prepared.packed(), prepared.shape());
+    let (packed, shape) = (&prepared.packed, prepared.shape());
     let classes: Vec<usize> =
         shape["classes"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
     assert!((0..3).all(|class| classes.contains(&class)), "{classes:?}");
@@ -191,7 +191,7 @@ fn relevance_equals_its_formula() {
             _ => assert!(dialogues().iter().flatten().any(|turn| turn.ids == response)),
         }
     }
-    let (loss, states) = checked(prepared.as_ref(), relevance.heads());
+    let (loss, states) = checked(&prepared, relevance.heads());
     let cost = |n: usize| {
         let scores = through(relevance.heads(), &states[packed.starts[n]], |v| v);
         -(scores[classes[n]].exp() / scores.iter().map(|s| s.exp()).sum::<f64>()).ln()
@@ -209,18 +209,17 @@ fn combined_objectives_have_a_weighted_loss() {
     let together = MultiTask::new(simcse(), beside, &data).unwrap();
     let mut drawn = examples(&together, &data, &[3, 8, 12]);
     let prepared = together.prepare(&data, &mut drawn).unwrap();
-    let packed = prepared.packed();
-    assert_eq!((prepared.count(), packed.sequences.len()), (3, 6 + 10));
-    let (loss, _) = checked(prepared.as_ref(), &[]);
+    let packed = &prepared.packed;
+    assert_eq!((prepared.count, packed.sequences.len()), (3, 6 + 10));
+    let (loss, _) = checked(&prepared, &[]);
     let means = numbers((packed.tokens(), WIDTH), 3);
-    let pooled_loss =
-        prepared.pooled_loss().unwrap().loss_of(&losses::means(&means, packed).unwrap()).unwrap();
+    let pooled_loss = prepared.pooled_loss(&losses::means(&means, packed).unwrap()).unwrap();
     assert!((loss - f64::from(pooled_loss.to_scalar::<f32>().unwrap())).abs() < 1e-5);
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
-    let rows = alone.packed().tokens();
+    let rows = alone.packed.tokens();
     let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();
     // The examples of the auxiliary objective depend only on the first example of the main one.
     let again = together.prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
-    assert_eq!(again.packed().sequences, packed.sequences);
+    assert_eq!(again.packed.sequences, packed.sequences);
     assert!(loss > f64::from(first) && loss < f64::from(first) + 0.25 * 20.0);
 }

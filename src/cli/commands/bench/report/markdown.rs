@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
+    throughput_source,
 };
 use crate::cli::{
     commands::bench::{
@@ -12,7 +13,12 @@ use crate::cli::{
     },
     printer::grouped,
 };
-use turnwise_eval::{ann, result::Done, tables::Table, throughput::Throughput};
+use turnwise_eval::{
+    ann,
+    result::Done,
+    tables::{Counts, Table},
+    throughput::Throughput,
+};
 
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = "# Benchmarks\n".to_owned();
@@ -34,13 +40,13 @@ pub(super) fn markdown(report: &Report) -> String {
 fn overview(text: &mut String, tables: &[Table]) {
     *text += "\n| table | reproduced | better | below | not run | best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
     for table in tables {
-        let counts = table.counts();
+        let Counts { reproduced, better, below, missing } = table.counts();
         let best: Vec<String> = table.best().iter().map(best_in_words).collect();
         let best = table.missing.as_ref().map_or(best.join("; "), |path| format!("data not found: {path}"));
+        let (name, number_of) = (&table.name, &table.table);
         let _ = writeln!(
             text,
-            "| [{0}](#{0}) ({1}) | {2} | {3} | {4} | {5} | {best} |",
-            table.name, table.table, counts.reproduced, counts.better, counts.below, counts.missing
+            "| [{name}](#{name}) ({number_of}) | {reproduced} | {better} | {below} | {missing} | {best} |"
         );
     }
     let reasons = reasons(tables);
@@ -51,8 +57,8 @@ fn overview(text: &mut String, tables: &[Table]) {
 }
 
 fn of_table(text: &mut String, table: &Table) {
-    let _ =
-        write!(text, "\n## {}\n\n{}. {}, {}.\n\n", table.name, table.about, table.paper.title(), table.table);
+    let Table { name, about, table: number_of, .. } = table;
+    let _ = write!(text, "\n## {name}\n\n{about}. {}, {number_of}.\n\n", table.paper.title());
     if let Some(missing) = &table.missing {
         let _ = writeln!(text, "Not run: {missing} not found.\n");
     }
@@ -70,16 +76,10 @@ fn of_table(text: &mut String, table: &Table) {
             words.extend(line.is_no_better_than_chance().then_some("no better than the random baseline"));
             words.extend(line.verdict.map(|verdict| verdict.word()));
             words.extend(row.missing.as_ref().map(|_| "not run"));
-            let _ = writeln!(
-                text,
-                "| {} | {measure} | {} | {} | {} | {} | {} |",
-                row.who,
-                of_unit(line.value),
-                number(line.expected),
-                of_unit(line.floor),
-                number(line.paper),
-                words.join(", ")
-            );
+            let (here, floor, words) = (of_unit(line.value), of_unit(line.floor), words.join(", "));
+            let (who, expected, paper) = (&row.who, number(line.expected), number(line.paper));
+            let _ =
+                writeln!(text, "| {who} | {measure} | {here} | {expected} | {floor} | {paper} | {words} |");
         }
     }
     for remark in remarks(table) {
@@ -110,19 +110,11 @@ fn of_results(text: &mut String, results: &[Done]) {
 }
 
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
-    let _ = write!(
-        text,
-        "\n## Recall and speed: {}\n\n{} vectors with {} dimensions, {} queries, {} nearest neighbors; turnwise {}, {}.\n\n",
-        measured.data,
-        grouped(measured.vectors as u64),
-        measured.dim,
-        grouped(measured.queries as u64),
-        measured.k,
-        measured.turnwise,
-        measured.machine
-    );
-    let _ =
-        writeln!(text, "| graph | ef | recall | {} |\n|---|{}", speeds::NAMES.join(" | "), "---:|".repeat(7));
+    let ann::Measured { data, turnwise, machine, .. } = measured;
+    let sizes = speeds::sizes(measured);
+    let _ = write!(text, "\n## Recall and speed: {data}\n\n{sizes}; turnwise {turnwise}, {machine}.\n\n");
+    let names = speeds::NAMES.join(" | ");
+    let _ = writeln!(text, "| graph | ef | recall | {names} |\n|---|{}", "---:|".repeat(7));
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
         let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
         let _ = writeln!(text, "| {name} | {ef} | {:.4} | {} |", setting.recall, cells.join(" | "));
@@ -137,16 +129,10 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
 }
 
 fn of_throughput(text: &mut String, throughput: &Throughput) {
+    let (subject, about) = (throughput.subject(), throughput_source(throughput));
     let _ = write!(
         text,
-        "\n## Throughput: {}\n\n{} dialogues, {} turns, {}; {}; turnwise {}, {}.\n\n| step | | seconds | per second |\n|---|---:|---:|---:|\n",
-        throughput.subject(),
-        grouped(throughput.dialogues),
-        grouped(throughput.turns),
-        speeds::megabytes(throughput.bytes),
-        throughput.encoder,
-        throughput.turnwise,
-        throughput.machine
+        "\n## Throughput: {subject}\n\n{about}\n\n| step | | seconds | per second |\n|---|---:|---:|---:|\n"
     );
     for pace in &throughput.steps {
         let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));

@@ -3,16 +3,17 @@
 mod markdown;
 mod page;
 
-use std::path::{Path, PathBuf};
-
-use super::{recipes::summary, table::shown};
-use crate::cli::Context;
-use turnwise_core::error::{Error, IoContext, Result};
+use super::{
+    recipes::summary,
+    speeds::megabytes,
+    table::{measures, shown},
+};
+use crate::cli::prelude::*;
 use turnwise_corpus::output::Output;
 use turnwise_eval::{
     ann,
     result::Done,
-    tables::{Best, Table},
+    tables::{Best, RowDone, Table},
     throughput::Throughput,
 };
 
@@ -29,15 +30,13 @@ impl Kind {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("md") => Ok(Kind::Markdown),
             Some("html") => Ok(Kind::Page),
-            _ => Err(Error::Input {
-                message: format!("{} is neither .md nor .html", path.display()),
-                hint: Some("the file extension selects the format".to_owned()),
-            }),
+            _ => Err(Error::input(format!("{} is neither .md nor .html", path.display()))
+                .with_hint("the file extension selects the format")),
         }
     }
 }
 
-/// Results that a report shows.
+/// All results that a report shows.
 #[derive(Default)]
 struct Report {
     tables: Vec<Table>,
@@ -52,10 +51,8 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
     outputs.iter().try_for_each(|path| Kind::of(path).map(drop))?;
     let report = Report::gather(folder)?;
     if report.is_empty() {
-        return Err(Error::Input {
-            message: format!("there are no results in {}", folder.display()),
-            hint: Some("run `turnwise bench reproduce` or any other benchmark first".to_owned()),
-        });
+        return Err(Error::input(format!("there are no results in {}", folder.display()))
+            .with_hint("run `turnwise bench reproduce` or any other benchmark first"));
     }
     report.write(outputs, context)
 }
@@ -109,8 +106,8 @@ impl Report {
                 (&other.options, &other.data.hash, &other.seeds)
                     == (&done.options, &done.data.hash, &done.seeds)
             };
-            let mut lines =
-                report.tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.result.as_ref());
+            let rows = report.tables.iter().flat_map(|table| &table.rows);
+            let mut lines = rows.filter_map(|row| row.result.as_ref());
             // A result that is part of a mean over seeds is reported only there.
             let in_a_mean = over.iter().any(|mean| {
                 done.seeds.is_empty()
@@ -199,6 +196,14 @@ fn provenance(done: &Done) -> String {
     format!("{code}{}; data {}, turnwise {turnwise}, {seeds}, {machine}.", data.size, data.hash)
 }
 
+/// Describes the data, the encoder, the version and the machine of a measurement of throughput.
+fn throughput_source(throughput: &Throughput) -> String {
+    let Throughput { encoder, turnwise, machine, .. } = throughput;
+    let (dialogues, turns) = (grouped(throughput.dialogues), grouped(throughput.turns));
+    let size = megabytes(throughput.bytes);
+    format!("{dialogues} dialogues, {turns} turns, {size}; {encoder}; turnwise {turnwise}, {machine}.")
+}
+
 /// Describes the skipped records.
 fn left_out(done: &Done) -> impl Iterator<Item = String> + '_ {
     done.skipped
@@ -240,11 +245,8 @@ pub(super) fn best_in_words(best: &Best<'_>) -> String {
 fn other_data(table: &Table) -> Option<String> {
     let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;
-        let below = table
-            .rows
-            .iter()
-            .filter(|row| row.paper.get(measure).is_some_and(|paper| *paper < 100.0 * floor));
-        let below = below.count();
+        let is_below = |row: &&RowDone| row.paper.get(measure).is_some_and(|paper| *paper < 100.0 * floor);
+        let below = table.rows.iter().filter(is_below).count();
         (below > 0).then(|| format!("{measure} {}, above {below} of the paper's rows", shown(floor, measure)))
     });
     let lines: Vec<String> = lines.collect();
@@ -254,15 +256,4 @@ fn other_data(table: &Table) -> Option<String> {
             lines.join("; ")
         )
     })
-}
-
-/// Returns all measures of some results, in the order of first occurrence.
-fn measures(results: &[Done]) -> Vec<&str> {
-    let mut measures: Vec<&str> = Vec::new();
-    for value in results.iter().flat_map(|done| &done.values) {
-        if !measures.contains(&value.measure.as_str()) {
-            measures.push(&value.measure);
-        }
-    }
-    measures
 }

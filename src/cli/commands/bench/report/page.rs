@@ -4,9 +4,13 @@ use std::fmt::Write as _;
 
 use super::{
     Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
+    throughput_source,
 };
 use crate::cli::{
-    commands::bench::{speeds, table::shown},
+    commands::bench::{
+        speeds,
+        table::{cell, shown},
+    },
     printer::grouped,
 };
 use turnwise_eval::{
@@ -71,17 +75,13 @@ fn overview(text: &mut String, tables: &[Table]) {
                 })
                 .collect(),
         };
+        let (name, number_of, best) = (plain(&table.name), plain(&table.table), best.join("<br>"));
+        let counts = [counts.reproduced, counts.better, counts.below, counts.missing];
+        let counts = counts.map(|count| format!("<td class=\"n\">{count}</td>")).concat();
         let _ = writeln!(
             text,
-            "<tr><td><a href=\"#{0}\">{0}</a><br><span class=\"dim\">{1}</span></td><td class=\"n\">{2}</td><td class=\"n\">{3}</td>\
-             <td class=\"n\">{4}</td><td class=\"n\">{5}</td><td class=\"why\">{6}</td></tr>",
-            plain(&table.name),
-            plain(&table.table),
-            counts.reproduced,
-            counts.better,
-            counts.below,
-            counts.missing,
-            best.join("<br>")
+            "<tr><td><a href=\"#{name}\">{name}</a><br><span class=\"dim\">{number_of}</span></td>{counts}\
+             <td class=\"why\">{best}</td></tr>"
         );
     }
     *text += "</table></div>\n";
@@ -96,13 +96,11 @@ fn overview(text: &mut String, tables: &[Table]) {
 }
 
 fn of_table(text: &mut String, table: &Table) {
+    let [name, about, number_of] = [&table.name, &table.about, &table.table].map(|text| plain(text));
+    let paper = plain(table.paper.title());
     let _ = write!(
         text,
-        "<h2 id=\"{0}\">{0}</h2>\n<p>{1}. <span class=\"dim\">{2}, {3}.</span></p>\n",
-        plain(&table.name),
-        plain(&table.about),
-        plain(table.paper.title()),
-        plain(&table.table)
+        "<h2 id=\"{name}\">{name}</h2>\n<p>{about}. <span class=\"dim\">{paper}, {number_of}.</span></p>\n"
     );
     if let Some(missing) = &table.missing {
         let _ = writeln!(text, "<p class=\"missed\">Not run: {} not found.</p>", plain(missing));
@@ -153,14 +151,11 @@ fn of_results(text: &mut String, results: &[Done]) {
         for done in results {
             let Some(value) = done.value(measure) else { continue };
             let floor = value.floor.map_or_else(|| "–".to_owned(), |floor| shown(floor, measure));
-            let deviation = value.deviation.map(|d| format!(" ± {}", shown(d, measure))).unwrap_or_default();
+            let (ranker, here) = (plain(&done.ranker), cell(value));
+            let (name, bar) = (plain(measure), bar(value.value, measure, value.floor, None));
             let _ = writeln!(
                 text,
-                "<tr><td>{}</td><td>{}</td><td class=\"n\">{}{deviation}</td><td>{}</td><td class=\"n\">{floor}</td></tr>",
-                plain(&done.ranker),
-                plain(measure),
-                shown(value.value, measure),
-                bar(value.value, measure, value.floor, None)
+                "<tr><td>{ranker}</td><td>{name}</td><td class=\"n\">{here}</td><td>{bar}</td><td class=\"n\">{floor}</td></tr>"
             );
         }
     }
@@ -191,44 +186,33 @@ fn of_space(text: &mut String, results: &[&Done]) {
         let about = format!(
             "map of the dialogues by {ranker}; dialogues with similar vectors are close to each other"
         );
-        let _ = writeln!(
-            text,
-            "<figure>{}<figcaption>{}, {} dialogues (t-SNE)</figcaption></figure>",
-            map(of_ranker, &about),
-            plain(ranker),
-            of_ranker.points.len()
-        );
+        let (map, ranker, n) = (map(of_ranker, &about), plain(ranker), of_ranker.points.len());
+        let caption = format!("{ranker}, {n} dialogues (t-SNE)");
+        let _ = writeln!(text, "<figure>{map}<figcaption>{caption}</figcaption></figure>");
     }
     *text += "</div>\n";
     *text += &legend(any.names.iter().map(String::as_str));
 }
 
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
+    let (data, sizes) = (plain(&measured.data), speeds::sizes(measured));
+    let (turnwise, machine) = (plain(&measured.turnwise), plain(&measured.machine));
     let _ = write!(
         text,
-        "<h2>Recall and speed: {}</h2>\n<p class=\"dim\">{} vectors with {} dimensions, {} queries, {} nearest neighbors; one thread; turnwise {}, {}.</p>\n",
-        plain(&measured.data),
-        grouped(measured.vectors as u64),
-        measured.dim,
-        grouped(measured.queries as u64),
-        measured.k,
-        plain(&measured.turnwise),
-        plain(&measured.machine)
+        "<h2>Recall and speed: {data}</h2>\n<p class=\"dim\">{sizes}; one thread; turnwise {turnwise}, {machine}.</p>\n"
     );
-    let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for graph in &measured.graphs {
-        series.push((graph.name(), graph.settings.iter().map(|s| (s.recall, s.qps)).collect()));
-    }
+    let points = |graph: &ann::Graph| graph.settings.iter().map(|s| (s.recall, s.qps)).collect();
+    let mut series: Vec<(String, Vec<(f64, f64)>)> =
+        measured.graphs.iter().map(|graph| (graph.name(), points(graph))).collect();
     series.push(("exact search".to_owned(), vec![(measured.exact.recall, measured.exact.qps)]));
     *text += &curves(&series, ("recall", "queries per second"), "queries per second against recall");
     *text += &speed_table("<th>graph</th><th class=\"n\">ef</th><th class=\"n\">recall</th>");
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
+        let (name, recall) = (plain(name), setting.recall);
+        let cells = speed_cells(setting.qps, setting.qps_all, &setting.latency);
         let _ = writeln!(
             text,
-            "<tr><td>{}</td><td class=\"n\">{ef}</td><td class=\"n\">{:.4}</td>{}</tr>",
-            plain(name),
-            setting.recall,
-            speed_cells(setting.qps, setting.qps_all, &setting.latency)
+            "<tr><td>{name}</td><td class=\"n\">{ef}</td><td class=\"n\">{recall:.4}</td>{cells}</tr>"
         );
     };
     row("exact search", "–".to_owned(), &measured.exact);
@@ -253,27 +237,18 @@ fn speed_cells(qps: f64, qps_all: f64, latency: &Latency) -> String {
 }
 
 fn of_throughput(text: &mut String, throughput: &Throughput) {
+    let (subject, about) = (plain(&throughput.subject()), plain(&throughput_source(throughput)));
     let _ = write!(
         text,
-        "<h2>Throughput: {}</h2>\n<p class=\"dim\">{} dialogues, {} turns, {}; {}; turnwise {}, {}.</p>\n<div class=\"scroll\"><table>\n\
-         <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">per second</th></tr>\n",
-        plain(&throughput.subject()),
-        grouped(throughput.dialogues),
-        grouped(throughput.turns),
-        speeds::megabytes(throughput.bytes),
-        plain(&throughput.encoder),
-        plain(&throughput.turnwise),
-        plain(&throughput.machine)
+        "<h2>Throughput: {subject}</h2>\n<p class=\"dim\">{about}</p>\n<div class=\"scroll\"><table>\n\
+         <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">per second</th></tr>\n"
     );
     for pace in &throughput.steps {
+        let (step, seconds) = (plain(&pace.step), pace.seconds);
+        let (count, unit, rate) = (grouped(pace.count), plain(&pace.unit), grouped(pace.a_second() as u64));
         let _ = writeln!(
             text,
-            "<tr><td>{}</td><td class=\"n\">{} {}</td><td class=\"n\">{:.2}</td><td class=\"n\">{}</td></tr>",
-            plain(&pace.step),
-            grouped(pace.count),
-            plain(&pace.unit),
-            pace.seconds,
-            grouped(pace.a_second() as u64)
+            "<tr><td>{step}</td><td class=\"n\">{count} {unit}</td><td class=\"n\">{seconds:.2}</td><td class=\"n\">{rate}</td></tr>"
         );
     }
     *text += "</table></div>\n";
@@ -298,21 +273,13 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
         Some(_) => "<span class=\"dim\">not run</span>".to_owned(),
         None => words.join(", "),
     };
+    let (who, here, name) = (plain(&row.who), of_unit(line.value), plain(measure));
+    let floor = line.floor.or(line.value.is_none().then_some(0.0));
+    let bar = bar(line.value.unwrap_or(0.0), measure, floor, line.paper);
+    let numbers = [number(line.expected), of_unit(line.floor), number(line.paper)];
+    let numbers = numbers.map(|number| format!("<td class=\"n\">{number}</td>")).concat();
     format!(
-        "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td>{words}</td></tr>\n",
-        plain(&row.who),
-        plain(measure),
-        of_unit(line.value),
-        bar(
-            line.value.unwrap_or(0.0),
-            measure,
-            line.floor.or(line.value.is_none().then_some(0.0)),
-            line.paper
-        ),
-        number(line.expected),
-        of_unit(line.floor),
-        number(line.paper),
+        "<tr><td>{who}</td><td>{name}</td><td class=\"n\">{here}</td><td>{bar}</td>{numbers}<td>{words}</td></tr>\n"
     )
 }
 

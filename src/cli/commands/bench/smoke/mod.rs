@@ -3,40 +3,28 @@
 mod sets;
 mod tasks;
 
-use std::{
-    io::{self, Cursor, Write},
-    path::Path,
-    time::Instant,
-};
-
-use serde::Serialize;
+use std::time::Instant;
 
 use super::{ann, report, throughput};
+use crate::cli::prelude::*;
 use crate::{
     cli::{
-        Context,
         args::AnnArgs,
-        commands::best_model::{self, Model},
-        printer::{BOLD, DIM},
+        commands::{
+            best_model::{self, Model},
+            demo::samples_plan,
+        },
     },
     samples,
 };
 use sets::Sets;
-use turnwise_core::{
-    error::{Class, Error, Result},
-    files,
-};
-use turnwise_corpus::{
-    formats,
-    input::Input,
-    walk::{Plan, Source},
-};
-use turnwise_eval::throughput::Throughput;
+use turnwise_core::{error::Class, files};
+use turnwise_eval::throughput::{Pace, Throughput};
 use turnwise_index::dense::Builder;
 use turnwise_search::HitKind;
 use turnwise_store::ingest::IngestOptions;
 
-/// Result of the command.
+/// Result of `turnwise bench smoke`. Also its JSON output.
 #[derive(Serialize)]
 struct Smoke {
     schema: &'static str,
@@ -105,22 +93,15 @@ fn write(smoke: &Smoke, out: &mut dyn Write) -> io::Result<()> {
 fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> {
     let index = set.path("index");
     smoke.step("throughput", |_| {
-        let mut plan = Plan::default();
-        for (name, text) in samples::SUPPORT {
-            let input = Input::from_stream((*name).to_owned(), None, Box::new(Cursor::new(text.as_bytes())))?;
-            plan.sources.push(Source::opened(input, formats::by_name("jsonl")?));
-        }
+        let plan = samples_plan()?;
         let bytes = samples::SUPPORT.iter().map(|(_, text)| text.len() as u64).sum();
         let throughput = Throughput::new(vec!["the samples".to_owned()], bytes);
         let options = IngestOptions::default();
         let model = |root: &Path, snapshot: &_| Model::best(root, snapshot, context);
         let throughput = throughput::measured(throughput, &index, plan, &options, &model, 200, context)?;
         throughput.write(&set.path("results"))?;
-        let paces = throughput
-            .steps
-            .iter()
-            .map(|pace| format!("{} {:.0} {}/s", pace.step, pace.a_second(), pace.unit));
-        Ok(paces.collect::<Vec<_>>().join(", "))
+        let pace = |pace: &Pace| format!("{} {:.0} {}/s", pace.step, pace.a_second(), pace.unit);
+        Ok(throughput.steps.iter().map(pace).collect::<Vec<_>>().join(", "))
     })?;
     smoke.step("recall and speed", |wrong| {
         let args = AnnArgs {
@@ -142,11 +123,8 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
         if recalls.iter().any(|recall| *recall < 0.95) {
             wrong.push(format!("graphs have a recall of only {recalls:?}"));
         }
-        let parts = measured
-            .graphs
-            .iter()
-            .zip(&recalls)
-            .map(|(graph, recall)| format!("{} {recall:.3}", graph.builder));
-        Ok(format!("{} vectors, recall {}", measured.vectors, parts.collect::<Vec<_>>().join(", ")))
+        let graphs = measured.graphs.iter().zip(&recalls);
+        let graphs: Vec<_> = graphs.map(|(graph, recall)| format!("{} {recall:.3}", graph.builder)).collect();
+        Ok(format!("{} vectors, recall {}", measured.vectors, graphs.join(", ")))
     })
 }

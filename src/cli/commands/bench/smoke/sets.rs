@@ -1,23 +1,21 @@
 //! Creates the data sets of all tasks from the samples.
 
-use std::path::{Path, PathBuf};
-
+use crate::cli::prelude::*;
 use crate::{
     cli::{
-        Context,
-        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
+        args::{BuildCommand, EncoderArgs, InputArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     samples,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_eval::{build::CandidateSelection, rank::Terms};
 
-/// Sizes of the sets: sentences for semantic retrieval, dialogues for response selection, and pairs. They cover
-/// all code paths and take only seconds.
+/// Number of sentences in the sets for semantic retrieval.
 const SENTENCES: usize = 600;
-const RESPONDED: usize = 20;
+/// Number of dialogues that the set for response selection is made from.
+const RESPONSE_DIALOGUES: usize = 20;
+/// Number of sentence pairs to score.
 const PAIRS: usize = 120;
 
 /// Task files made from the samples.
@@ -51,7 +49,8 @@ impl Sets {
         }
         self.write("pairs.tsv", samples::PAIRS)?;
         let all = build::all(&[self.path("dialogues")], &ReadArgs::default(), context)?;
-        let some: Vec<String> = all.iter().step_by(all.len() / RESPONDED).map(json).collect::<Result<_>>()?;
+        let some: Vec<String> =
+            all.iter().step_by(all.len() / RESPONSE_DIALOGUES).map(json).collect::<Result<_>>()?;
         self.write("some.jsonl", &some.join("\n"))?;
         self.known_items(&all)?;
         let sentences = || SentencesArgs {
@@ -60,19 +59,16 @@ impl Sets {
             label: LabelArg::Intent,
             sentences: Some(SENTENCES),
         };
+        let sr = |name: &str, candidate_selection| BuildCommand::Sr {
+            labelled: sentences(),
+            output: self.path(name),
+            candidate_selection,
+            terms: Terms::default(),
+        };
+        let input = |name: &str| InputArgs { paths: vec![self.path(name)], read: ReadArgs::default() };
         let commands = [
-            BuildCommand::Sr {
-                labelled: sentences(),
-                output: self.path("select.txt"),
-                recipe: CandidateSelection::Text,
-                terms: Terms::default(),
-            },
-            BuildCommand::Sr {
-                labelled: sentences(),
-                output: self.path("released.txt"),
-                recipe: CandidateSelection::Released,
-                terms: Terms::default(),
-            },
+            sr("select.txt", CandidateSelection::Text),
+            sr("released.txt", CandidateSelection::Released),
             BuildCommand::Dsts {
                 labelled: sentences(),
                 output: self.path("to-score.tsv"),
@@ -82,15 +78,13 @@ impl Sets {
                 encoder: EncoderArgs::default(),
                 tokens: TokenArgs::default(),
             },
-            BuildCommand::Dial {
-                paths: vec![self.path("dialogues")],
-                read: ReadArgs::default(),
+            BuildCommand::Dialogues {
+                input: input("dialogues"),
                 output: self.path("dial.jsonl"),
                 paper: None,
             },
             BuildCommand::Response {
-                paths: vec![self.path("some.jsonl")],
-                read: ReadArgs::default(),
+                input: input("some.jsonl"),
                 output: self.path("samples.jsonl"),
                 candidates: 10,
                 context: 2,

@@ -1,14 +1,11 @@
 //! Runs all tasks on the samples and checks the results.
 
-use std::path::{Path, PathBuf};
-
 use super::{Smoke, sets::Sets};
 use crate::cli::{
-    Context,
     args::{EncoderArgs, ReadArgs, RunArgs, TokenArgs},
     commands::bench::run_task,
+    prelude::*,
 };
-use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_eval::{
     result::Done,
     significance::compare,
@@ -18,13 +15,15 @@ use turnwise_eval::{
 
 const RELEASED: &str = "as released";
 
-/// Runs all tasks. Every ranker must beat the random baseline, and `eval` must score the exported runs the
-/// same.
+/// Runs all tasks. Checks that every ranker beats the random baseline, and that `eval` computes the measures of the tasks
+/// from the exported runs.
 pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> Result<()> {
     let with = |words: &[&str], dense: &[&str]| -> Vec<String> {
         let dense = if model { dense } else { &[] };
         words.iter().chain(dense).map(|name| (*name).to_owned()).collect()
     };
+    let dialogues =
+        |profile| TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile });
     let specs = [
         (
             "semantic retrieval",
@@ -41,16 +40,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
             TaskSpec::Dsts(Similarity { data: set.path("pairs.tsv"), background: None }),
             with(&["tfidf:letters"], &["model"]),
         ),
-        (
-            "dialogues",
-            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Paper }),
-            with(&["bm25", "tfidf-svd:64", "lda"], &["model"]),
-        ),
-        (
-            "dialogues, as coded",
-            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Code }),
-            with(&["tfidf-svd:64"], &[]),
-        ),
+        ("dialogues", dialogues(Profile::Paper), with(&["bm25", "tfidf-svd:64", "lda"], &["model"])),
+        ("dialogues, as coded", dialogues(Profile::Code), with(&["tfidf-svd:64"], &[])),
         (
             "response selection",
             TaskSpec::Response(ResponseSelection { data: set.path("samples.jsonl") }),
@@ -75,16 +66,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         })?;
     }
     smoke.step("seeds", |wrong| {
-        let spec =
-            TaskSpec::Dialogues(DialogueRetrieval { data: set.path("dial.jsonl"), profile: Profile::Paper });
-        let results = run_task(
-            &spec,
-            Path::new(""),
-            &ReadArgs::default(),
-            &how(set, None, 3),
-            &["lda".to_owned()],
-            context,
-        )?;
+        let (spec, how, rankers) = (dialogues(Profile::Paper), how(set, None, 3), ["lda".to_owned()]);
+        let results = run_task(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
         if results.iter().flat_map(|done| &done.values).all(|value| value.deviation == Some(0.0)) {
             wrong.push("three seeds of LDA are the same".to_owned());
         }
@@ -93,11 +76,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
     smoke.step("judged by eval", |wrong| check_eval_agrees(set, wrong))?;
     smoke.step("compared", |wrong| {
         let results = saved(set)?;
-        let two: Vec<&Done> = results
-            .iter()
-            .filter(|done| done.task == "sr" && done.data.paths[0].ends_with("select.txt"))
-            .take(2)
-            .collect();
+        let of_sr = |done: &&Done| done.task == "sr" && done.data.paths[0].ends_with("select.txt");
+        let two: Vec<&Done> = results.iter().filter(of_sr).take(2).collect();
         let [a, b] = two[..] else {
             return Err(Error::Internal("two results were made and are not there".to_owned()));
         };
@@ -126,30 +106,30 @@ fn describe(results: &[Done]) -> String {
 fn check_above_baseline(done: &Done, wrong: &mut Vec<String>) {
     for value in &done.values {
         if value.floor.is_some_and(|floor| value.value <= floor) {
-            wrong.push(format!(
-                "{}: {} is not above the random baseline in {}",
-                done.ranker, value.measure, done.task
-            ));
+            let Done { ranker, task, .. } = done;
+            wrong.push(format!("{ranker}: {} is not above the random baseline in {task}", value.measure));
         }
     }
 }
 
-/// Reads all saved results.
+/// Reads all saved results, in the order of their file names.
 fn saved(set: &Sets) -> Result<Vec<Done>> {
-    let folder = set.path("results");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-        .at("read", &folder)?;
-    files.sort();
+    let files = files_in(&set.path("results"))?;
     Ok(files.iter().filter_map(|path| Done::read(path).ok()).collect())
+}
+
+/// Paths of the files in a folder, sorted.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder);
+    let files = entries.and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
+    let mut files: Vec<PathBuf> = files.at("read", folder)?;
+    files.sort();
+    Ok(files)
 }
 
 /// Checks that scoring the exported runs as `turnwise eval` does gives the MAP of the task.
 fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
-    let folder = set.path("runs");
-    let mut runs: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-        .at("read", &folder)?;
+    let mut runs = files_in(&set.path("runs"))?;
     runs.retain(|path| path.extension().is_some_and(|ending| ending == "run"));
     let measures = parse_measures(&["map".to_owned(), "recip_rank".to_owned()])?;
     for run in &runs {

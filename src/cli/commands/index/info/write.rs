@@ -1,24 +1,14 @@
 //! Text output of `turnwise index info`.
 
-use std::io::{self, Write};
-
-use super::{Graphs, Info};
-use crate::cli::{
-    commands::search,
-    printer::{BOLD, DIM, bytes, counted, grouped},
-};
+use super::{Graphs, Info, Outdated};
+use crate::cli::{commands::search, prelude::*};
 use turnwise_index::vectors::Kind;
 
 impl Info {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "{BOLD}{}{BOLD:#}  generation {}, created {}",
-            self.index, self.generation, self.created
-        )?;
-        let (dialogues, turns) = (counted(self.dialogues, "dialogue"), counted(self.turns, "turn"));
-        writeln!(out, "  {:>12}  {dialogues} with {turns}", bytes(self.bytes.total))?;
-        let b = &self.bytes;
+        let Info { index, generation, created, bytes: b, .. } = self;
+        writeln!(out, "{BOLD}{index}{BOLD:#}  generation {generation}, created {created}")?;
+        writeln!(out, "  {:>12}  {}", bytes(b.total), totals(self.dialogues, self.turns))?;
         let mut part = |n: u64, name: &str, more: &str| match (n, more) {
             (0, "") => Ok(()),
             (n, "") => writeln!(out, "  {:>12}  {name}", bytes(n)),
@@ -27,11 +17,8 @@ impl Info {
         part(b.log, "log", &self.of_log())?;
         part(b.tables, "tables", "")?;
         part(b.records, "records", "")?;
-        part(
-            b.lexical,
-            "lexical",
-            self.lexical.as_ref().and_then(|l| l.analyzer.as_deref()).unwrap_or_default(),
-        )?;
+        let analyzer = self.lexical.as_ref().and_then(|lexical| lexical.analyzer.as_deref());
+        part(b.lexical, "lexical", analyzer.unwrap_or_default())?;
         part(b.vectors, "vectors", "")?;
         part(b.graphs, "graphs", &self.graphs.as_ref().map_or_else(String::new, Graphs::words))?;
         if let Some(of) = &self.vectors {
@@ -43,12 +30,8 @@ impl Info {
             let queries = grouped(tuning.queries as u64);
             writeln!(out, "  {:>12}  {flags} {DIM}by {queries} queries{DIM:#}", "tuned")?;
         }
-        for behind in &self.behind {
-            writeln!(
-                out,
-                "  {BOLD}{}{BOLD:#}: {} {DIM}(`{}`){DIM:#}",
-                behind.part, behind.what, behind.command
-            )?;
+        for Outdated { part, what, command } in &self.behind {
+            writeln!(out, "  {BOLD}{part}{BOLD:#}: {what} {DIM}(`{command}`){DIM:#}")?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Surroundings: a linear layer, learned in closed form, that gives similar vectors to utterances with similar
-//! contexts.
+//! Context CCA: a linear layer, learned in closed form by canonical correlation analysis (CCA), that gives similar
+//! vectors to utterances with similar contexts.
 //!
 //! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector
 //! of its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are
@@ -18,9 +18,22 @@
 #[cfg(test)]
 mod tests;
 
-use super::scatter;
+use super::{
+    objectives::{Definition, definition::Role},
+    scatter,
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Vectors, statics::linalg};
+
+/// Definition of `context-cca`.
+pub static CONTEXT_CCA: Definition = Definition {
+    name: "context-cca",
+    former_name: Some("surroundings"),
+    about: "utterances: those with similar turns before and after them get similar vectors; a linear layer in closed form, no \
+            training steps",
+    role: Role::Main,
+    ..Definition::DEFAULT
+};
 
 /// Weight of the identity in the shrunk covariances.
 const SHRINKAGE: f64 = 0.5;
@@ -123,9 +136,9 @@ pub struct Layer {
     /// Bias, one element per output.
     pub bias: Vec<f32>,
     /// Canonical correlations between utterances and their contexts, from 0 to 1, in descending order.
-    pub told: Vec<f64>,
+    pub correlations: Vec<f64>,
     /// Random baseline: the largest correlation between utterances and unrelated contexts.
-    pub by_chance: f64,
+    pub baseline: f64,
 }
 
 /// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no
@@ -160,9 +173,9 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let elsewhere = whitened(covariance(|s| &s.own_elsewhere, |s| &s.own, |s| &s.around));
     let squared = scatter::times(&cross, &scatter::transposed(&cross, dim), dim);
     let eigen = linalg::symmetric_eigen(squared.clone(), dim);
-    let told: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0).sqrt()).collect();
-    let by_chance = largest_singular_value(&elsewhere, dim);
-    if told.first().is_none_or(|largest| *largest <= by_chance) {
+    let correlations: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0).sqrt()).collect();
+    let baseline = largest_singular_value(&elsewhere, dim);
+    if correlations.first().is_none_or(|largest| *largest <= baseline) {
         return Err(Error::data("utterances do not predict their context turns in these dialogues")
             .with_hint(
                 "check that the turns are in order and that dialogues have several turns: `turnwise corpus show`",
@@ -175,7 +188,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let bias =
         weight.chunks_exact(dim).map(|row| -row.iter().zip(&mean).map(|(a, b)| a * b).sum::<f64>() as f32);
     let bias = bias.collect();
-    Ok(Layer { weight: weight.into_iter().map(|number| number as f32).collect(), bias, told, by_chance })
+    let weight = weight.into_iter().map(|number| number as f32).collect();
+    Ok(Layer { weight, bias, correlations, baseline })
 }
 
 /// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep

@@ -1,23 +1,23 @@
-//! The `places` objective.
+//! The `role-position` objective.
 
 use super::{rivals::trainable, *};
 
 #[test]
-fn places_equals_its_formula() {
+fn role_position_equals_its_formula() {
     let data = data();
     let model = trainable(0);
-    let places = Places::new(&model, &data, 16, 3).unwrap();
+    let objective = RolePosition::new(&model, &data, 16, 3).unwrap();
     // The prototypes come from all turns of the dialogues.
-    let all = places.examples(&data).unwrap();
+    let all = objective.examples(&data).unwrap();
     let mut every: Vec<(Location, Random)> =
         all.iter().map(|location| (*location, Random::new(1, 1))).collect();
-    let whole = places.prepare(&data, &mut every).unwrap();
-    let now = rows(&model.states(whole.packed(), None).unwrap());
+    let whole = objective.prepare(&data, &mut every).unwrap();
+    let now = rows(&model.states(&whole.packed, None).unwrap());
     let unit = |row: &[f64]| -> Vec<f64> {
         let length = dot(row, row).sqrt();
         row.iter().map(|v| v / length).collect()
     };
-    let vectors: Vec<Vec<f64>> = (0..all.len()).map(|n| unit(&mean(&now[whole.packed().rows(n)]))).collect();
+    let vectors: Vec<Vec<f64>> = (0..all.len()).map(|n| unit(&mean(&now[whole.packed.rows(n)]))).collect();
     // Positions: first, second, last, second to last, middle. The second role has the next five classes.
     let of = |location: &Location| {
         let turns = data.dialogue(location.dialogue).unwrap().len() as u32;
@@ -41,11 +41,11 @@ fn places_equals_its_formula() {
             *direction = unit(&from);
         }
     }
-    let mut some = examples(&places, &data, &[0, 3, 7, 12, 20]);
-    let prepared = places.prepare(&data, &mut some).unwrap();
-    let (loss, states) = checked(prepared.as_ref(), &[]);
+    let mut some = examples(&objective, &data, &[0, 3, 7, 12, 20]);
+    let prepared = objective.prepare(&data, &mut some).unwrap();
+    let (loss, states) = checked(&prepared, &[]);
     let cost = |n: usize| {
-        let vector = unit(&mean(&states[prepared.packed().rows(n)]));
+        let vector = unit(&mean(&states[prepared.packed.rows(n)]));
         let scores: Vec<f64> =
             directions.iter().zip(&shares).map(|(d, share)| share * (dot(&vector, d) / 0.2).exp()).collect();
         -(scores[of(&some[n].0)] / scores.iter().sum::<f64>()).ln()

@@ -1,4 +1,4 @@
-//! `train surroundings`: a layer behind an encoder, learned without steps.
+//! `train context-cca`: a layer behind an encoder, learned without steps.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
 fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     let t = with_encoder();
     t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
-    let train = format!("train surroundings --corpus {SAMPLES} -m ./small");
+    let train = format!("train context-cca --corpus {SAMPLES} -m ./small");
     let outcome = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
     outcome.says(
         0,
@@ -82,7 +82,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
     assert_eq!(ended.out.lines().next(), outcome.out.lines().next());
-    t.run(&format!("{train} --strength 0.7 -o run --resume"))
+    t.run(&format!("{train} --context-weight 0.7 -o run --resume"))
         .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
     // A run that was stopped before its model was saved starts again.
@@ -96,7 +96,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
         );
     }
     assert_eq!(lines(&t, "run/evaluations.jsonl").len(), 2);
-    t.run(&format!("train surroundings --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
+    t.run(&format!("train context-cca --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
         .says(0, &["./run/model already has a dense layer"]);
     assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
     // A model with a layer cannot be trained further, because training needs mean pooling without a layer.
@@ -113,7 +113,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
     t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
     let steps = "responses -m ./small --steps 4 --batch 4 --learning-rate 1e-3";
-    let outcome = t.run(&format!("train {steps} {on} --layer -o at-once"));
+    let outcome = t.run(&format!("train {steps} {on} --context-layer -o at-once"));
     outcome.says(0, &["after 4 steps: ", "with the layer: "]);
     assert!(
         outcome.out.contains("4 steps, loss ")
@@ -124,7 +124,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
     // --layer gives the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));
-    t.ok(&format!("train surroundings -m ./first/model {on} -o second"));
+    t.ok(&format!("train context-cca -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
     let layer = |run: &str| {
         numbers(
@@ -134,13 +134,14 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     };
     assert_eq!(layer("at-once"), layer("second"));
     // Resuming a complete run changes nothing.
-    t.ok(&format!("train {steps} {on} --layer -o at-once --resume"));
+    t.ok(&format!("train {steps} {on} --context-layer -o at-once --resume"));
     assert_eq!(
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
         (layer("second"), places.len())
     );
     // With too little data for a layer, the model of the steps is saved.
-    let outcome = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
+    let outcome =
+        t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --context-layer -o without"));
     outcome.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
     assert!(
         outcome.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(),
@@ -157,7 +158,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
 fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
     let t = with_encoder();
     let train = format!("--corpus {SAMPLES} -m ./small --evaluate-every 0");
-    t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 surroundings {train} -o swept"));
+    t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 context-cca {train} -o swept"));
     let layer = |run: &str| {
         numbers(
             &fs::read(t.path(&format!("swept/{run}/model/2_Dense/model.safetensors"))).unwrap(),
@@ -172,7 +173,7 @@ fn the_settings_of_the_layer_have_an_effect_and_can_be_swept() {
     assert!(off(&layer("strength=0_context=1")) < 1e-6);
     assert!(off(&layer("strength=1_context=1")) > 0.1);
     assert_ne!(layer("strength=1_context=1"), layer("strength=1_context=2"));
-    t.ok(&format!("train surroundings {train} --preset small -o small-run"));
+    t.ok(&format!("train context-cca {train} --preset small -o small-run"));
 }
 
 #[test]
@@ -185,26 +186,30 @@ fn unsupported_layer_settings_are_reported_before_anything_is_written() {
     );
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
     for (line, code, says) in [
-        (format!("train surroundings {on} --steps 5 --batch 2"), 2, "surroundings has no steps, no batch"),
-        (format!("train surroundings {on} --auxiliary keep=1"), 2, "surroundings has no auxiliary"),
-        (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
-        (format!("train surroundings {on} --layer"), 2, "already learns a layer"),
-        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
-        (format!("train surroundings {on} --strength 2"), 2, "strength cannot be 2"),
-        (format!("train surroundings {on} --context 0"), 2, "context cannot be 0"),
+        (format!("train context-cca {on} --steps 5 --batch 2"), 2, "context-cca has no steps, no batch"),
         (
-            format!("train surroundings {on} --devices cpu,cpu"),
+            format!("train context-cca {on} --auxiliary self-distillation=1"),
+            2,
+            "context-cca has no auxiliary",
+        ),
+        (format!("train context-cca {on} --select last"), 2, "context-cca has no select"),
+        (format!("train context-cca {on} --layer"), 2, "already learns a layer"),
+        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
+        (format!("train context-cca {on} --strength 2"), 2, "strength cannot be 2"),
+        (format!("train context-cca {on} --context 0"), 2, "context cannot be 0"),
+        (
+            format!("train context-cca {on} --devices cpu,cpu"),
             2,
             "no steps to distribute over several devices",
         ),
-        (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
+        (format!("train dialoguecse {on} --context-weight 0.5"), 2, "dialoguecse has no strength"),
         (
-            format!("train simcse {on} --auxiliary surroundings=1"),
+            format!("train simcse {on} --auxiliary context-cca=1"),
             2,
-            "surroundings cannot be combined with simcse",
+            "context-cca cannot be combined with simcse",
         ),
         (
-            "train surroundings --corpus alone.jsonl -m ./small -o run".to_owned(),
+            "train context-cca --corpus alone.jsonl -m ./small -o run".to_owned(),
             3,
             "too few utterances with context turns: 0",
         ),
@@ -213,6 +218,5 @@ fn unsupported_layer_settings_are_reported_before_anything_is_written() {
         assert!(!t.path("run").exists(), "{line}");
     }
     t.model();
-    t.run(&format!("train surroundings --corpus {SAMPLES} -m ./fitted -o run"))
-        .says(2, &["a static encoder"]);
+    t.run(&format!("train context-cca --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
 }

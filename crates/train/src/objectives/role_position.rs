@@ -1,20 +1,20 @@
-//! Places: classifies utterances by speaker role and position in the dialogue.
+//! Role and position: classifies utterances by speaker role and position in the dialogue.
 //!
 //! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its
-//! position: customers speak first, agents ask questions, and thanks come last. A class (a "place") is a pair of
-//! speaker role and position.
+//! position: customers speak first, agents ask questions, and thanks come last. A class is a pair of speaker role and
+//! position.
 //!
 //! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the
 //! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the
-//! prototypes. It groups utterances by dialogue act and ignores their topic; a second objective such as `keep` can
-//! preserve the topic.
+//! prototypes. It groups utterances by dialogue act and ignores their topic; a second objective such as
+//! `self-distillation` can preserve the topic.
 
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Objective, PooledLoss, Prepared,
-    definition::{Definition, Frozen, Role, Sample, Settings, Setup, StepTraining, Steps, Training},
-    losses,
+    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    definition::{Definition, StepTraining},
+    losses, turns_of,
 };
 use crate::{
     data::TrainingSet,
@@ -28,55 +28,34 @@ use turnwise_core::{
 };
 use turnwise_encoder::Sequence;
 
-/// Definition of `places`.
-pub static PLACES: Definition = Definition {
-    name: "places",
+/// Definition of `role-position`.
+pub static ROLE_POSITION: Definition = Definition {
+    name: "role-position",
+    former_name: Some("places"),
     about: "utterances: those with similar dialogue acts (question, thanks) get similar vectors",
-    benchmark: "sr select.txt",
-    sample: Sample::Utterances,
     held_out: false,
     // The label-free criterion measures topics, not dialogue acts.
     select: Selection::Last,
-    role: Role::Both,
-    min_turns: 2,
-    training: Training::Steps(StepTraining {
-        in_batch: false,
+    steps: Some(StepTraining {
         pooled_loss: true,
-        one_corpus: false,
-        several_turns: false,
-        merge_turns: false,
-        steps: Steps::Total(200),
+        steps: 200,
         warm_up: 20,
         batch: 64,
         learning_rate: 1e-4,
-        max_tokens: 64,
         temperature: 0.2,
-        frozen: Frozen::Half,
-        auxiliary: &[],
-        as_auxiliary: None,
-        settings: |given| {
-            Box::new(PlacesSettings { temperature: given.temperature(), max_tokens: given.max_tokens() })
-        },
+        ..StepTraining::new(|given| {
+            let (temperature, max_tokens) = (given.temperature(), given.max_tokens());
+            ObjectiveBuilder::new(move |setup| {
+                let objective = RolePosition::new(setup.model, setup.data, max_tokens, setup.seed)?;
+                Ok(RolePosition { temperature, ..objective })
+            })
+        })
     }),
+    ..Definition::DEFAULT
 };
 
-/// Settings of `places`.
-#[derive(Debug)]
-struct PlacesSettings {
-    temperature: f64,
-    max_tokens: usize,
-}
-
-impl Settings for PlacesSettings {
-    fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
-        let mut objective = Places::new(setup.model, setup.data, self.max_tokens, setup.seed)?;
-        objective.temperature = self.temperature;
-        Ok(Box::new(objective))
-    }
-}
-
 /// Maximum number of utterances for the prototypes.
-const MOST: usize = 16_384;
+const MAX_UTTERANCES: usize = 16_384;
 /// Number of speaker roles: user, agent, others.
 const ROLES: u32 = 3;
 /// Number of positions in a dialogue: first, second, last, second to last, middle.
@@ -85,8 +64,8 @@ const POSITIONS: u32 = 5;
 /// Number of classes.
 const CLASSES: usize = (ROLES * POSITIONS) as usize;
 
-/// The objective `places`: utterances are classified by speaker role and position, with fixed class prototypes.
-pub struct Places {
+/// The objective `role-position`: utterances are classified by speaker role and position, with fixed class prototypes.
+pub struct RolePosition {
     /// Temperature τ of the softmax.
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
@@ -97,42 +76,42 @@ pub struct Places {
     log_priors: [f32; CLASSES],
 }
 
-impl Places {
+impl RolePosition {
     /// Computes the prototypes with the untrained model, from a random sample of utterances.
     pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
-        let mut chosen = super::every_turn(data);
+        let mut chosen = turns_of(data, 2);
         Random::new(seed, 3).shuffle(&mut chosen);
-        chosen.truncate(MOST);
+        chosen.truncate(MAX_UTTERANCES);
         let width = model.width();
-        let mut places = Places {
+        let mut objective = RolePosition {
             temperature: 0.2,
             max_tokens,
             prototypes: vec![0.0; CLASSES * width],
             log_priors: [0.0; CLASSES],
         };
-        let (sequences, classes) = places.utterances(data, chosen.iter().copied())?;
+        let (sequences, classes) = objective.utterances(data, chosen.iter().copied())?;
         let vectors = losses::unit_means(model, &sequences)?;
         let mut counts = [0usize; CLASSES];
         let mut total = vec![0f32; width];
         for (row, class) in vectors.rows().zip(&classes) {
             let class = *class as usize;
             counts[class] += 1;
-            let sum = &mut places.prototypes[class * width..][..width];
+            let sum = &mut objective.prototypes[class * width..][..width];
             sum.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
             total.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
         }
         let all = classes.len().max(1) as f32;
         for ((prototype, count), log_prior) in
-            places.prototypes.chunks_exact_mut(width).zip(counts).zip(&mut places.log_priors)
+            objective.prototypes.chunks_exact_mut(width).zip(counts).zip(&mut objective.log_priors)
         {
-            // Add-one smoothing: the other utterances may contain classes that the sample lacks.
+            // Add-one smoothing: the training examples may contain classes that the sample lacks.
             *log_prior = ((count + 1) as f32 / (all + CLASSES as f32)).ln();
             if count > 0 {
                 prototype.iter_mut().zip(&total).for_each(|(p, t)| *p = *p / count as f32 - t / all);
                 normalize(prototype);
             }
         }
-        Ok(places)
+        Ok(objective)
     }
 
     /// Returns the sequences and the classes of utterances.
@@ -166,67 +145,50 @@ fn class(role: u32, turn: u32, turns: u32) -> u32 {
     role.min(ROLES - 1) * POSITIONS + position
 }
 
-impl Objective for Places {
+impl Objective for RolePosition {
     fn definition(&self) -> &'static Definition {
-        &PLACES
+        &ROLE_POSITION
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
-        Ok(super::every_turn(data))
+        Ok(turns_of(data, 2))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
         let (sequences, classes) = self.utterances(data, examples.iter().map(|(location, _)| *location))?;
-        Ok(Box::new(Placed {
-            packed: Packed::new(sequences),
+        let loss = Classification {
             classes,
             prototypes: self.prototypes.clone(),
             log_priors: self.log_priors,
             temperature: self.temperature,
-        }))
+        };
+        Ok(Prepared::new(&ROLE_POSITION, sequences, examples.len(), loss))
     }
 }
 
-/// Batch of utterances with their classes.
-struct Placed {
-    packed: Packed,
+/// Loss of a batch of utterances: cross-entropy of their classes.
+struct Classification {
     classes: Vec<u32>,
     prototypes: Vec<f32>,
     log_priors: [f32; CLASSES],
     temperature: f64,
 }
 
-impl Prepared for Placed {
-    fn packed(&self) -> &Packed {
-        &self.packed
+impl Loss for Classification {
+    fn compute(&self, _: &Packed, means: &Tensor) -> Candle<Tensor> {
+        let tensor = |numbers: &[f32], shape: (usize, usize)| {
+            Tensor::from_slice(numbers, shape, means.device())?.to_dtype(means.dtype())
+        };
+        let prototypes = tensor(&self.prototypes, (CLASSES, means.dim(1)?))?;
+        let scores = (losses::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
+        let scores = scores.broadcast_add(&tensor(&self.log_priors, (1, CLASSES))?)?;
+        losses::cross_entropy(&scores, &self.classes)
     }
 
-    fn count(&self) -> usize {
-        self.classes.len()
-    }
-
-    fn shape(&self) -> serde_json::Value {
+    fn shape(&self, _: usize) -> serde_json::Value {
         serde_json::json!({
             "classes": self.classes, "directions": self.prototypes, "parts": self.log_priors,
         })
-    }
-
-    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
-        Some(self)
-    }
-}
-
-impl PooledLoss for Placed {
-    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        let (on, width) = (means.device(), means.dim(1)?);
-        let tensor = |numbers: &[f32], shape: (usize, usize)| {
-            Tensor::from_slice(numbers, shape, on)?.to_dtype(means.dtype())
-        };
-        let prototypes = tensor(&self.prototypes, (CLASSES, width))?;
-        let scores = (losses::unit(means)?.matmul(&prototypes.t()?)? / self.temperature)?;
-        let scores = scores.broadcast_add(&tensor(&self.log_priors, (1, CLASSES))?)?;
-        let classes = Tensor::from_slice(&self.classes, (self.classes.len(), 1), on)?;
-        losses::log_softmax(&scores, 1.0)?.gather(&classes, 1)?.mean_all()?.neg()
     }
 }
 

@@ -57,8 +57,8 @@ fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
 }
 
 /// Number of canonical correlations above the random baseline.
-fn telling(layer: &Layer) -> usize {
-    layer.told.iter().filter(|correlation| **correlation > layer.by_chance).count()
+fn above_baseline(layer: &Layer) -> usize {
+    layer.correlations.iter().filter(|correlation| **correlation > layer.baseline).count()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn utterances_with_similar_contexts_get_similar_vectors() {
         (precision(&unseen.0, &unseen.2), precision(&applied(&layer, &unseen.0), &unseen.2));
     assert!(after > before + 0.1, "{before} {after}");
     // Centering removes one dimension.
-    assert_eq!(telling(&layer), PURPOSES - 1, "{:?} {}", layer.told, layer.by_chance);
+    assert_eq!(above_baseline(&layer), PURPOSES - 1, "{:?} {}", layer.correlations, layer.baseline);
 }
 
 #[test]
@@ -192,7 +192,11 @@ fn sums_do_not_depend_on_blocks_and_each_corpus_has_its_own_mean() {
     shifted.0 = moved;
     let one = learn(&[whole], 0.5).unwrap();
     let two = learn(&[sums(&all), sums(&shifted)], 0.5).unwrap();
-    assert!(one.told.iter().zip(&two.told).all(|(a, b)| (a - b).abs() < 1e-3), "{:?}", two.told);
+    assert!(
+        one.correlations.iter().zip(&two.correlations).all(|(a, b)| (a - b).abs() < 1e-3),
+        "{:?}",
+        two.correlations
+    );
 }
 
 #[test]
@@ -201,7 +205,7 @@ fn uninformative_data_is_an_error() {
     assert!(e.to_string().contains("too few utterances"), "{e}");
     let e = learn(&[sums(&dialogues(400, 5, false))], 0.5);
     // In random order, a few correlations can exceed the baseline by chance.
-    assert!(e.is_err() || e.is_ok_and(|layer| telling(&layer) <= 2));
+    assert!(e.is_err() || e.is_ok_and(|layer| above_baseline(&layer) <= 2));
     let mut same = Sums::new(DIM, 1);
     let mut vectors = Vectors::new(DIM);
     (0..400).for_each(|_| vectors.push(&[0.5; DIM]));
