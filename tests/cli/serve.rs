@@ -410,7 +410,7 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
                 }
             });
         }
-        let ends = Ends(&done);
+        let ends = StopOnDrop(&done);
         let line = |id: &str, text: &str| json!({"id": id, "turns": [{"text": text}]}).to_string() + "\n";
         // The body is sent in pieces.
         let mut stream = server.connect();
@@ -440,7 +440,7 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
         // A different process writes.
         t.write("z3.jsonl", line("z3", "the third zebra crossing"));
         for line in ["ingest -i x z3.jsonl", "index rebuild -i x", "delete -i x z1", "index compact -i x"] {
-            patiently(&t, line);
+            retry_while_writing(&t, line);
         }
         for _ in 0..200 {
             found = server.post("/v1/search", &search).json(200);
@@ -459,7 +459,7 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
 }
 
 /// Runs a command. Repeats it while the server itself writes to the index.
-fn patiently(t: &Turnwise, line: &str) {
+fn retry_while_writing(t: &Turnwise, line: &str) {
     for _ in 0..200 {
         let outcome = t.run(line);
         match outcome.code {
@@ -472,9 +472,9 @@ fn patiently(t: &Turnwise, line: &str) {
 }
 
 /// Stops the searching thread when it is dropped, also if the writer fails.
-struct Ends<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

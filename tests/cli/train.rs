@@ -369,7 +369,7 @@ fn an_index_can_be_trained_on() {
 #[test]
 fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
-    pieces(&t);
+    write_pieces(&t);
     // One export has all dialogues. A second one repeats some of them, and has one with changed content.
     let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
     let first = some.lines().next().unwrap();
@@ -702,7 +702,7 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
         outcome.out.contains("agreement of neighbors with words: ") && !outcome.err.contains("held out"),
         "{outcome:?}"
     );
-    pieces(&t);
+    write_pieces(&t);
     t.run(&format!("{train} --corpus pieces/0.jsonl -o few")).says(
         0,
         &["20 with at least four turns are needed, but a tenth of the corpus is only 6", "60 dialogues"],
@@ -839,7 +839,7 @@ fn several_seeds_and_settings_are_compared() {
 }
 
 /// Writes the sample dialogues to several files in a folder, in the order of their names.
-fn pieces(t: &Turnwise) {
+fn write_pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");
     let lines: Vec<&str> = text.lines().collect();
@@ -851,7 +851,7 @@ fn pieces(t: &Turnwise) {
 #[test]
 fn streamed_and_in_memory_training_give_the_same_model() {
     let t = with_encoder();
-    pieces(&t);
+    write_pieces(&t);
     for objective in ["joint", "auto", "mlm", "responses"] {
         let command = format!(
             "train {objective} --corpus pieces -m ./small --steps 6 --batch 6 --learning-rate 1e-3 --dialogues 200"
@@ -889,7 +889,7 @@ fn streamed_and_in_memory_training_give_the_same_model() {
 #[test]
 fn damaged_and_changed_inputs_are_reported() {
     let t = with_encoder();
-    pieces(&t);
+    write_pieces(&t);
     let command =
         "train simcse --corpus pieces -m ./small --steps 4 --checkpoint-every 2 --batch 4 --evaluate-every 0";
     t.ok(&format!("{command} -o run"));
@@ -909,7 +909,7 @@ fn damaged_and_changed_inputs_are_reported() {
 #[test]
 fn a_full_disk_is_reported() {
     let t = with_encoder();
-    pieces(&t);
+    write_pieces(&t);
     let program = t.command(&[]);
     let script = format!(
         "trap '' XFSZ; ulimit -f 64; exec {:?} train simcse --corpus pieces -m ./small -o run --steps 2 --batch 4",
