@@ -112,6 +112,11 @@ impl Store {
         &self.notices
     }
 
+    /// Like [`Store::notices`], and clears the messages.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
     /// Returns the state as of the last commit. Its directory also contains the uncommitted batch, so read dialogues
     /// with [`Store::get`].
     pub fn view(&self) -> &Snapshot {
