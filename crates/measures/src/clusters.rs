@@ -30,12 +30,10 @@ impl Table {
         Table { counts, total: clusters.len().min(labels.len()) as u64 }
     }
 
-    /// Returns the size of each cluster.
     fn row_sums(&self) -> Vec<u64> {
         self.counts.iter().map(|row| row.iter().sum()).collect()
     }
 
-    /// Returns the number of items with each label.
     fn column_sums(&self) -> Vec<u64> {
         let width = self.counts.first().map_or(0, Vec::len);
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()

@@ -21,8 +21,6 @@
 //! # }
 //! ```
 
-#![warn(missing_docs)]
-
 pub mod clusters;
 pub mod duplicates;
 mod facets;
@@ -98,16 +96,14 @@ impl Searcher {
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
         let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
-            return Err(Error::Input {
-                message: format!(
-                    "the vectors in {} were made by a different encoder: the fingerprint of {} was {} and is now {}",
-                    self.engine.place(),
-                    recipe.model,
-                    recipe.fingerprint,
-                    encoder.fingerprint()
-                ),
-                hint: Some(self.engine.reencode_hint()),
-            });
+            let message = format!(
+                "the vectors in {} were made by a different encoder: the fingerprint of {} was {} and is now {}",
+                self.engine.place(),
+                recipe.model,
+                recipe.fingerprint,
+                encoder.fingerprint()
+            );
+            return Err(Error::input(message).with_hint(self.engine.reencode_hint()));
         }
         self.encoder = Some(encoder);
         Ok(self)
@@ -133,9 +129,9 @@ impl Searcher {
     }
 
     fn encoder(&self) -> Result<&dyn Encoder> {
-        self.encoder.as_deref().ok_or_else(|| Error::Input {
-            message: "a dense search needs the encoder that made the vectors".to_owned(),
-            hint: Some("open the encoder and pass it to the searcher, or use the bm25 mode".to_owned()),
+        self.encoder.as_deref().ok_or_else(|| {
+            Error::input("a dense search needs the encoder that made the vectors")
+                .with_hint("open the encoder and pass it to the searcher, or use the bm25 mode")
         })
     }
 

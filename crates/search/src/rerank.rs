@@ -75,7 +75,10 @@ impl Searcher {
 }
 
 fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Result<Vec<f32>> {
-    let Some(vector) = &query.vector else { return Err(needs_dense("exact")) };
+    let vector = query.vector.as_ref().ok_or_else(|| {
+        Error::input("reranking by `exact` requires a dense search, but this search is lexical")
+            .with_hint("remove --mode bm25, or remove --rerank")
+    })?;
     let unknown: Vec<Candidate> = best
         .iter()
         .filter(|candidate| candidate.cosine.is_none())
@@ -93,13 +96,6 @@ fn text_of(view: &dyn View, candidate: &FusedCandidate) -> Result<String> {
     let dialogue = view.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
     let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
     Ok(turn.map(|turn| turn.text).unwrap_or_default())
-}
-
-fn needs_dense(by: &str) -> Error {
-    Error::Input {
-        message: format!("reranking by `{by}` requires a dense search, but this search is lexical"),
-        hint: Some("remove --mode bm25, or remove --rerank".to_owned()),
-    }
 }
 
 /// MaxSim: for each query token, the highest cosine with a document token, averaged over the query tokens.

@@ -100,9 +100,7 @@ const MAX_REPLIES: usize = 1_000;
 impl RespondRequest {
     /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
-        let wrong = |message: &str, hint: &str| {
-            Err(Error::Input { message: message.to_owned(), hint: Some(hint.to_owned()) })
-        };
+        let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
         if self.context.iter().all(|turn| turn.trim().is_empty()) {
             return wrong(
                 "there is nothing to answer",

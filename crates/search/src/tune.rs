@@ -131,10 +131,8 @@ impl Searcher {
                     )
                 },
             );
-            return Err(Error::Data {
-                message: "fewer than two queries have a relevant result in the index".to_owned(),
-                hint: Some(hint),
-            });
+            let message = "fewer than two queries have a relevant result in the index";
+            return Err(Error::data(message).with_hint(hint));
         }
         let default = self.fusion(&SearchRequest::default());
         let mut fusions = grid();

@@ -42,7 +42,6 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the tables that a manifest names.
     pub fn open(folder: &Path, tables: &[String]) -> Result<Self> {
         let tables = tables.iter().map(|name| Table::open(&folder.join(name))).collect::<Result<_>>()?;
         Ok(Directory { tables, delta: KeyMap::default() })

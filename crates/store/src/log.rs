@@ -39,7 +39,6 @@ impl Position {
     pub const START: Position = Position { segment: 1, offset: SEGMENT_HEADER_BYTES };
 }
 
-/// Returns the path of a segment's file.
 pub fn segment_path(log: &Path, segment: u32) -> PathBuf {
     log.join(format!("{segment:08}.log"))
 }
@@ -136,7 +135,6 @@ impl Segment {
         Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
     }
 
-    /// Returns the bytes of the segment that are loaded.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::None => &[],
@@ -145,12 +143,10 @@ impl Segment {
         }
     }
 
-    /// Returns the path of the segment's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the segment number.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -232,7 +228,6 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the log folder and its first segment.
     pub fn create(log: &Path) -> Result<Self> {
         fs::create_dir_all(log).at("create", log)?;
         LogWriter::begin(log, 1)
@@ -291,7 +286,6 @@ impl LogWriter {
         self.end.offset >= self.segment_bytes
     }
 
-    /// Sets the size in bytes at which a segment is full.
     pub fn set_segment_bytes(&mut self, bytes: u64) {
         self.segment_bytes = bytes;
     }

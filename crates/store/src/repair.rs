@@ -262,7 +262,7 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
         return Ok(());
     };
     let mut still_missing = BTreeSet::new();
-    for &seq in &salvage.missing {
+    for seq in std::mem::take(&mut salvage.missing) {
         let json = records.get(seq).ok().flatten();
         let dialogue = json.and_then(|json| serde_json::from_slice::<Dialogue>(&json).ok());
         let Some(dialogue) = dialogue else {
@@ -288,32 +288,19 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
 /// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must
 /// be up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
-    let mut present = BTreeSet::new();
-    for item in records.iter() {
-        // Without a complete list, drop nothing.
-        let Ok((seq, _)) = item else { return Ok(()) };
-        present.insert(seq);
-    }
-    let live = replay(salvage)?;
-    for (_, (seq, _)) in live {
-        if !present.contains(&seq) {
-            salvage.frames.remove(&seq);
-        }
-    }
-    Ok(())
-}
-
-/// Replays all frames. Returns the sequence number and number of turns of each live dialogue.
-fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
-    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    // Without a complete list, drop nothing.
+    let present: Result<BTreeSet<Seq>> = records.iter().map(|item| item.map(|(seq, _)| seq)).collect();
+    let Ok(present) = present else { return Ok(()) };
+    let mut live: KeyMap<Seq> = KeyMap::default();
     for_each_frame(salvage, |frame, _| {
         match frame.kind {
-            Kind::Put => live.insert(frame.id_key(), (frame.seq, frame.turns())),
+            Kind::Put => live.insert(frame.id_key(), frame.seq),
             _ => live.remove(&frame.id_key()),
         };
         Ok(())
     })?;
-    Ok(live)
+    live.values().filter(|seq| !present.contains(seq)).for_each(|seq| drop(salvage.frames.remove(seq)));
+    Ok(())
 }
 
 fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<()>) -> Result<()> {
@@ -324,14 +311,15 @@ fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Res
                 let frame = Frame::read(bytes).map_err(|why| Error::Internal(why.into()))?;
                 f(&frame, bytes)?;
             }
-            Ok(place) => {
-                if segment.as_ref().is_none_or(|s| s.number() != place.segment) {
-                    segment = Some(Segment::map_unchecked(&salvage.log, place.segment)?);
-                }
-                let Some(segment) = &segment else { continue };
-                let frame = segment.frame_at(place.offset)?;
-                let from = place.offset as usize;
-                f(&frame, &segment.bytes()[from..from + frame.bytes() as usize])?;
+            Ok(at) => {
+                let current = match segment.take() {
+                    Some(current) if current.number() == at.segment => current,
+                    _ => Segment::map_unchecked(&salvage.log, at.segment)?,
+                };
+                let current = segment.insert(current);
+                let frame = current.frame_at(at.offset)?;
+                let from = at.offset as usize;
+                f(&frame, &current.bytes()[from..from + frame.bytes() as usize])?;
             }
         }
     }
@@ -342,7 +330,7 @@ fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Res
 fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     const BATCH_BYTES: usize = 4 << 20;
     let mut out = LogWriter::create(folder)?;
-    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    let mut live: KeyMap<u32> = KeyMap::default();
     let mut buffer = Vec::new();
     let mut commit = Commit { rejected: salvage.rejected.clone(), ..Commit::default() };
     let mut last = Seq(0);
@@ -361,13 +349,11 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         let replaced = match frame.kind {
             Kind::Put => {
                 totals.add(frame.turns());
-                live.insert(frame.id_key(), (frame.seq, frame.turns()))
+                live.insert(frame.id_key(), frame.turns())
             }
             _ => live.remove(&frame.id_key()),
         };
-        if let Some((_, turns)) = replaced {
-            totals.subtract(turns);
-        }
+        replaced.into_iter().for_each(|turns| totals.subtract(turns));
         buffer.extend_from_slice(bytes);
         last = frame.seq;
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }

@@ -33,17 +33,13 @@ const ENTRY_BYTES: usize = 80;
 /// Directory entry of a dialogue id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Key of the id.
     pub id: IdKey,
     /// Key of the text of all turns.
     pub text: IdKey,
     /// Key of the whole record.
     pub content: IdKey,
-    /// Sequence number of the frame.
     pub seq: Seq,
-    /// Position of the frame in the log.
     pub at: Position,
-    /// Number of turns of the dialogue.
     pub turns: u32,
     /// Whether the frame is a delete.
     pub deleted: bool,
@@ -135,12 +131,10 @@ impl Table {
         Table::open(path)
     }
 
-    /// Returns the path of the table's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of entries in the table.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
     }
@@ -179,7 +173,6 @@ impl Table {
         None
     }
 
-    /// Iterates over all entries in the order of their id keys.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         (0..self.len()).map(|n| Entry::read(self.slot(n)))
     }

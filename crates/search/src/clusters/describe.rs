@@ -66,7 +66,6 @@ impl Counts {
         Counts { terms: HashMap::new(), sizes: vec![0; clusters] }
     }
 
-    /// Counts the terms of a dialogue.
     fn add(&mut self, cluster: u32, terms: Vec<String>) {
         self.sizes[cluster as usize] += 1;
         for term in terms {
@@ -249,7 +248,6 @@ fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count:
     order.into_iter().filter(is_new).take(count).collect()
 }
 
-/// Returns the most frequent domains, at most 5.
 fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
     const MAX_SHARES: usize = 5;
     let share =

@@ -13,7 +13,6 @@ use turnwise_core::{
     vectors::normalize,
 };
 
-/// Maximum number of iterations.
 const MAX_ROUNDS: usize = 40;
 /// Maximum size of the sample on which restarts are compared.
 const RESTART_SAMPLE: usize = 16_384;
@@ -81,7 +80,6 @@ impl<'a> Items<'a> {
 pub(super) struct Partition {
     /// L2-normalized centers, concatenated.
     pub(super) centers: Vec<f32>,
-    /// Cluster of each item.
     pub(super) of: Vec<u32>,
     /// Cosine of each item with its center.
     pub(super) cosines: Vec<f32>,

@@ -62,7 +62,7 @@ impl Default for ClusterOptions<'_> {
 }
 
 /// A topic map: clusters of the dialogues of an index.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
     /// Number of dialogues in clusters.
     pub dialogues: u64,
@@ -174,16 +174,7 @@ pub fn clusters(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Clusters> {
     let stop = Stop(stop);
-    let mut made = Clusters {
-        dialogues: 0,
-        without: 0,
-        unknown: 0,
-        cohesion: 0.0,
-        tried: Vec::new(),
-        purity: None,
-        clusters: Vec::new(),
-        map: Vec::new(),
-    };
+    let mut made = Clusters::default();
     let mut items = Vec::new();
     // Item index of each dialogue, in the order of the log. `None` for dialogues that are not clustered.
     let mut places: Vec<Option<u32>> = Vec::new();
