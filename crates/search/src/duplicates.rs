@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use turnwise_nearest::products;
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::{
     dense::{DenseReader, DistinctVectors, NeighborBuffers},

@@ -48,7 +48,7 @@ pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, W
 pub use scan::statistics;
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
     dense::DenseReader,
@@ -135,8 +135,8 @@ impl Searcher {
         })
     }
 
-    /// Returns the search mode of a request. The default is hybrid if the index has both vectors and a lexical index,
-    /// and otherwise the mode for which there is an index.
+    /// Returns the search mode of a request. Without a mode, a query expression is searched lexically. Other requests
+    /// use the hybrid mode if the index has vectors and a lexical index, or else the mode that the index supports.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }

@@ -3,15 +3,9 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    Searcher,
-    request::{Mode, RerankMethod, SearchRequest},
-    response::{EffectiveQuery, WeightedText},
+    EffectiveQuery, Mode, RerankMethod, SearchRequest, Searcher, WeightedText, fuse::FusedCandidate,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, TurnNo},
-    vectors::normalize,
-};
+use turnwise_core::{Error, IdKey, Result, TurnNo, vectors::normalize};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{DialogueOptions, TextOptions};
 use turnwise_index::{
@@ -40,6 +34,12 @@ impl Query {
     fn new(text: String, kind: Kind) -> Self {
         let warnings = Vec::new();
         Query { text, kind, vector: None, words: None, effective: None, itself: None, warnings }
+    }
+
+    /// Returns the cosine of a candidate with the query. `None` if the query or the candidate has no vector.
+    pub(super) fn cosine(&self, view: &dyn View, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        let Some(vector) = &self.vector else { return Ok(None) };
+        view.cosine(self.kind, &candidate.engine_candidate(), vector)
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::vectors::Kind;
 

@@ -7,10 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, SearchRequest, Searcher, query::weights};
-use turnwise_core::{
-    error::{Error, Result},
-    vectors::cosine,
-};
+use turnwise_core::{Error, Result, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::TextOptions;
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::clusters::Stop;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter, stats::Statistics};
 use turnwise_store::Snapshot;
 

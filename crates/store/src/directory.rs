@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::table::{Entry, Table};
-use turnwise_core::{error::Result, ids::IdKey};
+use turnwise_core::{IdKey, Result};
 
 /// Hasher for keys that are already hashes. It uses the first 8 bytes of the key.
 #[derive(Default)]
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::log::Position;
-    use turnwise_core::ids::Seq;
+    use turnwise_core::Seq;
 
     proptest! {
         /// Compares random inserts, deletes and checkpoints with a map.

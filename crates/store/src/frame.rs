@@ -20,10 +20,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, Result, Seq};
 use turnwise_corpus::Dialogue;
 
 /// The first bytes of every frame. `repair` searches for them after a damaged frame.

@@ -14,10 +14,7 @@ use std::{
 use memmap2::{Mmap, MmapOptions};
 
 use crate::frame::{self, Frame, Kind};
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-};
+use turnwise_core::{Error, IoContext, Result, files};
 
 /// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new one.
 pub const SEGMENT_BYTES: u64 = 64_000_000;
@@ -74,35 +71,22 @@ pub struct Segment {
 }
 
 enum Bytes {
-    None,
     Mapped(Mmap),
     Read(Vec<u8>),
 }
 
 impl Segment {
-    /// Maps a segment into memory and checks its header. While a writer is active, read only committed bytes:
-    /// the writer can truncate the bytes after them.
-    pub fn map(log: &Path, number: u32) -> Result<Self> {
-        let segment = Segment::map_unchecked(log, number)?;
-        segment.check_header()?;
-        Ok(segment)
-    }
-
-    /// Maps a segment without checking its header. Repair uses this to salvage the frames.
-    pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
-        Segment::map_up_to(log, number, u64::MAX)
-    }
-
-    /// Maps the first `limit` bytes of a segment without checking its header.
-    pub(super) fn map_up_to(log: &Path, number: u32, limit: u64) -> Result<Self> {
+    /// Maps the first `limit` bytes of a segment into memory without checking its header. While a writer is active,
+    /// map only committed bytes: the writer can truncate the bytes after them.
+    pub(super) fn map(log: &Path, number: u32, limit: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
         let length = file.metadata().at("read", &path)?.len().min(limit);
         // A crash can leave a new segment without a complete header. Such a segment has no frames.
         if length < SEGMENT_HEADER_BYTES {
-            return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
+            return Ok(Segment { path, number, base: 0, bytes: Bytes::Read(Vec::new()) });
         }
-        // SAFETY: committed bytes never change, and callers read only those (see `map`).
+        // SAFETY: committed bytes never change, and callers map only those.
         let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
@@ -137,7 +121,6 @@ impl Segment {
 
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::None => &[],
             Bytes::Mapped(map) => map,
             Bytes::Read(bytes) => bytes,
         }
@@ -335,7 +318,7 @@ impl Segments {
         Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), is_complete })
     }
 
-    /// Returns whether all segments existed.
+    /// Returns whether all segments existed when they were mapped.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -367,6 +350,5 @@ impl Segments {
 
 /// Maps the committed part of a segment. A writer may truncate the bytes after it at any time.
 fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
-    let limit = if number == end.segment { end.offset } else { u64::MAX };
-    Segment::map_up_to(log, number, limit)
+    Segment::map(log, number, if number == end.segment { end.offset } else { u64::MAX })
 }

@@ -11,11 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise_core::{
-    error::{Error, Result, caught},
-    files,
-    ids::Seq,
-};
+use turnwise_core::{Error, Result, Seq, error::caught, files};
 
 /// Size of sled's page cache in bytes. Appending in key order needs no more.
 const CACHE_BYTES: u64 = 64 << 20;

@@ -12,19 +12,14 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    directory::KeyMap,
-    frame::{self, Commit, Frame, Kind, Prepared, Totals},
+    Checkpoint, IndexPaths, KeyMap, Manifest, Position, Prepared, Totals,
+    frame::{self, Commit, Frame, Kind},
     lock::WriterLock,
-    log::{self, LogWriter, Position, Segment},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    log::{self, LogWriter, Segment},
     records::{Records, SyncState},
     writer,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::Seq,
-};
+use turnwise_core::{Error, IoContext, Result, Seq, files};
 use turnwise_corpus::Dialogue;
 
 /// Result of a repair.
@@ -61,7 +56,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
         Err(_) => {
             let compacted = IndexPaths::newest(root).map_or(0, |paths| paths.number());
-            Manifest { compacted, ..Manifest::new() }
+            Manifest { compacted, ..Manifest::default() }
         }
     };
     let mut repaired = Repaired::default();
@@ -219,15 +214,8 @@ impl Salvage {
     /// Reads a segment. Returns the last sequence number that one of its commits covers.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
-        let path = log::segment_path(&self.log, number);
-        let segment = match Segment::map(&self.log, number) {
-            Ok(segment) => segment,
-            Err(Error::Corrupt { .. }) => {
-                self.damaged.push(format!("{}: the segment's header is damaged", path.display()));
-                Segment::map_unchecked(&self.log, number)?
-            }
-            Err(e) => return Err(e),
-        };
+        let segment = Segment::map(&self.log, number, u64::MAX)?;
+        self.damaged.extend(segment.check_header().err().map(|e| e.to_string()));
         for (offset, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).skipping_damage() {
             let here = Position { segment: number, offset };
             let frame = match frame {
@@ -314,7 +302,7 @@ fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Res
             Ok(at) => {
                 let current = match segment.take() {
                     Some(current) if current.number() == at.segment => current,
-                    _ => Segment::map_unchecked(&salvage.log, at.segment)?,
+                    _ => Segment::map(&salvage.log, at.segment, u64::MAX)?,
                 };
                 let current = segment.insert(current);
                 let frame = current.frame_at(at.offset)?;
@@ -366,7 +354,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
 mod tests {
     use super::*;
     use crate::{Snapshot, Store, verify};
-    use turnwise_core::ids::DialogueId;
+    use turnwise_core::DialogueId;
     use turnwise_corpus::Role;
 
     fn damaged(root: &Path) {

@@ -9,16 +9,13 @@ use std::{
 };
 
 use crate::{
+    Checkpoint, IndexPaths, Manifest, Position, Totals,
     directory::Directory,
-    frame::{Frame, Kind, Totals},
-    log::{self, Position, Segment, Segments},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    frame::{Frame, Kind},
+    log::{self, Segment, Segments},
     tail::{Tail, TailReader},
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId},
-};
+use turnwise_core::{DialogueId, Error, IdKey, Result, Seq, TurnNo, UtteranceId};
 use turnwise_corpus::Dialogue;
 
 /// Read-only view of an index as of one batch. Any number of snapshots can be open, in any number of processes.

@@ -17,14 +17,10 @@ use std::{
 use memmap2::Mmap;
 
 use crate::{
+    Position,
     frame::{key_at, u32_at, u64_at},
-    log::Position,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, IoContext, Result, Seq, files};
 
 const MAGIC: [u8; 8] = *b"TWTBL\0\0\x01";
 const HEADER_BYTES: usize = 24;

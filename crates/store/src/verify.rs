@@ -5,19 +5,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    directory::KeyMap,
-    frame::{Frame, Kind, Totals},
+    KeyMap, Position, Snapshot, Totals,
+    frame::{Frame, Kind},
     lock::WriterLock,
-    log::{self, Position},
+    log,
     records::{Records, SyncState},
-    snapshot::Snapshot,
     table::Entry,
     tail::entry_of,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, Result, Seq};
 use turnwise_corpus::Dialogue;
 
 /// Result of a verification.

@@ -6,7 +6,7 @@ use crate::{
     ANALYZER, Token, bigrams, scan,
     stem::{LANGUAGES, Language},
 };
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 
 /// Name of the analyzer that splits Chinese by dictionary and all other text like `mixed-1`.
 const JIEBA: &str = "jieba-1";

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use frostem::{Algorithm, Stemmer};
 
 use crate::Token;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 
 /// Language of a stemmer: an index in [`LANGUAGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use super::{
     kmeans::{Items, Partition, sample_indices},
 };
 use crate::scan::each_dialogue;
-use turnwise_core::error::Result;
+use turnwise_core::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_measures::plane::plane;
@@ -145,12 +145,12 @@ fn map_positions(
     let mut vectors = Vectors::new(items.dim);
     drawn.iter().for_each(|n| vectors.push(&items.unit(*n)));
     let mut stopped = Ok(());
-    let places = plane(&vectors, seed, |_, _| {
+    let points = plane(&vectors, seed, |_, _| {
         stopped = stop.check();
         stopped.is_ok()
     });
     stopped?;
-    Ok(drawn.into_iter().map(|n| n as u32).zip(places.into_iter().flatten()).collect())
+    Ok(drawn.into_iter().map(|n| n as u32).zip(points.into_iter().flatten()).collect())
 }
 
 /// Data of a clustered dialogue that is needed to describe its cluster.
@@ -288,7 +288,7 @@ pub(super) fn mean<'a>(cosines: impl ExactSizeIterator<Item = &'a f32>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwise_core::ids::DialogueId;
+    use turnwise_core::DialogueId;
     use turnwise_corpus::Role;
 
     fn terms(texts: &[&str]) -> Vec<String> {

@@ -8,7 +8,7 @@ use turnwise_nearest::products;
 
 use super::Stop;
 use turnwise_core::{
-    error::Result,
+    Result,
     random::{Random, hash64},
     vectors::normalize,
 };
@@ -114,10 +114,9 @@ pub(super) fn kmeans(
             best = Some(found);
         }
     }
-    let centers = best.as_ref().map_or_else(Vec::new, |best| best.centers.clone());
     match best {
         Some(best) if sample.len() == items.len() => Ok(best),
-        _ => lloyd(items, centers, stop),
+        best => lloyd(items, best.map_or_else(Vec::new, |best| best.centers), stop),
     }
 }
 

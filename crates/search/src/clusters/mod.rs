@@ -16,7 +16,7 @@ pub use describe::{Point, Term};
 use crate::scan::each_dialogue;
 use describe::{describe, mean};
 use kmeans::{Item, Items, kmeans};
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Vectors;
 use turnwise_index::vectors::{Kind, VectorReader, dialogue_key};
