@@ -281,40 +281,33 @@ impl Error {
 
     /// Returns a suggested fix, or `None` if there is none.
     pub fn hint(&self) -> Option<String> {
-        match self {
+        let hint = match self {
             Error::Input { hint, .. }
             | Error::Unsupported { hint, .. }
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
             | Error::Unavailable { hint, .. }
-            | Error::Interrupted { hint } => hint.clone(),
-            Error::Corrupt { hint, .. } => Some(hint.clone()),
+            | Error::Interrupted { hint } => return hint.clone(),
+            Error::Corrupt { hint, .. } => hint,
             Error::TooManyRejects { .. } => {
-                Some("list them with `--rejects FILE`, or raise the limit with `--max-errors N`".to_owned())
+                "list them with `--rejects FILE`, or raise the limit with `--max-errors N`"
             }
             Error::FormatVersion { found, supported, .. } if found > supported => {
-                Some("use a newer turnwise, or ingest the corpus again".to_owned())
+                "use a newer turnwise, or ingest the corpus again"
             }
-            Error::FormatVersion { .. } => Some("ingest the corpus again with this turnwise".to_owned()),
-            Error::Busy { .. } => {
-                Some("wait until it ends; the index can be read in the meantime".to_owned())
-            }
+            Error::FormatVersion { .. } => "ingest the corpus again with this turnwise",
+            Error::Busy { .. } => "wait until it ends; the index can be read in the meantime",
             Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => {
-                    Some("free some space and run the same command again".to_owned())
-                }
-                io::ErrorKind::PermissionDenied => {
-                    Some("check the owner and the permissions of the file".to_owned())
-                }
-                _ => None,
+                io::ErrorKind::StorageFull => "free some space and run the same command again",
+                io::ErrorKind::PermissionDenied => "check the owner and the permissions of the file",
+                _ => return None,
             },
-            Error::Internal(_) => Some("this is a bug in turnwise: please report it".to_owned()),
-            Error::DeviceMemory { .. } => {
-                Some("close other programs that use the device, or use --device cpu".to_owned())
-            }
-            Error::Assertion(_) => None,
-        }
+            Error::Internal(_) => "this is a bug in turnwise: please report it",
+            Error::DeviceMemory { .. } => "close other programs that use the device, or use --device cpu",
+            Error::Assertion(_) => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 

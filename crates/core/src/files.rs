@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::{Error, IoContext, Result};
+use crate::{Error, Result, error::IoContext};
 
 /// Replaces a file atomically: writes a temporary file, syncs it, renames it over the target and syncs the folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -78,8 +78,8 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 /// first renamed to `old`, which must be on the same file system.
 pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     let replaces = folder.exists();
+    let absolute = std::path::absolute(folder).at("find", folder)?;
     if replaces && exchange(new, folder) {
-        let absolute = std::path::absolute(folder).at("find", folder)?;
         sync_parent(&absolute)?;
         return remove_folder(new);
     }
@@ -96,7 +96,6 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
         }
         return Err(e).at("create", folder);
     }
-    let absolute = std::path::absolute(folder).at("find", folder)?;
     sync_parent(&absolute)?;
     remove_folder(old)
 }

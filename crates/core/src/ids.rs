@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Identifier of a dialogue, unique in an index and stable.
 ///

@@ -26,5 +26,6 @@ pub mod script;
 pub mod stats;
 pub mod vectors;
 
-pub use error::{Error, Result};
+pub use error::{Error, IoContext, Result};
+pub use ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId};
 pub use vectors::Vectors;

@@ -1,6 +1,6 @@
 //! Agreement of a clustering with class labels, with the definitions of scikit-learn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Contingency table: the number of items for each pair of cluster and label.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,13 +14,9 @@ pub struct Table {
 impl Table {
     /// Counts the items; `clusters[i]` and `labels[i]` are the cluster and the label of item `i`.
     pub fn new(clusters: &[usize], labels: &[usize]) -> Self {
-        let numbered = |ids: &[usize]| {
-            let mut numbers = BTreeMap::new();
-            ids.iter().for_each(|id| {
-                numbers.entry(*id).or_insert(0usize);
-            });
-            numbers.values_mut().enumerate().for_each(|(n, number)| *number = n);
-            numbers
+        let numbered = |ids: &[usize]| -> BTreeMap<usize, usize> {
+            let distinct: BTreeSet<usize> = ids.iter().copied().collect();
+            distinct.into_iter().zip(0..).collect()
         };
         let (rows, columns) = (numbered(clusters), numbered(labels));
         let mut counts = vec![vec![0; columns.len()]; rows.len()];
@@ -30,12 +26,10 @@ impl Table {
         Table { counts, total: clusters.len().min(labels.len()) as u64 }
     }
 
-    /// Returns the size of each cluster.
     fn row_sums(&self) -> Vec<u64> {
         self.counts.iter().map(|row| row.iter().sum()).collect()
     }
 
-    /// Returns the number of items with each label.
     fn column_sums(&self) -> Vec<u64> {
         let width = self.counts.first().map_or(0, Vec::len);
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()

@@ -8,7 +8,6 @@ use turnwise_core::random::Random;
 
 /// Effective number of neighbors of each point.
 const PERPLEXITY: f64 = 30.0;
-/// Number of iterations.
 const ITERATIONS: usize = 400;
 /// Early exaggeration: factor by which the first iterations multiply the attraction, so that clusters can move past
 /// each other.

@@ -10,7 +10,6 @@ pub struct RandomBaseline {
 }
 
 impl RandomBaseline {
-    /// Returns the fraction of relevant documents.
     fn prevalence(self) -> f64 {
         if self.all == 0 { 0.0 } else { self.relevant as f64 / self.all as f64 }
     }

@@ -227,7 +227,7 @@ mod tests {
             Memory.dealloc(other, layout(3 * LARGE + 5));
             CACHE.enabled.store(false, Ordering::Relaxed);
             // The cache never exceeds its capacity.
-            let left = CACHE.free.lock().unwrap().capacity;
+            let left = CACHE.lock().capacity;
             assert!(left <= 8 * LARGE && !CACHE.put(first, left + 1));
         }
     }

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use turnwise_nearest::products;
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::{
     dense::{DenseReader, DistinctVectors, NeighborBuffers},
@@ -125,10 +125,8 @@ fn find(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Duplicates> {
     if !(-1.0..=1.0).contains(&wanted.threshold) {
-        return Err(Error::Input {
-            message: format!("the threshold must be from -1 to 1, not {}", wanted.threshold),
-            hint: Some("0.95 finds near-duplicates, 1 finds exact duplicates".to_owned()),
-        });
+        let message = format!("the threshold must be from -1 to 1, not {}", wanted.threshold);
+        return Err(Error::input(message).with_hint("0.95 finds near-duplicates, 1 finds exact duplicates"));
     }
     let sweep = DistinctVectors::new(dense, snapshot, wanted.kind, wanted.filter)?;
     let exact = wanted.exact || sweep.len() <= max_exhaustive || sweep.built() == 0;
@@ -166,9 +164,7 @@ fn join(
             let found: Vec<(usize, Vec<usize>)> =
                 points.into_par_iter().map_init(NeighborBuffers::default, near).collect::<Result<_>>()?;
             for (point, neighbors) in found {
-                neighbors.into_iter().for_each(|other| {
-                    joined.join(point, other);
-                });
+                neighbors.into_iter().for_each(|other| _ = joined.join(point, other));
             }
         }
     }

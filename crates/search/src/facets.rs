@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Searcher;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::filter::{FactNames, Facts, Filter};
 use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
@@ -110,7 +110,7 @@ fn facet(field: &str, values: HashMap<String, u64>, limit: usize) -> Facet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwise_core::ids::DialogueId;
+    use turnwise_core::DialogueId;
     use turnwise_corpus::{Dialogue, Role};
     use turnwise_index::lexical::Lexical;
     use turnwise_store::{Prepared, Store};

@@ -6,14 +6,13 @@ use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 use rayon::prelude::*;
 
 use super::{
-    Searcher,
+    Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Timings,
     fuse::{FusedCandidate, fuse},
     hits::HitBuilder,
     query::{Query, QueryVectors},
-    request::{FusionMethod, HitKind, MAX_HITS, Mode, SearchRequest},
-    response::{Candidates, Response, SCHEMA, Timings},
+    request::MAX_HITS,
 };
-use turnwise_core::error::Result;
+use turnwise_core::Result;
 use turnwise_encoder::TextOptions;
 use turnwise_index::{
     engine::{Candidate, Prefetch, SearchModes, View, unsupported},
@@ -73,10 +72,7 @@ impl Searcher {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
-                let cosine = |candidate: &FusedCandidate| match &query.vector {
-                    Some(vector) => view.cosine(kind, &candidate.engine_candidate(), vector),
-                    None => Ok(None),
-                };
+                let cosine = |candidate: &FusedCandidate| query.cosine(view, candidate);
                 let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;
                 self.rerank(view, request, &query, &mut ranked)?;
                 HitBuilder {

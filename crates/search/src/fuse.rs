@@ -5,11 +5,8 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::request::{Fusion, FusionMethod, Mode};
-use turnwise_core::{
-    error::Result,
-    ids::{IdKey, TurnNo},
-};
+use super::{Fusion, FusionMethod, Mode};
+use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
     engine::{Candidate, Version},
     lexical::TermScore,

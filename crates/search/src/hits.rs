@@ -2,14 +2,8 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use super::{
-    fuse::Explanation,
-    fuse::FusedCandidate,
-    query::Query,
-    request::{Fusion, Group, Mode, SearchRequest},
-    response::Hit,
-};
-use turnwise_core::{error::Result, ids::IdKey, vectors::cosine};
+use super::{Explanation, Fusion, Group, Hit, Mode, SearchRequest, fuse::FusedCandidate, query::Query};
+use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, View},

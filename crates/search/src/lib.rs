@@ -21,8 +21,6 @@
 //! # }
 //! ```
 
-#![warn(missing_docs)]
-
 pub mod clusters;
 pub mod duplicates;
 mod facets;
@@ -50,7 +48,7 @@ pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, W
 pub use scan::statistics;
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
     dense::DenseReader,
@@ -98,16 +96,14 @@ impl Searcher {
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
         let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
-            return Err(Error::Input {
-                message: format!(
-                    "the vectors in {} were made by a different encoder: the fingerprint of {} was {} and is now {}",
-                    self.engine.place(),
-                    recipe.model,
-                    recipe.fingerprint,
-                    encoder.fingerprint()
-                ),
-                hint: Some(self.engine.reencode_hint()),
-            });
+            let message = format!(
+                "the vectors in {} were made by a different encoder: the fingerprint of {} was {} and is now {}",
+                self.engine.place(),
+                recipe.model,
+                recipe.fingerprint,
+                encoder.fingerprint()
+            );
+            return Err(Error::input(message).with_hint(self.engine.reencode_hint()));
         }
         self.encoder = Some(encoder);
         Ok(self)
@@ -133,14 +129,14 @@ impl Searcher {
     }
 
     fn encoder(&self) -> Result<&dyn Encoder> {
-        self.encoder.as_deref().ok_or_else(|| Error::Input {
-            message: "a dense search needs the encoder that made the vectors".to_owned(),
-            hint: Some("open the encoder and pass it to the searcher, or use the bm25 mode".to_owned()),
+        self.encoder.as_deref().ok_or_else(|| {
+            Error::input("a dense search needs the encoder that made the vectors")
+                .with_hint("open the encoder and pass it to the searcher, or use the bm25 mode")
         })
     }
 
-    /// Returns the search mode of a request. The default is hybrid if the index has both vectors and a lexical index,
-    /// and otherwise the mode for which there is an index.
+    /// Returns the search mode of a request. Without a mode, a query expression is searched lexically. Other requests
+    /// use the hybrid mode if the index has vectors and a lexical index, or else the mode that the index supports.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }

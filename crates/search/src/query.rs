@@ -3,15 +3,9 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    Searcher,
-    request::{Mode, RerankMethod, SearchRequest},
-    response::{EffectiveQuery, WeightedText},
+    EffectiveQuery, Mode, RerankMethod, SearchRequest, Searcher, WeightedText, fuse::FusedCandidate,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, TurnNo},
-    vectors::normalize,
-};
+use turnwise_core::{Error, IdKey, Result, TurnNo, vectors::normalize};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{DialogueOptions, TextOptions};
 use turnwise_index::{
@@ -34,6 +28,19 @@ pub(super) struct Query {
     /// In a search for similar items: the item itself. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
+}
+
+impl Query {
+    fn new(text: String, kind: Kind) -> Self {
+        let warnings = Vec::new();
+        Query { text, kind, vector: None, words: None, effective: None, itself: None, warnings }
+    }
+
+    /// Returns the cosine of a candidate with the query. `None` if the query or the candidate has no vector.
+    pub(super) fn cosine(&self, view: &dyn View, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        let Some(vector) = &self.vector else { return Ok(None) };
+        view.cosine(self.kind, &candidate.engine_candidate(), vector)
+    }
 }
 
 /// Vectors of queries encoded in advance, by query text.
@@ -90,15 +97,7 @@ impl Searcher {
 
     /// Builds the query for a query text and its context.
     fn text_query(&self, request: &SearchRequest, mode: Mode, vectors: &QueryVectors) -> Result<Query> {
-        let mut query = Query {
-            text: request.query.clone(),
-            kind: request.of.kind(),
-            vector: None,
-            words: None,
-            effective: None,
-            itself: None,
-            warnings: Vec::new(),
-        };
+        let mut query = Query::new(request.query.clone(), request.of.kind());
         if mode != Mode::Dense {
             self.engine.check_lexical()?;
             let words = match request.syntax {
@@ -107,10 +106,8 @@ impl Searcher {
             };
             query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
             if words.is_empty() && mode == Mode::Bm25 {
-                return Err(Error::Input {
-                    message: format!("`{}` contains no searchable words", request.query),
-                    hint: Some("enter the words you remember, in any order".to_owned()),
-                });
+                let message = format!("`{}` contains no searchable words", request.query);
+                return Err(Error::input(message).with_hint("enter the words you remember, in any order"));
             }
             if words.is_empty() {
                 query.warnings.push(format!(
@@ -145,15 +142,7 @@ impl Searcher {
 
     fn similar_query(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {
         let kind = like.kind();
-        let mut query = Query {
-            text,
-            kind,
-            vector: None,
-            words: None,
-            effective: None,
-            itself: None,
-            warnings: Vec::new(),
-        };
+        let mut query = Query::new(text, kind);
         if mode != Mode::Bm25 {
             query.vector = Some(match like.vector(view)? {
                 Some(vector) => vector,
@@ -246,10 +235,7 @@ impl Like {
     fn text(&self) -> String {
         match self.turn() {
             Some(turn) => turn.text.clone(),
-            None => {
-                let texts: Vec<&str> = self.dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
-                texts.join("\n")
-            }
+            None => self.dialogue.turns.iter().map(|turn| turn.text.as_str()).collect::<Vec<_>>().join("\n"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::vectors::Kind;
 
@@ -152,11 +152,8 @@ impl Fusion {
         if [self.dense, self.bm25, self.k].iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
             return Ok(());
         }
-        Err(Error::Input {
-            message: "fusion weights and k must be non-negative numbers, and the weights not both 0"
-                .to_owned(),
-            hint: Some("the default weights are 1 for dense and 0.3 for bm25".to_owned()),
-        })
+        Err(Error::input("fusion weights and k must be non-negative numbers, and the weights not both 0")
+            .with_hint("the default weights are 1 for dense and 0.3 for bm25"))
     }
 }
 
@@ -209,24 +206,16 @@ pub(crate) const MAX_HITS: usize = 100_000;
 impl SearchRequest {
     /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
-        let wrong = |message: &str, hint: &str| {
-            Err(Error::Input { message: message.to_owned(), hint: Some(hint.to_owned()) })
-        };
+        let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
         let given = [!self.query.trim().is_empty(), self.like.is_some(), self.dialogue.is_some()];
-        match given.iter().filter(|given| **given).count() {
-            0 => {
-                return wrong(
-                    "the query is empty",
-                    "enter a sentence similar to what you are looking for, or its keywords",
-                );
-            }
-            1 => {}
-            _ => {
-                return wrong(
-                    "more than one of query, like and dialogue is given",
-                    "give only a query, an id or a dialogue",
-                );
-            }
+        let count = given.iter().filter(|given| **given).count();
+        if count == 0 {
+            let hint = "enter a sentence similar to what you are looking for, or its keywords";
+            return wrong("the query is empty", hint);
+        }
+        if count > 1 {
+            let hint = "give only a query, an id or a dialogue";
+            return wrong("more than one of query, like and dialogue is given", hint);
         }
         if self.syntax && self.mode.is_some_and(|mode| mode != Mode::Bm25) {
             return wrong("--syntax requires a lexical search", "remove it, or search with --mode bm25");

@@ -5,16 +5,8 @@
 //! different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have different
 //! dimensions.
 
-use super::{
-    Searcher,
-    fuse::{FusedCandidate, RankedScore},
-    query::Query,
-    request::{RerankMethod, SearchRequest},
-};
-use turnwise_core::{
-    error::{Error, Result},
-    vectors::cosine,
-};
+use super::{RankedScore, RerankMethod, SearchRequest, Searcher, fuse::FusedCandidate, query::Query};
+use turnwise_core::{Error, Result, vectors::cosine};
 use turnwise_encoder::{TextOptions, TokenVectors, Vectors};
 use turnwise_index::{
     engine::{Candidate, Prefetch, View},
@@ -37,9 +29,7 @@ impl Searcher {
         let best = &mut ranked[..top];
         let scores = match rerank.by {
             RerankMethod::Exact => cosine_scores(view, query, best)?,
-            RerankMethod::Maxsim | RerankMethod::Matching => {
-                self.token_scores(view, rerank.by, request, best)?
-            }
+            by => self.token_scores(view, by, request, best)?,
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
             candidate.before = Some(RankedScore { rank: n + 1, score: candidate.score });
@@ -57,16 +47,15 @@ impl Searcher {
         best: &[FusedCandidate],
     ) -> Result<Vec<f32>> {
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
-        let said: Vec<&str> =
-            request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
-        let said = self.encoder()?.encode_tokens(&said, &options)?;
+        let context = request.context.iter().chain([&request.query]).map(String::as_str);
+        let context = self.encoder()?.encode_tokens(&context.collect::<Vec<_>>(), &options)?;
         let found: Vec<Candidate> = best.iter().map(FusedCandidate::engine_candidate).collect();
         view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
         let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let found = self.encoder()?.encode_tokens(&texts, &options)?;
-        let context: Vec<&TokenVectors> = said.iter().collect();
-        let score = |candidate: &TokenVectors| match (by, said.last()) {
+        let context: Vec<&TokenVectors> = context.iter().collect();
+        let score = |candidate: &TokenVectors| match (by, context.last()) {
             (RerankMethod::Maxsim, Some(query)) => maxsim(query, candidate),
             _ => matching_guided(&context, candidate),
         };
@@ -75,7 +64,10 @@ impl Searcher {
 }
 
 fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Result<Vec<f32>> {
-    let Some(vector) = &query.vector else { return Err(needs_dense("exact")) };
+    let vector = query.vector.as_ref().ok_or_else(|| {
+        Error::input("reranking by `exact` requires a dense search, but this search is lexical")
+            .with_hint("remove --mode bm25, or remove --rerank")
+    })?;
     let unknown: Vec<Candidate> = best
         .iter()
         .filter(|candidate| candidate.cosine.is_none())
@@ -93,13 +85,6 @@ fn text_of(view: &dyn View, candidate: &FusedCandidate) -> Result<String> {
     let dialogue = view.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
     let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
     Ok(turn.map(|turn| turn.text).unwrap_or_default())
-}
-
-fn needs_dense(by: &str) -> Error {
-    Error::Input {
-        message: format!("reranking by `{by}` requires a dense search, but this search is lexical"),
-        hint: Some("remove --mode bm25, or remove --rerank".to_owned()),
-    }
 }
 
 /// MaxSim: for each query token, the highest cosine with a document token, averaged over the query tokens.

@@ -7,10 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, SearchRequest, Searcher, query::weights};
-use turnwise_core::{
-    error::{Error, Result},
-    vectors::cosine,
-};
+use turnwise_core::{Error, Result, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::TextOptions;
 
@@ -100,9 +97,7 @@ const MAX_REPLIES: usize = 1_000;
 impl RespondRequest {
     /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
-        let wrong = |message: &str, hint: &str| {
-            Err(Error::Input { message: message.to_owned(), hint: Some(hint.to_owned()) })
-        };
+        let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
         if self.context.iter().all(|turn| turn.trim().is_empty()) {
             return wrong(
                 "there is nothing to answer",

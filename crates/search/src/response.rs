@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    fuse::Explanation,
-    request::{Fusion, HitKind, Mode},
-};
+use crate::{Explanation, Fusion, HitKind, Mode};
 use turnwise_corpus::Turn;
 use turnwise_text::Analyzer;
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::clusters::Stop;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter, stats::Statistics};
 use turnwise_store::Snapshot;
 
@@ -25,8 +25,7 @@ pub fn statistics(
         let part = |records: &[Vec<u8>]| {
             let mut part = Statistics::default();
             for json in records {
-                let dialogue: Dialogue = serde_json::from_slice(json)
-                    .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))?;
+                let dialogue = parse(snapshot, json)?;
                 if filter.is_none_or(|filter| filter.matches(&dialogue)) {
                     part.add(&dialogue);
                     seen(&dialogue);
@@ -44,6 +43,11 @@ pub fn statistics(
 
 /// Number of records in memory at a time.
 const CHUNK: usize = 4_096;
+
+fn parse(snapshot: &Snapshot, json: &[u8]) -> Result<Dialogue> {
+    serde_json::from_slice(json)
+        .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))
+}
 
 /// Calls `look` for each dialogue with its index in log order, in parallel. Calls `take` with the results in log
 /// order.
@@ -64,11 +68,7 @@ pub(crate) fn each_dialogue<T: Send>(
         let found: Vec<T> = chunk
             .par_iter()
             .enumerate()
-            .map(|(n, json)| {
-                let dialogue = serde_json::from_slice(json)
-                    .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))?;
-                look(done + n, dialogue)
-            })
+            .map(|(n, json)| look(done + n, parse(snapshot, json)?))
             .collect::<Result<_>>()?;
         done += found.len();
         found.into_iter().for_each(&mut *take);

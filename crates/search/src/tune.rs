@@ -1,28 +1,17 @@
 //! Tuning: finds the fusion that ranks known relevant items best, and stores it in `tuning.json` of the index.
 
-use std::{
-    cell::RefCell,
-    cmp::Reverse,
-    collections::HashMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{cell::RefCell, cmp::Reverse, collections::HashMap, fs, io, path::Path};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Searcher,
+    Fusion, FusionMethod, Mode, SearchRequest, Searcher,
     find::{Lists, lists},
     fuse::{FusedCandidate, fuse},
     query::{Query, QueryVectors, kind_of},
-    request::{Fusion, FusionMethod, Mode, SearchRequest},
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::{DialogueId, IdKey, TurnNo},
-};
+use turnwise_core::{DialogueId, Error, IdKey, IoContext, Result, TurnNo, files};
 use turnwise_corpus::Time;
 use turnwise_index::{
     engine::{Prefetch, Version, View},
@@ -88,12 +77,8 @@ fn grid() -> Vec<Fusion> {
     let mut all = vec![Fusion { method: FusionMethod::Weighted, dense: 0.0, bm25: 1.0, ..base }];
     all.extend(WEIGHTS.map(|bm25| Fusion { method: FusionMethod::Weighted, bm25, ..base }));
     for k in [10.0, 60.0] {
-        all.extend(WEIGHTS[1..].iter().map(|bm25| Fusion {
-            method: FusionMethod::Rrf,
-            k,
-            bm25: *bm25,
-            ..base
-        }));
+        let rrf = |bm25: &f32| Fusion { method: FusionMethod::Rrf, k, bm25: *bm25, ..base };
+        all.extend(WEIGHTS[1..].iter().map(rrf));
     }
     all
 }
@@ -131,10 +116,8 @@ impl Searcher {
                     )
                 },
             );
-            return Err(Error::Data {
-                message: "fewer than two queries have a relevant result in the index".to_owned(),
-                hint: Some(hint),
-            });
+            let message = "fewer than two queries have a relevant result in the index";
+            return Err(Error::data(message).with_hint(hint));
         }
         let default = self.fusion(&SearchRequest::default());
         let mut fusions = grid();
@@ -229,10 +212,7 @@ impl Judge<'_> {
             if let Some(known) = self.cache.borrow().cosines.get(&at) {
                 return Ok(*known);
             }
-            let cosine = match &self.query.vector {
-                Some(vector) => self.view.cosine(self.query.kind, &candidate.engine_candidate(), vector)?,
-                None => None,
-            };
+            let cosine = self.query.cosine(self.view, candidate)?;
             self.cache.borrow_mut().cosines.insert(at, cosine);
             Ok(cosine)
         };
@@ -324,7 +304,7 @@ impl Tuning {
 
     /// Reads the tuned defaults of an index. Returns `None` if there are none, and an error if the file is damaged.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let path = path_in(root);
+        let path = root.join(NAME);
         let text = match fs::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.at("read", &path)?,
@@ -347,21 +327,17 @@ impl Tuning {
 
     /// Saves the defaults to an index, atomically.
     pub fn save(&self, root: &Path) -> Result<()> {
-        files::replace_json(&path_in(root), self)
+        files::replace_json(&root.join(NAME), self)
     }
 
     /// Removes the tuned defaults of an index. Returns true if there were any.
     pub fn forget(root: &Path) -> Result<bool> {
-        let path = path_in(root);
+        let path = root.join(NAME);
         match fs::remove_file(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.at("remove", &path).map(|()| true),
         }
     }
-}
-
-fn path_in(root: &Path) -> PathBuf {
-    root.join(NAME)
 }
 
 impl Searcher {

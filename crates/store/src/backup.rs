@@ -8,17 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    frame::Totals,
-    lock::WriterLock,
-    manifest::{FORMAT, IndexPaths, Manifest},
-    snapshot::Snapshot,
-    writer,
-};
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-};
+use crate::{IndexPaths, Manifest, Snapshot, Totals, lock::WriterLock, manifest::FORMAT, writer};
+use turnwise_core::{Error, IoContext, Result, files};
 use turnwise_corpus::Time;
 
 const NAME: &str = "backup.json";
@@ -114,7 +105,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
         copy(&mut file, &from, &folder.join(&saved.name))?;
     }
     files::sync_folder(&folder)?;
-    let manifest = Manifest { created: backup.created, ..Manifest::new() };
+    let manifest = Manifest { created: backup.created, ..Manifest::default() };
     let view = writer::rebuild_derived(root, manifest)?;
     if view.totals() != backup.totals {
         return Err(damaged(&path, "the totals of the restored index do not match this file".to_owned()));

@@ -21,20 +21,17 @@ use std::{fs, path::Path};
 use serde::Serialize;
 
 use crate::{
+    Checkpoint, IndexPaths, Manifest, Position, Snapshot,
     directory::Directory,
     frame::{self, Commit, Kind},
     lock::WriterLock,
-    log::{LogWriter, Position},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    log::LogWriter,
     repair,
-    snapshot::{Snapshot, missing_file_is_corrupt},
+    snapshot::missing_file_is_corrupt,
     tail::entry_of,
     writer,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-};
+use turnwise_core::{Error, IoContext, Result, files};
 
 /// Size of the new log's batches in bytes. The log is flushed after each batch.
 const BATCH_BYTES: usize = 8 << 20;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::table::{Entry, Table};
-use turnwise_core::{error::Result, ids::IdKey};
+use turnwise_core::{IdKey, Result};
 
 /// Hasher for keys that are already hashes. It uses the first 8 bytes of the key.
 #[derive(Default)]
@@ -42,7 +42,6 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the tables that a manifest names.
     pub fn open(folder: &Path, tables: &[String]) -> Result<Self> {
         let tables = tables.iter().map(|name| Table::open(&folder.join(name))).collect::<Result<_>>()?;
         Ok(Directory { tables, delta: KeyMap::default() })
@@ -158,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::log::Position;
-    use turnwise_core::ids::Seq;
+    use turnwise_core::Seq;
 
     proptest! {
         /// Compares random inserts, deletes and checkpoints with a map.

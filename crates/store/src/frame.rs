@@ -20,10 +20,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, Result, Seq};
 use turnwise_corpus::Dialogue;
 
 /// The first bytes of every frame. `repair` searches for them after a damaged frame.
@@ -33,13 +30,11 @@ pub const HEADER_BYTES: usize = 24;
 /// Size of the part of a put's payload before the JSON, in bytes.
 pub const PUT_PREFIX_BYTES: usize = 52;
 
-/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Adds a dialogue, or replaces the one with the same id.
     Put = 1,
-    /// Deletes a dialogue.
     Delete = 2,
     /// Commits all frames before it.
     Commit = 3,
@@ -48,7 +43,6 @@ pub enum Kind {
 /// A frame of the log, in memory or in a mapped file.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Kind of the frame.
     pub kind: Kind,
     /// Sequence number. For a commit, the last assigned sequence number.
     pub seq: Seq,
@@ -92,12 +86,10 @@ impl<'a> Frame<'a> {
         key_at(self.payload, 0)
     }
 
-    /// For a put frame, returns the text key of the dialogue.
     pub fn text_key(&self) -> IdKey {
         key_at(self.payload, 16)
     }
 
-    /// For a put frame, returns the content key of the dialogue.
     pub fn content_key(&self) -> IdKey {
         key_at(self.payload, 32)
     }
@@ -117,7 +109,6 @@ impl<'a> Frame<'a> {
         std::str::from_utf8(self.payload.get(16..)?).ok()
     }
 
-    /// For a commit frame, parses the payload.
     pub fn commit(&self) -> Result<Commit, serde_json::Error> {
         serde_json::from_slice(self.payload)
     }
@@ -160,7 +151,6 @@ pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> R
     Ok(())
 }
 
-/// Appends a commit frame to a buffer.
 pub fn write_commit(buffer: &mut Vec<u8>, seq: Seq, commit: &Commit) -> Result<()> {
     let payload = serde_json::to_vec(commit).map_err(|e| Error::Internal(e.to_string()))?;
     write(buffer, Kind::Commit, seq, &[&payload])

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_core::{Error, IoContext, Result};
 
 /// Exclusive right to write to an index. Released on drop. The kernel releases it if the process is killed.
 #[derive(Debug)]

@@ -14,10 +14,7 @@ use std::{
 use memmap2::{Mmap, MmapOptions};
 
 use crate::frame::{self, Frame, Kind};
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-};
+use turnwise_core::{Error, IoContext, Result, files};
 
 /// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new one.
 pub const SEGMENT_BYTES: u64 = 64_000_000;
@@ -39,7 +36,6 @@ impl Position {
     pub const START: Position = Position { segment: 1, offset: SEGMENT_HEADER_BYTES };
 }
 
-/// Returns the path of a segment's file.
 pub fn segment_path(log: &Path, segment: u32) -> PathBuf {
     log.join(format!("{segment:08}.log"))
 }
@@ -75,35 +71,22 @@ pub struct Segment {
 }
 
 enum Bytes {
-    None,
     Mapped(Mmap),
     Read(Vec<u8>),
 }
 
 impl Segment {
-    /// Maps a segment into memory and checks its header. While a writer is active, read only committed bytes:
-    /// the writer can truncate the bytes after them.
-    pub fn map(log: &Path, number: u32) -> Result<Self> {
-        let segment = Segment::map_unchecked(log, number)?;
-        segment.check_header()?;
-        Ok(segment)
-    }
-
-    /// Maps a segment without checking its header. Repair uses this to salvage the frames.
-    pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
-        Segment::map_up_to(log, number, u64::MAX)
-    }
-
-    /// Maps the first `limit` bytes of a segment without checking its header.
-    pub(super) fn map_up_to(log: &Path, number: u32, limit: u64) -> Result<Self> {
+    /// Maps the first `limit` bytes of a segment into memory without checking its header. While a writer is active,
+    /// map only committed bytes: the writer can truncate the bytes after them.
+    pub(super) fn map(log: &Path, number: u32, limit: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
         let length = file.metadata().at("read", &path)?.len().min(limit);
         // A crash can leave a new segment without a complete header. Such a segment has no frames.
         if length < SEGMENT_HEADER_BYTES {
-            return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
+            return Ok(Segment { path, number, base: 0, bytes: Bytes::Read(Vec::new()) });
         }
-        // SAFETY: committed bytes never change, and callers read only those (see `map`).
+        // SAFETY: committed bytes never change, and callers map only those.
         let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
@@ -136,21 +119,17 @@ impl Segment {
         Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
     }
 
-    /// Returns the bytes of the segment that are loaded.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::None => &[],
             Bytes::Mapped(map) => map,
             Bytes::Read(bytes) => bytes,
         }
     }
 
-    /// Returns the path of the segment's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the segment number.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -232,7 +211,6 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the log folder and its first segment.
     pub fn create(log: &Path) -> Result<Self> {
         fs::create_dir_all(log).at("create", log)?;
         LogWriter::begin(log, 1)
@@ -291,7 +269,6 @@ impl LogWriter {
         self.end.offset >= self.segment_bytes
     }
 
-    /// Sets the size in bytes at which a segment is full.
     pub fn set_segment_bytes(&mut self, bytes: u64) {
         self.segment_bytes = bytes;
     }
@@ -341,7 +318,7 @@ impl Segments {
         Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), is_complete })
     }
 
-    /// Returns whether all segments existed.
+    /// Returns whether all segments existed when they were mapped.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -373,6 +350,5 @@ impl Segments {
 
 /// Maps the committed part of a segment. A writer may truncate the bytes after it at any time.
 fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
-    let limit = if number == end.segment { end.offset } else { u64::MAX };
-    Segment::map_up_to(log, number, limit)
+    Segment::map(log, number, if number == end.segment { end.offset } else { u64::MAX })
 }

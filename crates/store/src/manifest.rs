@@ -10,16 +10,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    frame::{Commit, IngestMark, Totals},
-    log::Position,
-    records::Records,
-};
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::Seq,
-};
+use crate::{IngestMark, Position, Totals, frame::Commit, records::Records};
+use turnwise_core::{Error, IoContext, Result, Seq, files};
 use turnwise_corpus::Time;
 
 /// File format version that this build reads and writes.
@@ -82,17 +74,13 @@ impl Checkpoint {
 
     /// Updates the state to a commit. `seq` is its sequence number, and `at` is the end of its frame.
     pub fn advance(&mut self, commit: Commit, seq: Seq, at: Position) {
-        self.at = at;
-        self.seq = seq;
-        self.batch = commit.batch;
-        self.totals = commit.totals;
-        self.ingest = commit.ingest;
+        *self = Checkpoint { at, seq, batch: commit.batch, totals: commit.totals, ingest: commit.ingest };
     }
 }
 
-impl Manifest {
-    /// Returns the manifest of a new index.
-    pub fn new() -> Self {
+/// The manifest of a new index.
+impl Default for Manifest {
+    fn default() -> Self {
         Manifest {
             format: FORMAT,
             turnwise: env!("CARGO_PKG_VERSION").to_owned(),
@@ -106,7 +94,9 @@ impl Manifest {
             rejected: Default::default(),
         }
     }
+}
 
+impl Manifest {
     /// Generates a unique log id.
     pub(super) fn new_log_id() -> String {
         let now = jiff::Timestamp::now().as_nanosecond();
@@ -147,12 +137,6 @@ impl Manifest {
         self.generation += 1;
         self.turnwise = env!("CARGO_PKG_VERSION").to_owned();
         files::replace_json(&index.join(NAME), self)
-    }
-}
-
-impl Default for Manifest {
-    fn default() -> Self {
-        Manifest::new()
     }
 }
 
@@ -266,7 +250,7 @@ mod tests {
     #[test]
     fn manifest_round_trips_and_other_versions_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let mut manifest = Manifest::new();
+        let mut manifest = Manifest::default();
         manifest.write(dir.path()).unwrap();
         assert_eq!(Manifest::read(dir.path()).unwrap(), manifest);
         assert_eq!(manifest.generation, 1);

@@ -11,11 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise_core::{
-    error::{Error, Result, caught},
-    files,
-    ids::Seq,
-};
+use turnwise_core::{Error, Result, Seq, error::caught, files};
 
 /// Size of sled's page cache in bytes. Appending in key order needs no more.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -130,18 +126,14 @@ impl Records {
     /// Iterates over all records in the order of their sequence numbers.
     pub fn iter(&self) -> impl Iterator<Item = Result<(Seq, Vec<u8>)>> + '_ {
         let mut inner = self.db.iter();
-        std::iter::from_fn(move || {
-            loop {
-                let next = call_sled(&self.path, || inner.next().transpose());
-                return match next {
-                    Ok(None) => None,
-                    Err(e) => Some(Err(e)),
-                    Ok(Some((key, value))) => match key.as_ref().try_into() {
-                        Ok(key) => Some(Ok((Seq(u64::from_be_bytes(key)), value.to_vec()))),
-                        Err(_) => continue,
-                    },
-                };
+        let next = move || call_sled(&self.path, || inner.next().transpose()).transpose();
+        std::iter::from_fn(next).filter_map(|item| match item {
+            // The state has a shorter key than the records.
+            Ok((key, value)) => {
+                let seq = key.as_ref().try_into().ok().map(u64::from_be_bytes)?;
+                Some(Ok((Seq(seq), value.to_vec())))
             }
+            Err(e) => Some(Err(e)),
         })
     }
 

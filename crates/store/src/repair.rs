@@ -12,19 +12,14 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    directory::KeyMap,
-    frame::{self, Commit, Frame, Kind, Prepared, Totals},
+    Checkpoint, IndexPaths, KeyMap, Manifest, Position, Prepared, Totals,
+    frame::{self, Commit, Frame, Kind},
     lock::WriterLock,
-    log::{self, LogWriter, Position, Segment},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    log::{self, LogWriter, Segment},
     records::{Records, SyncState},
     writer,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::Seq,
-};
+use turnwise_core::{Error, IoContext, Result, Seq, files};
 use turnwise_corpus::Dialogue;
 
 /// Result of a repair.
@@ -61,7 +56,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
         Err(_) => {
             let compacted = IndexPaths::newest(root).map_or(0, |paths| paths.number());
-            Manifest { compacted, ..Manifest::new() }
+            Manifest { compacted, ..Manifest::default() }
         }
     };
     let mut repaired = Repaired::default();
@@ -219,15 +214,8 @@ impl Salvage {
     /// Reads a segment. Returns the last sequence number that one of its commits covers.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
-        let path = log::segment_path(&self.log, number);
-        let segment = match Segment::map(&self.log, number) {
-            Ok(segment) => segment,
-            Err(Error::Corrupt { .. }) => {
-                self.damaged.push(format!("{}: the segment's header is damaged", path.display()));
-                Segment::map_unchecked(&self.log, number)?
-            }
-            Err(e) => return Err(e),
-        };
+        let segment = Segment::map(&self.log, number, u64::MAX)?;
+        self.damaged.extend(segment.check_header().err().map(|e| e.to_string()));
         for (offset, frame) in segment.frames(log::SEGMENT_HEADER_BYTES).skipping_damage() {
             let here = Position { segment: number, offset };
             let frame = match frame {
@@ -262,7 +250,7 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
         return Ok(());
     };
     let mut still_missing = BTreeSet::new();
-    for &seq in &salvage.missing {
+    for seq in std::mem::take(&mut salvage.missing) {
         let json = records.get(seq).ok().flatten();
         let dialogue = json.and_then(|json| serde_json::from_slice::<Dialogue>(&json).ok());
         let Some(dialogue) = dialogue else {
@@ -288,32 +276,19 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
 /// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must
 /// be up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
-    let mut present = BTreeSet::new();
-    for item in records.iter() {
-        // Without a complete list, drop nothing.
-        let Ok((seq, _)) = item else { return Ok(()) };
-        present.insert(seq);
-    }
-    let live = replay(salvage)?;
-    for (_, (seq, _)) in live {
-        if !present.contains(&seq) {
-            salvage.frames.remove(&seq);
-        }
-    }
-    Ok(())
-}
-
-/// Replays all frames. Returns the sequence number and number of turns of each live dialogue.
-fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
-    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    // Without a complete list, drop nothing.
+    let present: Result<BTreeSet<Seq>> = records.iter().map(|item| item.map(|(seq, _)| seq)).collect();
+    let Ok(present) = present else { return Ok(()) };
+    let mut live: KeyMap<Seq> = KeyMap::default();
     for_each_frame(salvage, |frame, _| {
         match frame.kind {
-            Kind::Put => live.insert(frame.id_key(), (frame.seq, frame.turns())),
+            Kind::Put => live.insert(frame.id_key(), frame.seq),
             _ => live.remove(&frame.id_key()),
         };
         Ok(())
     })?;
-    Ok(live)
+    live.values().filter(|seq| !present.contains(seq)).for_each(|seq| drop(salvage.frames.remove(seq)));
+    Ok(())
 }
 
 fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<()>) -> Result<()> {
@@ -324,14 +299,15 @@ fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Res
                 let frame = Frame::read(bytes).map_err(|why| Error::Internal(why.into()))?;
                 f(&frame, bytes)?;
             }
-            Ok(place) => {
-                if segment.as_ref().is_none_or(|s| s.number() != place.segment) {
-                    segment = Some(Segment::map_unchecked(&salvage.log, place.segment)?);
-                }
-                let Some(segment) = &segment else { continue };
-                let frame = segment.frame_at(place.offset)?;
-                let from = place.offset as usize;
-                f(&frame, &segment.bytes()[from..from + frame.bytes() as usize])?;
+            Ok(at) => {
+                let current = match segment.take() {
+                    Some(current) if current.number() == at.segment => current,
+                    _ => Segment::map(&salvage.log, at.segment, u64::MAX)?,
+                };
+                let current = segment.insert(current);
+                let frame = current.frame_at(at.offset)?;
+                let from = at.offset as usize;
+                f(&frame, &current.bytes()[from..from + frame.bytes() as usize])?;
             }
         }
     }
@@ -342,7 +318,7 @@ fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Res
 fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     const BATCH_BYTES: usize = 4 << 20;
     let mut out = LogWriter::create(folder)?;
-    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    let mut live: KeyMap<u32> = KeyMap::default();
     let mut buffer = Vec::new();
     let mut commit = Commit { rejected: salvage.rejected.clone(), ..Commit::default() };
     let mut last = Seq(0);
@@ -361,13 +337,11 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         let replaced = match frame.kind {
             Kind::Put => {
                 totals.add(frame.turns());
-                live.insert(frame.id_key(), (frame.seq, frame.turns()))
+                live.insert(frame.id_key(), frame.turns())
             }
             _ => live.remove(&frame.id_key()),
         };
-        if let Some((_, turns)) = replaced {
-            totals.subtract(turns);
-        }
+        replaced.into_iter().for_each(|turns| totals.subtract(turns));
         buffer.extend_from_slice(bytes);
         last = frame.seq;
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
@@ -380,7 +354,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
 mod tests {
     use super::*;
     use crate::{Snapshot, Store, verify};
-    use turnwise_core::ids::DialogueId;
+    use turnwise_core::DialogueId;
     use turnwise_corpus::Role;
 
     fn damaged(root: &Path) {

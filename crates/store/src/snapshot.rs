@@ -9,16 +9,13 @@ use std::{
 };
 
 use crate::{
+    Checkpoint, IndexPaths, Manifest, Position, Totals,
     directory::Directory,
-    frame::{Frame, Kind, Totals},
-    log::{self, Position, Segment, Segments},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    frame::{Frame, Kind},
+    log::{self, Segment, Segments},
     tail::{Tail, TailReader},
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId},
-};
+use turnwise_core::{DialogueId, Error, IdKey, Result, Seq, TurnNo, UtteranceId};
 use turnwise_corpus::Dialogue;
 
 /// Read-only view of an index as of one batch. Any number of snapshots can be open, in any number of processes.
@@ -155,15 +152,14 @@ impl Snapshot {
         LiveRecords { walk: self.walk(Position::START) }
     }
 
-    /// Returns the live records from a position returned by [`LiveRecords::position`] or
-    /// [`Snapshot::position_after`].
+    /// Returns the live records from a position, which [`LiveRecords::position`] or [`Snapshot::position_after`] returned.
     pub fn records_from(&self, from: Position) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(from) }
     }
 
     /// Returns the log position after a dialogue, or `None` if the dialogue does not exist.
     pub fn position_after(&self, id: &DialogueId) -> Result<Option<Position>> {
-        let Some(entry) = self.directory.get(IdKey::of(id.as_str())) else { return Ok(None) };
+        let Some(entry) = self.directory.get(id.key()) else { return Ok(None) };
         let mut live = self.records_from(entry.at);
         live.next_record().transpose()?;
         Ok(Some(live.position()))
@@ -174,7 +170,7 @@ impl Snapshot {
         Changes { walk: self.walk(from) }
     }
 
-    /// Counts the dialogues written after a log position that were not replaced or deleted since.
+    /// Counts the live dialogues that were last written at or after a log position.
     pub fn count_live_since(&self, from: Position) -> Result<u64> {
         if from == Position::START {
             return Ok(self.totals().dialogues);
@@ -199,9 +195,16 @@ impl Snapshot {
     /// Iterates over the dialogues in the order of ingestion.
     pub fn dialogues(&self) -> impl Iterator<Item = Result<Dialogue>> + '_ {
         let mut live = self.records();
-        std::iter::from_fn(move || match live.next_record()? {
-            Ok(record) => Some(record.dialogue()),
-            Err(e) => Some(Err(e)),
+        std::iter::from_fn(move || Some(live.next_record()?.and_then(|record| record.dialogue())))
+    }
+
+    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
+    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
+    /// found.
+    pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+        find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| {
+            Error::input(format!("{} holds no dialogue `{id}`", self.root().display()))
+                .with_hint("`turnwise search` finds ids; `turnwise corpus export` lists all dialogues")
         })
     }
 }
@@ -359,20 +362,8 @@ pub(super) fn missing_file_is_corrupt(e: Error) -> Error {
     }
 }
 
-impl Snapshot {
-    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
-    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
-    /// found.
-    pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
-        find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| {
-            Error::input(format!("{} holds no dialogue `{id}`", self.root().display()))
-                .with_hint("`turnwise search` finds ids; `turnwise corpus export` lists all dialogues")
-        })
-    }
-}
-
-/// Same as [`Snapshot::find`] for any source of dialogues: `get` loads a dialogue. Returns `None` if there is no such
-/// dialogue, and an error if the dialogue has no such turn.
+/// Finds a dialogue by its id, or by the id of one of its utterances, in any source of dialogues. `get` loads a
+/// dialogue. Returns `None` if there is no such dialogue, and an error if the dialogue has no such turn.
 pub fn find_by(
     id: &str,
     get: impl Fn(&DialogueId) -> Result<Option<Dialogue>>,

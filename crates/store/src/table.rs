@@ -17,14 +17,10 @@ use std::{
 use memmap2::Mmap;
 
 use crate::{
+    Position,
     frame::{key_at, u32_at, u64_at},
-    log::Position,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, IoContext, Result, Seq, files};
 
 const MAGIC: [u8; 8] = *b"TWTBL\0\0\x01";
 const HEADER_BYTES: usize = 24;
@@ -33,17 +29,13 @@ const ENTRY_BYTES: usize = 80;
 /// Directory entry of a dialogue id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Key of the id.
     pub id: IdKey,
     /// Key of the text of all turns.
     pub text: IdKey,
     /// Key of the whole record.
     pub content: IdKey,
-    /// Sequence number of the frame.
     pub seq: Seq,
-    /// Position of the frame in the log.
     pub at: Position,
-    /// Number of turns of the dialogue.
     pub turns: u32,
     /// Whether the frame is a delete.
     pub deleted: bool,
@@ -135,12 +127,10 @@ impl Table {
         Table::open(path)
     }
 
-    /// Returns the path of the table's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of entries in the table.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
     }
@@ -179,7 +169,6 @@ impl Table {
         None
     }
 
-    /// Iterates over all entries in the order of their id keys.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         (0..self.len()).map(|n| Entry::read(self.slot(n)))
     }

@@ -3,16 +3,13 @@
 use std::{io, path::Path};
 
 use crate::{
+    Checkpoint, Manifest, Position,
     directory::Directory,
     frame::{Frame, Kind},
-    log::{self, Position, Segment},
-    manifest::{Checkpoint, Manifest},
+    log::{self, Segment},
     table::Entry,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, Result, Seq};
 
 /// The batches after the last checkpoint. The writer applies them to sled.
 #[derive(Default)]

@@ -5,17 +5,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    directory::KeyMap,
-    frame::{Frame, Kind, Totals},
+    KeyMap, Position, Snapshot, Totals,
+    frame::{Frame, Kind},
     lock::WriterLock,
-    log::{self, Position},
+    log,
     records::{Records, SyncState},
-    snapshot::Snapshot,
+    table::Entry,
+    tail::entry_of,
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::{IdKey, Seq},
-};
+use turnwise_core::{Error, IdKey, Result, Seq};
 use turnwise_corpus::Dialogue;
 
 /// Result of a verification.
@@ -107,15 +105,15 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
     };
     let snapshot = match Snapshot::open(root) {
         Ok(snapshot) => snapshot,
-        Err(e) => {
-            report.add_error(e)?;
-            return Ok(report);
-        }
+        Err(e) => return report.add_error(e).map(|()| report),
     };
     report.batch = snapshot.batch();
     let live = check_log(&snapshot, &mut report, progress)?;
     let log_is_sound = report.damage.is_empty();
-    check_tables(&snapshot, &mut report)?;
+    for table in snapshot.directory.tables() {
+        report.tables += 1;
+        table.verify().or_else(|e| report.add_error(e))?;
+    }
     // Comparisons with a damaged log would only add follow-up errors.
     if !log_is_sound {
         return Ok(report);
@@ -128,23 +126,14 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
     Ok(report)
 }
 
-/// State of a dialogue according to the log.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct LiveRecord {
-    seq: Seq,
-    at: Position,
-    content: IdKey,
-    turns: u32,
-}
-
-/// Checks and replays all frames up to the last commit. Returns the live dialogues.
+/// Checks and replays all frames up to the last commit. Returns the entries of the live dialogues.
 fn check_log(
     snapshot: &Snapshot,
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
-) -> Result<KeyMap<LiveRecord>> {
+) -> Result<KeyMap<Entry>> {
     let end = snapshot.state.at;
-    let mut live = KeyMap::<LiveRecord>::default();
+    let mut live = KeyMap::<Entry>::default();
     let mut seq = Seq(0);
     let mut batch = 0;
     let mut totals = Totals::default();
@@ -191,13 +180,8 @@ fn check_log(
                         wrong(report, &format!("sequence number {} follows {seq}", frame.seq));
                     }
                     seq = frame.seq;
-                    let known = LiveRecord {
-                        seq,
-                        at: Position { segment: number, offset: at },
-                        content: IdKey::default(),
-                        turns: 0,
-                    };
-                    if let Err(what) = replay(&frame, known, &mut live, &mut totals) {
+                    let entry = entry_of(&frame, Position { segment: number, offset: at });
+                    if let Err(what) = replay(&frame, entry, &mut live, &mut totals) {
                         wrong(report, &what);
                     }
                 }
@@ -220,26 +204,23 @@ fn check_log(
 
 fn replay(
     frame: &Frame<'_>,
-    known: LiveRecord,
-    live: &mut KeyMap<LiveRecord>,
+    entry: Entry,
+    live: &mut KeyMap<Entry>,
     totals: &mut Totals,
 ) -> Result<(), String> {
-    let replaced = if frame.kind == Kind::Put {
+    let replaced = if !entry.deleted {
         let dialogue: Dialogue =
             serde_json::from_slice(frame.json()).map_err(|e| format!("the record is unreadable: {e}"))?;
-        if dialogue.id.key() != frame.id_key() || IdKey::of_bytes(frame.json()) != frame.content_key() {
+        if dialogue.id.key() != entry.id || IdKey::of_bytes(frame.json()) != entry.content {
             return Err("the record does not match its keys".into());
         }
-        if dialogue.turns.len() != frame.turns() as usize {
+        if dialogue.turns.len() != entry.turns as usize {
             return Err("the record does not have the number of turns in its frame".into());
         }
-        totals.add(frame.turns());
-        live.insert(
-            frame.id_key(),
-            LiveRecord { content: frame.content_key(), turns: frame.turns(), ..known },
-        )
+        totals.add(entry.turns);
+        live.insert(entry.id, entry)
     } else {
-        live.remove(&frame.id_key())
+        live.remove(&entry.id)
     };
     if let Some(replaced) = replaced {
         totals.subtract(replaced.turns);
@@ -247,25 +228,12 @@ fn replay(
     Ok(())
 }
 
-fn check_tables(snapshot: &Snapshot, report: &mut Report) -> Result<()> {
-    for table in snapshot.directory.tables() {
-        report.tables += 1;
-        if let Err(e) = table.verify() {
-            report.add_error(e)?;
-        }
-    }
-    Ok(())
-}
-
-fn check_directory(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut Report) {
+fn check_directory(snapshot: &Snapshot, live: &KeyMap<Entry>, report: &mut Report) {
     let folder = snapshot.paths().tables();
     let mut count = 0;
     for entry in snapshot.directory.live() {
         count += 1;
-        let fits = live.get(&entry.id).is_some_and(|k| {
-            (k.seq, k.at, k.content, k.turns) == (entry.seq, entry.at, entry.content, entry.turns)
-        });
-        if !fits {
+        if live.get(&entry.id) != Some(&entry) {
             report.add(&folder, format!("the entry of record {} does not match the log", entry.seq));
         }
     }
@@ -277,7 +245,7 @@ fn check_directory(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut 
     }
 }
 
-fn check_records(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut Report) -> Result<()> {
+fn check_records(snapshot: &Snapshot, live: &KeyMap<Entry>, report: &mut Report) -> Result<()> {
     let folder = snapshot.paths().records();
     if !folder.is_dir() {
         // Opening sled would create the folder, and verification changes nothing.
@@ -301,11 +269,12 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<LiveRecord>, report: &mut Re
             report.records = RecordsChecked::BeingMade;
             return Ok(());
         }
-        Ok(SyncState::Batch(at)) if at != snapshot.batch() => {
-            report
-                .add(&folder, format!("sled is at batch {at}, but the log is at batch {}", snapshot.batch()));
+        Ok(SyncState::Batch(at)) => {
+            if at != snapshot.batch() {
+                let what = format!("sled is at batch {at}, but the log is at batch {}", snapshot.batch());
+                report.add(&folder, what);
+            }
         }
-        Ok(_) => {}
         Err(e) => return report.add_error(e),
     }
     let by_seq: std::collections::HashMap<Seq, IdKey> = live.values().map(|k| (k.seq, k.content)).collect();

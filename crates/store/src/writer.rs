@@ -3,21 +3,17 @@
 use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
 use crate::{
-    frame::{self, Commit, IngestMark, Kind, Prepared, Totals},
+    Checkpoint, IndexPaths, IngestMark, Manifest, Position, Prepared, Snapshot, Totals,
+    frame::{self, Commit, Kind},
     lock::WriterLock,
-    log::{self, LogWriter, Position},
-    manifest::{Checkpoint, IndexPaths, Manifest},
+    log::{self, LogWriter},
     records::{Records, SyncState},
     repair,
-    snapshot::{Snapshot, missing_file_is_corrupt},
+    snapshot::missing_file_is_corrupt,
     table::Entry,
     tail::Tail,
 };
-use turnwise_core::{
-    error::{Error, IoContext, Result},
-    files,
-    ids::{DialogueId, Seq},
-};
+use turnwise_core::{DialogueId, Error, IoContext, Result, Seq, files};
 use turnwise_corpus::Dialogue;
 
 /// Result of putting a dialogue.
@@ -323,7 +319,7 @@ pub(super) fn create_empty(root: &Path) -> Result<()> {
     let tables = paths.tables();
     fs::create_dir_all(&tables).at("create", &tables)?;
     LogWriter::create(&paths.log())?;
-    Manifest::new().write(root)?;
+    Manifest::default().write(root)?;
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 

@@ -5,14 +5,14 @@ use std::str::FromStr;
 use frostem::{Algorithm, Stemmer};
 
 use crate::Token;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 
-/// Language of a stemmer.
+/// Language of a stemmer: an index in [`LANGUAGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Language(usize);
 
-/// Language codes and stemming algorithms. The codes are part of the analyzer names.
-const LANGUAGES: [(&str, Algorithm); 14] = [
+/// Language codes and stemming algorithms, sorted by code. The codes are part of the analyzer names.
+pub(super) const LANGUAGES: [(&str, Algorithm); 14] = [
     ("da", Algorithm::Danish),
     ("de", Algorithm::German),
     ("en", Algorithm::English),
@@ -30,17 +30,6 @@ const LANGUAGES: [(&str, Algorithm); 14] = [
 ];
 
 impl Language {
-    /// All languages, sorted by code.
-    pub(super) const ALL: [Language; LANGUAGES.len()] = {
-        let mut all = [Language(0); LANGUAGES.len()];
-        let mut n = 0;
-        while n < all.len() {
-            all[n] = Language(n);
-            n += 1;
-        }
-        all
-    };
-
     pub(super) fn code(self) -> &'static str {
         LANGUAGES[self.0].0
     }

@@ -18,7 +18,7 @@ use super::{
     Stop,
     kmeans::{Items, Partition, kmeans, sample},
 };
-use turnwise_core::error::Result;
+use turnwise_core::Result;
 
 /// Maximum number of items in the sample for the silhouette.
 const SAMPLE: usize = 2_000;

@@ -23,7 +23,7 @@ use super::{
     kmeans::{Items, Partition, sample_indices},
 };
 use crate::scan::each_dialogue;
-use turnwise_core::error::Result;
+use turnwise_core::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_measures::plane::plane;
@@ -66,7 +66,6 @@ impl Counts {
         Counts { terms: HashMap::new(), sizes: vec![0; clusters] }
     }
 
-    /// Counts the terms of a dialogue.
     fn add(&mut self, cluster: u32, terms: Vec<String>) {
         self.sizes[cluster as usize] += 1;
         for term in terms {
@@ -146,12 +145,12 @@ fn map_positions(
     let mut vectors = Vectors::new(items.dim);
     drawn.iter().for_each(|n| vectors.push(&items.unit(*n)));
     let mut stopped = Ok(());
-    let places = plane(&vectors, seed, |_, _| {
+    let points = plane(&vectors, seed, |_, _| {
         stopped = stop.check();
         stopped.is_ok()
     });
     stopped?;
-    Ok(drawn.into_iter().map(|n| n as u32).zip(places.into_iter().flatten()).collect())
+    Ok(drawn.into_iter().map(|n| n as u32).zip(points.into_iter().flatten()).collect())
 }
 
 /// Data of a clustered dialogue that is needed to describe its cluster.
@@ -249,7 +248,6 @@ fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count:
     order.into_iter().filter(is_new).take(count).collect()
 }
 
-/// Returns the most frequent domains, at most 5.
 fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
     const MAX_SHARES: usize = 5;
     let share =
@@ -290,7 +288,7 @@ pub(super) fn mean<'a>(cosines: impl ExactSizeIterator<Item = &'a f32>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwise_core::ids::DialogueId;
+    use turnwise_core::DialogueId;
     use turnwise_corpus::Role;
 
     fn terms(texts: &[&str]) -> Vec<String> {

@@ -8,12 +8,11 @@ use turnwise_nearest::products;
 
 use super::Stop;
 use turnwise_core::{
-    error::Result,
+    Result,
     random::{Random, hash64},
     vectors::normalize,
 };
 
-/// Maximum number of iterations.
 const MAX_ROUNDS: usize = 40;
 /// Maximum size of the sample on which restarts are compared.
 const RESTART_SAMPLE: usize = 16_384;
@@ -81,7 +80,6 @@ impl<'a> Items<'a> {
 pub(super) struct Partition {
     /// L2-normalized centers, concatenated.
     pub(super) centers: Vec<f32>,
-    /// Cluster of each item.
     pub(super) of: Vec<u32>,
     /// Cosine of each item with its center.
     pub(super) cosines: Vec<f32>,
@@ -116,10 +114,9 @@ pub(super) fn kmeans(
             best = Some(found);
         }
     }
-    let centers = best.as_ref().map_or_else(Vec::new, |best| best.centers.clone());
     match best {
         Some(best) if sample.len() == items.len() => Ok(best),
-        _ => lloyd(items, centers, stop),
+        best => lloyd(items, best.map_or_else(Vec::new, |best| best.centers), stop),
     }
 }
 

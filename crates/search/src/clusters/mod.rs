@@ -16,7 +16,7 @@ pub use describe::{Point, Term};
 use crate::scan::each_dialogue;
 use describe::{describe, mean};
 use kmeans::{Item, Items, kmeans};
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Vectors;
 use turnwise_index::vectors::{Kind, VectorReader, dialogue_key};
@@ -62,7 +62,7 @@ impl Default for ClusterOptions<'_> {
 }
 
 /// A topic map: clusters of the dialogues of an index.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
     /// Number of dialogues in clusters.
     pub dialogues: u64,
@@ -174,16 +174,7 @@ pub fn clusters(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Clusters> {
     let stop = Stop(stop);
-    let mut made = Clusters {
-        dialogues: 0,
-        without: 0,
-        unknown: 0,
-        cohesion: 0.0,
-        tried: Vec::new(),
-        purity: None,
-        clusters: Vec::new(),
-        map: Vec::new(),
-    };
+    let mut made = Clusters::default();
     let mut items = Vec::new();
     // Item index of each dialogue, in the order of the log. `None` for dialogues that are not clustered.
     let mut places: Vec<Option<u32>> = Vec::new();

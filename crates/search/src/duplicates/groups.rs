@@ -3,11 +3,7 @@
 use std::{cmp::Reverse, collections::HashSet};
 
 use super::{DuplicateOptions, Duplicates, Group, Member, UnionFind};
-use turnwise_core::{
-    error::Result,
-    ids::{DialogueId, TurnNo},
-    vectors::cosine,
-};
+use turnwise_core::{DialogueId, Result, TurnNo, vectors::cosine};
 use turnwise_index::dense::{DistinctVectors, Owner};
 
 /// Maximum number of ids to return per member.

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::Path};
 use proptest::prelude::*;
 
 use super::*;
-use turnwise_core::{error::Class, ids::DialogueId, vectors::cosine};
+use turnwise_core::{DialogueId, error::Class, vectors::cosine};
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_encoder::{
     ahead::Options,

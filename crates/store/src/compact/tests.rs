@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::{IngestMark, Prepared, Store, verify};
-use turnwise_core::ids::{DialogueId, Seq};
+use turnwise_core::{DialogueId, Seq};
 use turnwise_corpus::{Dialogue, Role};
 
 fn dialogue(id: &str, text: &str) -> Dialogue {

@@ -10,11 +10,8 @@ use std::{path::PathBuf, sync::atomic::AtomicBool, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IngestMark, Prepared, PutOutcome, Store, directory::KeyMap, ingest::run::Run};
-use turnwise_core::{
-    error::{Reject, Result},
-    ids::{DialogueId, IdKey},
-};
+use crate::{IngestMark, KeyMap, Prepared, PutOutcome, Store, ingest::run::Run};
+use turnwise_core::{DialogueId, IdKey, Result, error::Reject};
 use turnwise_corpus::{
     Dialogue,
     clean::{Cleaned, Cleaning},
@@ -24,8 +21,6 @@ use turnwise_corpus::{
     writers::Rejects,
 };
 
-/// Default batch size: number of dialogues that are acknowledged together.
-pub const BATCH_DIALOGUES: usize = 1000;
 /// Options of an ingest.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
@@ -61,7 +56,7 @@ impl Default for IngestOptions {
             language: None,
             rejects: None,
             max_errors: 100,
-            batch: BATCH_DIALOGUES,
+            batch: 1000,
         }
     }
 }
@@ -70,9 +65,9 @@ impl Default for IngestOptions {
 pub struct IngestControl<'a> {
     /// Stop flag. A signal handler or another thread sets it.
     pub stop: &'a AtomicBool,
-    /// Called with the tally after each chunk.
+    /// Called with the tally after each group of at most 250 records.
     pub progress: &'a mut dyn FnMut(&Tally),
-    /// Called with the tally after each acknowledged batch.
+    /// Called with the tally after each acknowledged batch, and at the end.
     pub acknowledged: &'a mut dyn FnMut(&Tally),
     /// Called once if the ingest resumes an interrupted one, with the number of records already processed.
     pub resumed: &'a mut dyn FnMut(u64),

@@ -13,14 +13,10 @@ use std::{
 use rayon::prelude::*;
 
 use crate::{
-    IngestMark, Prepared, PutOutcome,
-    directory::KeyMap,
+    IngestMark, KeyMap, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestControl, IngestOptions, Ingested},
 };
-use turnwise_core::{
-    error::{Error, Reject, Result},
-    ids::{DialogueId, IdKey},
-};
+use turnwise_core::{DialogueId, Error, IdKey, Result, error::Reject};
 use turnwise_corpus::{
     Dialogue,
     clean::Cleaned,
@@ -192,13 +188,8 @@ impl Run<'_, '_> {
     }
 
     fn reject_problem(&mut self, problem: Problem, source: usize) -> Result<()> {
-        let mut reject = match problem {
-            Problem::Record(reject) => reject,
-            Problem::File(reject) => {
-                self.outcome.tally.damaged_files += 1;
-                reject
-            }
-        };
+        self.outcome.tally.damaged_files += u64::from(matches!(problem, Problem::File(_)));
+        let (Problem::Record(mut reject) | Problem::File(mut reject)) = problem;
         if reject.path.is_empty() {
             reject.path = self.name(source);
         }
