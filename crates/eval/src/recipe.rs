@@ -157,8 +157,7 @@ pub enum Verdict {
     Below,
 }
 
-/// Maximum difference that counts as reproduced, in percentage points. Different seeds and machines cause differences
-/// of this size.
+/// Maximum difference that counts as reproduced, in percentage points. Seeds and machines cause such differences.
 const SAME: f64 = 1.0;
 
 impl Verdict {

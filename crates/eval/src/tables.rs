@@ -149,8 +149,7 @@ impl Table {
         }
     }
 
-    /// Measures with a value in the paper or an expected value, in the order of the results. If there are none, all
-    /// measures.
+    /// Measures with a value in the paper or an expected value, in the order of the results; all measures if none has.
     pub fn measures(&self) -> Vec<&str> {
         let listed = |measure: &str| {
             self.rows.iter().any(|row| {

@@ -78,8 +78,7 @@ pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) ->
     }
 }
 
-/// Counts a rejected record. Warns about the first ones, and returns an error if more than `allowed` were rejected. Its
-/// message ends with `consequence`.
+/// Counts a rejected record and warns about the first ones. More than `allowed` are an error with this `consequence`.
 pub(crate) fn count_reject(
     reject: Reject,
     rejected: &mut u64,

@@ -7,8 +7,7 @@ use rayon::prelude::*;
 use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
-/// BM25 with Lucene's constants and inverse document frequency. The constant factor k1 + 1 is left out, and repeated
-/// query terms count once.
+/// BM25 with Lucene's inverse document frequency, without the factor k1 + 1. Repeated query terms count once.
 #[derive(Debug, Clone, Copy)]
 pub struct Bm25 {
     /// How texts are split into terms.
@@ -43,8 +42,7 @@ impl Ranker for Bm25 {
 pub(super) struct Words {
     /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// Each query's (term number, count) pairs; `None` if the documents are the queries. Terms that occur in no
-    /// document are left out.
+    /// Each query's (term number, count) pairs, for terms of documents; `None` if the documents are the queries.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,

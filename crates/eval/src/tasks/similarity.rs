@@ -131,13 +131,11 @@ impl Task for PairTask {
             names: ["people", "ranker"].map(str::to_owned).into(),
             rows: rows.collect(),
         };
-        let columns = if keep { vec![columns] } else { Vec::new() };
-        Ok(Outcome { values, columns, ..Outcome::default() })
+        Ok(Outcome { values, columns: keep.then_some(columns).into_iter().collect(), ..Outcome::default() })
     }
 }
 
-/// Parses the score of a pair. Several scores are separated by commas and reduced to their median, as DialogueCSE
-/// does for several annotators.
+/// Parses the score of a pair. Several annotators' scores, separated by commas, are reduced to their median.
 fn median(cell: &str) -> Result<f64, String> {
     if cell.trim() == UNSCORED {
         return Err(format!(

@@ -1,7 +1,6 @@
 //! Self-attention within one sequence: forward and backward pass.
 //!
-//! The forward pass saves nothing for the backward pass. The attention weights are computed again from queries and
-//! keys.
+//! The backward pass computes the attention weights again, so the forward pass saves nothing.
 
 use crate::training::{Dropout, LANES, activation, sum, vectorized};
 

@@ -216,8 +216,7 @@ fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same
-/// f32.
+/// JSON lines `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same f32.
 struct Jsonl {
     out: Output,
 }
