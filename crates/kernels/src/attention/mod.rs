@@ -25,14 +25,13 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Returns true if attention is computed with AMX tiles ("squares"). `weights` is the number format of the
-    /// tiles for the layer's weights; `None` if the weights do not use tiles. With f32 weights
-    /// ([`Squared::Thirds`]), attention uses vectors.
+    /// Whether attention uses AMX tiles ("squares"): it does if the layer's weights are in tiles of bf16 or bytes. With
+    /// tiles of f32 ([`Squared::Thirds`]), and without tiles (`None`), attention uses vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
 
-    /// Returns the padded width of all heads.
+    /// Returns the total padded width of the heads.
     pub fn width(self) -> usize {
         self.count * self.stride
     }
