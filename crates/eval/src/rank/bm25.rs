@@ -34,7 +34,24 @@ impl Ranker for Bm25 {
     }
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
-        Ok(Box::new(Prepared::new(self, pool, watch)?))
+        let words = Words::of(pool, self.terms);
+        watch.check()?;
+        let length = |words: &Vec<(u32, u32)>| words.iter().map(|(_, count)| f64::from(*count)).sum::<f64>();
+        let (count, documents) = (words.count as f64, words.documents.len().max(1) as f64);
+        let mean = (words.documents.iter().map(length).sum::<f64>() / documents).max(1e-9);
+        let (k1, b) = (f64::from(self.k1), f64::from(self.b));
+        let weigh = |document: &Vec<(u32, u32)>| {
+            let long = k1 * (1.0 - b + b * length(document) / mean);
+            let weight = |(word, times): &(u32, u32)| {
+                let with = f64::from(words.documents_with[*word as usize]);
+                let rare = (1.0 + (count - with + 0.5) / (with + 0.5)).ln();
+                let times = f64::from(*times);
+                (*word, (rare * times / (times + long)) as f32)
+            };
+            document.iter().map(weight).collect()
+        };
+        let weights = words.documents.par_iter().map(weigh).collect();
+        Ok(Box::new(Prepared { words, weights }))
     }
 }
 
@@ -96,29 +113,6 @@ struct Prepared {
     words: Words,
     /// For each document, its terms and the contribution of each term to a score.
     weights: Vec<Vec<(u32, f32)>>,
-}
-
-impl Prepared {
-    fn new(bm25: &Bm25, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
-        let words = Words::of(pool, bm25.terms);
-        watch.check()?;
-        let length = |words: &Vec<(u32, u32)>| words.iter().map(|(_, count)| f64::from(*count)).sum::<f64>();
-        let (count, documents) = (words.count as f64, words.documents.len().max(1) as f64);
-        let mean = (words.documents.iter().map(length).sum::<f64>() / documents).max(1e-9);
-        let (k1, b) = (f64::from(bm25.k1), f64::from(bm25.b));
-        let weigh = |document: &Vec<(u32, u32)>| {
-            let long = k1 * (1.0 - b + b * length(document) / mean);
-            let weight = |(word, times): &(u32, u32)| {
-                let with = f64::from(words.documents_with[*word as usize]);
-                let rare = (1.0 + (count - with + 0.5) / (with + 0.5)).ln();
-                let times = f64::from(*times);
-                (*word, (rare * times / (times + long)) as f32)
-            };
-            document.iter().map(weight).collect()
-        };
-        let weights = words.documents.par_iter().map(weigh).collect();
-        Ok(Prepared { words, weights })
-    }
 }
 
 impl Scorer for Prepared {

@@ -64,15 +64,6 @@ impl Workspace {
     }
 }
 
-impl BackwardWorkspace {
-    fn new(workspace: &Workspace) -> Self {
-        let [grad_keys, grad_values] = [workspace.keys.len(); 2].map(|n| vec![0.0; n]);
-        let (gradients, weight_gradients) =
-            (vec![0.0; workspace.queries.len()], vec![0.0; workspace.weights.len()]);
-        BackwardWorkspace { grad_keys, grad_values, gradients, weight_gradients }
-    }
-}
-
 /// Computes `out[t] = Σ a[t][c]·rows[c]` over `count` rows of whole vectors. `a` consists of `GROUP` rows.
 #[inline(always)]
 fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize, count: usize) {
@@ -316,7 +307,12 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
         return;
     }
     let mut workspace = Workspace::new(tokens, size);
-    let mut back = BackwardWorkspace::new(&workspace);
+    let mut back = BackwardWorkspace {
+        grad_keys: vec![0.0; workspace.keys.len()],
+        grad_values: vec![0.0; workspace.keys.len()],
+        gradients: vec![0.0; workspace.queries.len()],
+        weight_gradients: vec![0.0; workspace.weights.len()],
+    };
     vectorized(
         #[inline(always)]
         || {
