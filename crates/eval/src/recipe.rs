@@ -151,9 +151,9 @@ pub struct Checked {
 pub enum Verdict {
     /// Differs from the paper by at most one percentage point.
     Reproduced,
-    /// Higher than in the paper.
+    /// More than one percentage point higher than in the paper.
     Better,
-    /// Lower than in the paper.
+    /// More than one percentage point lower than in the paper.
     Below,
 }
 

@@ -114,9 +114,9 @@ pub struct Best<'a> {
 pub struct Counts {
     /// Number of values that differ from the paper's by at most one percentage point.
     pub reproduced: usize,
-    /// Number of values that are higher than in the paper.
+    /// Number of values that are more than one percentage point higher than the paper's.
     pub better: usize,
-    /// Number of values that are lower than in the paper.
+    /// Number of values that are more than one percentage point lower than the paper's.
     pub below: usize,
     /// Values that we did not measure, because the row could not be run.
     pub missing: usize,
