@@ -216,7 +216,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn total(v: Self::F32) -> f32;
     /// Largest lane.
     unsafe fn largest(v: Self::F32) -> f32;
-    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. The strides are those of the rows.
+    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. Both strides are row strides.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..Self::LANES {
             for column in 0..Self::LANES {
