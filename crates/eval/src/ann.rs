@@ -254,8 +254,7 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Measures recall and speed of a search, first on one thread and then on all threads. The fastest of `passes` passes
-/// over the queries counts.
+/// Measures recall and speed, on one thread and then on all threads. The fastest of `passes` passes counts.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,

@@ -17,8 +17,7 @@ const LONGEST: usize = 1 << 20;
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// Calls `f` for each line that is not blank, with its line number, counted from 1. Errors of `f` get the file name and
-/// the line number.
+/// Calls `f` with the number and text of each line that is not blank. Errors of `f` get the file name and line number.
 pub(crate) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
@@ -86,8 +85,7 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Returns true if a path contains labeled sentences, not dialogues: a table, recognized by its extension, or a folder
-/// with `seq.in`.
+/// Whether a path has labeled sentences and not dialogues: a table (by its extension), or a folder with `seq.in`.
 pub fn is_labeled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {

@@ -151,14 +151,13 @@ pub struct Checked {
 pub enum Verdict {
     /// Differs from the paper by at most one percentage point.
     Reproduced,
-    /// Higher than in the paper.
+    /// More than one percentage point higher than in the paper.
     Better,
-    /// Lower than in the paper.
+    /// More than one percentage point lower than in the paper.
     Below,
 }
 
-/// Maximum difference that counts as reproduced, in percentage points. Different seeds and machines cause differences
-/// of this size.
+/// Maximum difference that counts as reproduced, in percentage points. Seeds and machines cause such differences.
 const SAME: f64 = 1.0;
 
 impl Verdict {

@@ -1,5 +1,4 @@
-//! Result of a ranker on a task, stored in a file. The file records everything that the result depends on, so that it
-//! can be reused.
+//! Result of a ranker on a task, stored in a file together with everything that the result depends on.
 
 use std::path::{Path, PathBuf};
 
@@ -149,8 +148,7 @@ impl Done {
         write_file(path, self)
     }
 
-    /// Combines the results of several seeds into one result with means and standard deviations. Returns `None` if
-    /// `seeds` is empty.
+    /// Combines results of several seeds into one with means and standard deviations. `None` if `seeds` is empty.
     pub fn over(seeds: &[Done]) -> Option<Done> {
         let mut one = seeds.first()?.clone();
         one.seeds = seeds.iter().map(|done| done.seed).collect();

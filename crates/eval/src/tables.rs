@@ -114,9 +114,9 @@ pub struct Best<'a> {
 pub struct Counts {
     /// Number of values that differ from the paper's by at most one percentage point.
     pub reproduced: usize,
-    /// Number of values that are higher than in the paper.
+    /// Number of values that are more than one percentage point higher than the paper's.
     pub better: usize,
-    /// Number of values that are lower than in the paper.
+    /// Number of values that are more than one percentage point lower than the paper's.
     pub below: usize,
     /// Values that we did not measure, because the row could not be run.
     pub missing: usize,
@@ -149,8 +149,7 @@ impl Table {
         }
     }
 
-    /// Measures with a value in the paper or an expected value, in the order of the results. If there are none, all
-    /// measures.
+    /// Measures with a value in the paper or an expected value, in the order of the results; all measures if none has.
     pub fn measures(&self) -> Vec<&str> {
         let listed = |measure: &str| {
             self.rows.iter().any(|row| {

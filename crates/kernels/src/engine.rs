@@ -37,8 +37,7 @@ pub struct CpuEngine {
 impl CpuEngine {
     /// Packs the weights of a network for a precision and a SIMD level.
     ///
-    /// Returns an error for f16, for a SIMD level that the processor does not support, and for a network with
-    /// inconsistent sizes.
+    /// Returns an error for f16, for an unsupported SIMD level, and for a network with inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
             return Err(f16_error());

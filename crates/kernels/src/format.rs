@@ -2,16 +2,14 @@
 
 use crate::simd::{Simd, operations};
 
-/// Number format of a product. Both operands consist of 32-bit units. A unit holds one 32-bit, two 16-bit or four
-/// 8-bit elements.
+/// Number format of a product. The operands consist of units of one 32-bit, two 16-bit or four 8-bit elements.
 pub(super) trait Format<S: Simd>: 'static {
     /// Vector of accumulators.
     type Sum: Copy;
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
-    /// Number of units of each row that are multiplied per block. A panel of this depth fits into the first-level
-    /// cache.
+    /// Number of units of each row that are multiplied per block, so that a panel fits into the first-level cache.
     const DEPTH: usize = 384;
     /// Number of units that one step reads from each row of the left operand.
     const LEFT: usize = 1;

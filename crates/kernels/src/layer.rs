@@ -1,5 +1,4 @@
-//! A transformer layer with packed weights, and the layer norm of a sum. Each attention head starts at a vector
-//! boundary.
+//! Transformer layer with packed weights, in which each head starts at a vector boundary, and layer norm of a sum.
 
 use turnwise_core::Result;
 
@@ -71,8 +70,7 @@ impl PackedLayer {
         let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
         let scale = 1.0 / (size as f64).sqrt();
         for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
-            // Attention scores are divided by the square root of the head size. The query weights include this
-            // factor.
+            // The query weights include the scale of the scores, the inverse square root of the head size.
             let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
             for i in 0..h {
                 let to = part * width + place(i);

@@ -6,8 +6,7 @@ use crate::{network::Activation, simd::Simd};
 pub(super) const POWER: [f32; 6] =
     [1.0, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_6];
 
-/// Coefficients of a polynomial for `-log2(½·erfc(x/√2))` on [0, 6]. The fit is weighted by the effect on GELU, whose
-/// error is below 4e-8.
+/// Coefficients of a polynomial for `-log2(½·erfc(x/√2))` on [0, 6]. The error of GELU is below 4e-8.
 pub(super) const TAIL: [f32; 10] = [
     0.999_999_5,
     1.151_112_1,

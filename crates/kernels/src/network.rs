@@ -21,8 +21,7 @@ pub struct Shape {
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If `first_position` is not 0 (RoBERTa), padding tokens use the row before `first_position`. They do not advance
-    /// the position of later tokens.
+    /// If `first_position` is not 0 (RoBERTa), padding tokens use the row before `first_position` and are not counted.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;

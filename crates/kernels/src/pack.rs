@@ -58,8 +58,7 @@ impl Packed {
         }
     }
 
-    /// Returns the number format of the AMX tiles ("squares") in products of this precision, or `None` if the products
-    /// use vectors.
+    /// Number format of the AMX tiles ("squares") in products of this precision; `None` if they use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,
@@ -261,8 +260,7 @@ impl Buffer {
         buffer
     }
 
-    /// Grows the buffer to at least `n` elements and keeps the contents. New elements are zero. The buffer never
-    /// shrinks.
+    /// Grows the buffer to at least `n` elements. New elements are zero. The buffer never shrinks.
     pub fn reserve<T: Plain>(&mut self, n: usize) {
         let lines = (n * size_of::<T>()).div_ceil(size_of::<Line>());
         if lines > self.lines.len() {

@@ -22,8 +22,7 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit integers with one scale per token and one per output. More accurate than bf16, and as fast as int8 on
-    /// AVX2 processors.
+    /// 16-bit integers with a scale per token and per output. More accurate than bf16; as fast as int8 with AVX2.
     Int16,
     /// 8-bit integers with one scale per token and one per output.
     Int8,

@@ -75,8 +75,7 @@ impl<S: Simd> Epilogue<S> for Dequantize {
     }
 }
 
-/// Kernel for a column of tiles: each tile multiplies `M` rows of the left operand by a panel of `V` vectors of
-/// columns.
+/// Kernel for a column of tiles. A tile multiplies `M` rows of the left operand by a panel of `V` vectors of columns.
 pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     /// Number of tiles in the column.
     pub count: usize,

@@ -95,8 +95,7 @@ pub fn into_index(
     })
 }
 
-/// Finds the shards in a folder, and verifies their checksums if the folder is local. Returns an error if any shard is
-/// missing or damaged.
+/// Finds the shards in a folder and verifies those of a local folder. A missing or damaged shard is an error.
 pub(crate) fn complete_shards(folder: &dyn Folder, progress: &dyn Progress) -> Result<Survey> {
     let mut survey = survey(folder)?;
     // Shards in an object store are verified when they are downloaded.

@@ -163,7 +163,9 @@ fn vectors(
     command_line: &str,
     progress: &dyn Progress,
 ) -> Result<VectorReader> {
-    let set = TemporaryFolder::new()?;
+    let temporary = TemporaryFile::unique_in(&env::temp_dir(), "turnwise-assembled")?;
+    fs::create_dir(&temporary.path).at("create", &temporary.path)?;
+    let set = TemporaryFolder(temporary.path.clone());
     let mut writer = VectorWriter::open(&set.0, &survey.first()?.recipe, Mode::Continue, command_line)?;
     assemble::load_all(folder, &survey.manifests, &mut writer, NOTHING_WRITTEN, progress)?;
     writer.finish()?;
@@ -173,14 +175,6 @@ fn vectors(
 
 /// Temporary folder of this process, removed when dropped.
 struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn new() -> Result<Self> {
-        let name = TemporaryFile::unique_in(&env::temp_dir(), "turnwise-assembled")?;
-        fs::create_dir(&name.path).at("create", &name.path)?;
-        Ok(TemporaryFolder(name.path.clone()))
-    }
-}
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {

@@ -50,8 +50,7 @@ pub trait Folder {
     /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Removes abandoned temporary files of the shard with this stem, which killed processes leave. Does nothing by
-    /// default.
+    /// Removes temporary files of killed processes for the shard with this stem. Does nothing by default.
     fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
@@ -65,19 +64,20 @@ pub trait Folder {
 /// cannot be opened or turnwise was built without the feature `remote`;
 /// [`Error::UnknownName`](turnwise_core::error::Error::UnknownName) if the scheme of the URL is unknown.
 pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
-    match name.split_once("://") {
-        None => Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(name) })),
-        Some(("file", path)) => {
-            Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) }))
-        }
+    let path = match name.split_once("://") {
+        None => name,
+        Some(("file", path)) => path,
         #[cfg(feature = "remote")]
-        Some(_) => Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
+        Some(_) => return Ok(Box::new(super::object_store::RemoteFolder::open(name)?)),
         #[cfg(not(feature = "remote"))]
-        Some((scheme, _)) => Err(turnwise_core::error::Error::unavailable(format!(
-            "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
-        ))
-        .with_hint("build it with `--features remote`, or use a folder")),
-    }
+        Some((scheme, _)) => {
+            return Err(turnwise_core::error::Error::unavailable(format!(
+                "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
+            ))
+            .with_hint("build it with `--features remote`, or use a folder"));
+        }
+    };
+    Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) }))
 }
 
 /// Local file. A temporary file of this process is removed when dropped; a file of the folder is not.

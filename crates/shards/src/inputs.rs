@@ -1,5 +1,4 @@
-//! Inputs to encode in shards: corpus files or indexes. Each shard reads all inputs and skips the dialogues of other
-//! shards.
+//! Inputs to encode in shards: corpus files or indexes. A shard reads all of them and skips dialogues of other shards.
 
 use std::{
     path::{Path, PathBuf},
@@ -127,8 +126,7 @@ impl Inputs {
     }
 }
 
-/// Dialogues of one input. An item `Ok(Err(problem))` is a single bad record, and reading continues. An item `Err`
-/// stops the whole run.
+/// Dialogues of one input. An item `Ok(Err(problem))` is a bad record; an item `Err` stops the whole run.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
 /// Iterator over the dialogues of a shard.

@@ -1,5 +1,5 @@
-//! Manifest of a complete shard, a small checksummed file that is written after the data file, and the keys of the
-//! rows in a shard. The keys show whether the input of a shard has changed.
+//! Manifest of a complete shard: a small checksummed file, which is written after the data file. Keys of the rows in a
+//! shard, which show whether the input of the shard has changed.
 
 use std::{collections::HashSet, path::Path};
 
@@ -119,15 +119,10 @@ pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
 pub(crate) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     let (kind, digits) = id.split_once('/')?;
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
-    let digits = digits.as_bytes();
-    let mut key = [0; 16];
-    if digits.len() != 2 * key.len() {
+    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        *byte = (digit(0)? * 16 + digit(1)?) as u8;
-    }
+    let key = u128::from_str_radix(digits, 16).ok()?.to_be_bytes();
     Some((kind, IdKey(key)))
 }
 

@@ -20,8 +20,7 @@ const PART_BYTES: usize = 16 << 20;
 /// Number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
-/// Folder in an object store, such as `s3://bucket/folder`. Credentials come from the environment variables that the
-/// store's own tools use.
+/// Folder in an object store, such as `s3://bucket/folder`. Credentials come from the store's environment variables.
 pub(crate) struct RemoteFolder {
     name: String,
     folder: Path,

@@ -33,7 +33,7 @@ pub struct Amount {
     pub done: u64,
     /// Number of dialogues, rows, shards or utterances.
     pub units: u64,
-    /// Number of encoded texts, if it differs from `units`.
+    /// Number of encoded texts, in a step that counts dialogues in `units`; otherwise 0.
     pub texts: u64,
     /// Number of encoded tokens.
     pub tokens: u64,
@@ -78,7 +78,7 @@ pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) ->
     }
 }
 
-/// Counts a rejected record. Warns about the first ones, and returns an error if more than `allowed` were rejected. Its
+/// Counts a rejected record, and warns about the first ones. If more than `allowed` were rejected, returns an error whose
 /// message ends with `consequence`.
 pub(crate) fn count_reject(
     reject: Reject,

@@ -17,8 +17,7 @@ use turnwise_store::{Prepared, PutOutcome, Totals, ingest::DialogueSink};
 
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
-/// Maximum number of passes over all dialogues. Dialogues that are added after the last pass are missing from the new
-/// generation.
+/// Maximum number of passes over all dialogues. The new generation lacks dialogues that are added after the last pass.
 const MAX_PASSES: usize = 4;
 
 /// Outcome of [`reencode`].
@@ -41,8 +40,7 @@ pub struct Reencoded {
 ///
 /// # Errors
 ///
-/// [`Error::Unavailable`] if a different process switches the generation meanwhile; [`Error::Interrupted`] if the progress
-/// receiver requests a stop.
+/// [`Error::Unavailable`] if a different process switches the generation; [`Error::Interrupted`] on a requested stop.
 pub fn reencode(
     target: &Target,
     before: &Manifest,

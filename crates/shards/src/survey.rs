@@ -1,5 +1,4 @@
-//! Survey of a folder: finds the complete shards, and lists by name everything that prevents assembling
-//! them.
+//! Survey of a folder: finds the complete shards, and everything that prevents assembling them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,8 +138,7 @@ impl Survey {
         self.wrong.push((shard, format!("{shard} is damaged: {why}")));
     }
 
-    /// Returns an error unless every shard exists exactly once. The error lists the problems and the
-    /// commands that fix them.
+    /// Returns an error unless every shard exists exactly once, with the problems and the commands that fix them.
     pub(crate) fn complete(&self, location: &str) -> Result<()> {
         let mut wrong = Vec::new();
         let missing = Shards::of(self.of, self.missing.iter().copied());

@@ -41,8 +41,7 @@ struct Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples whose correct response contains the name of a speaker of the context. The name alone can
-    /// reveal such a response.
+    /// Number of samples whose correct response contains the name of a speaker of the context, which can reveal it.
     pub leaks: usize,
 }
 

@@ -52,8 +52,7 @@ pub struct RetrievalSet {
     pub lists: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
-/// Selects the candidates of each sentence. `terms` is the tokenization for BM25. Returns an error if there are fewer
-/// than two intents.
+/// Selects the candidates of each sentence. `terms` is the tokenization for BM25. Fewer than two intents are an error.
 pub fn retrieval_set(
     sentences: Vec<(String, String)>,
     recipe: CandidateSelection,

@@ -7,8 +7,7 @@ use rayon::prelude::*;
 use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
-/// BM25 with Lucene's constants and inverse document frequency. The constant factor k1 + 1 is left out, and repeated
-/// query terms count once.
+/// BM25 with Lucene's inverse document frequency, without the factor k1 + 1. Repeated query terms count once.
 #[derive(Debug, Clone, Copy)]
 pub struct Bm25 {
     /// How texts are split into terms.
@@ -35,7 +34,24 @@ impl Ranker for Bm25 {
     }
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
-        Ok(Box::new(Prepared::new(self, pool, watch)?))
+        let words = Words::of(pool, self.terms);
+        watch.check()?;
+        let length = |words: &Vec<(u32, u32)>| words.iter().map(|(_, count)| f64::from(*count)).sum::<f64>();
+        let (count, documents) = (words.count as f64, words.documents.len().max(1) as f64);
+        let mean = (words.documents.iter().map(length).sum::<f64>() / documents).max(1e-9);
+        let (k1, b) = (f64::from(self.k1), f64::from(self.b));
+        let weigh = |document: &Vec<(u32, u32)>| {
+            let long = k1 * (1.0 - b + b * length(document) / mean);
+            let weight = |(word, times): &(u32, u32)| {
+                let with = f64::from(words.documents_with[*word as usize]);
+                let rare = (1.0 + (count - with + 0.5) / (with + 0.5)).ln();
+                let times = f64::from(*times);
+                (*word, (rare * times / (times + long)) as f32)
+            };
+            document.iter().map(weight).collect()
+        };
+        let weights = words.documents.par_iter().map(weigh).collect();
+        Ok(Box::new(Prepared { words, weights }))
     }
 }
 
@@ -43,8 +59,7 @@ impl Ranker for Bm25 {
 pub(super) struct Words {
     /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// Each query's (term number, count) pairs; `None` if the documents are the queries. Terms that occur in no
-    /// document are left out.
+    /// Each query's (term number, count) pairs, for terms of documents; `None` if the documents are the queries.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,
@@ -98,29 +113,6 @@ struct Prepared {
     words: Words,
     /// For each document, its terms and the contribution of each term to a score.
     weights: Vec<Vec<(u32, f32)>>,
-}
-
-impl Prepared {
-    fn new(bm25: &Bm25, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
-        let words = Words::of(pool, bm25.terms);
-        watch.check()?;
-        let length = |words: &Vec<(u32, u32)>| words.iter().map(|(_, count)| f64::from(*count)).sum::<f64>();
-        let (count, documents) = (words.count as f64, words.documents.len().max(1) as f64);
-        let mean = (words.documents.iter().map(length).sum::<f64>() / documents).max(1e-9);
-        let (k1, b) = (f64::from(bm25.k1), f64::from(bm25.b));
-        let weigh = |document: &Vec<(u32, u32)>| {
-            let long = k1 * (1.0 - b + b * length(document) / mean);
-            let weight = |(word, times): &(u32, u32)| {
-                let with = f64::from(words.documents_with[*word as usize]);
-                let rare = (1.0 + (count - with + 0.5) / (with + 0.5)).ln();
-                let times = f64::from(*times);
-                (*word, (rare * times / (times + long)) as f32)
-            };
-            document.iter().map(weight).collect()
-        };
-        let weights = words.documents.par_iter().map(weigh).collect();
-        Ok(Prepared { words, weights })
-    }
 }
 
 impl Scorer for Prepared {

@@ -143,7 +143,7 @@ pub trait Scorer: Sync {
     /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
-    /// Vectors of the documents, each of length 1; `None` for lexical rankers.
+    /// Vectors of the documents, each of length 1; `None` if the ranker has no vectors.
     fn vectors(&self) -> Option<&Vectors> {
         None
     }

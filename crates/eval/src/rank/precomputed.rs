@@ -86,15 +86,14 @@ fn read(bytes: &[u8]) -> Result<Vectors, String> {
     let [rows, dim] = shape[..] else {
         return Err(format!("the array must have 2 dimensions, but has {}", shape.len()));
     };
-    let width = if kind.starts_with("<f2") {
-        2
-    } else if kind.starts_with("<f4") {
-        4
-    } else if kind.starts_with("<f8") {
-        8
-    } else {
-        let kind = kind.split(['\'', '"']).next().unwrap_or_default();
-        return Err(format!("unsupported data type `{kind}`; use f2, f4 or f8 in little-endian order"));
+    let width = match kind.get(..3) {
+        Some("<f2") => 2,
+        Some("<f4") => 4,
+        Some("<f8") => 8,
+        _ => {
+            let kind = kind.split(['\'', '"']).next().unwrap_or_default();
+            return Err(format!("unsupported data type `{kind}`; use f2, f4 or f8 in little-endian order"));
+        }
     };
     if rows.checked_mul(dim).and_then(|n| n.checked_mul(width)) != Some(data.len()) {
         return Err(format!("{rows} rows of {dim} numbers do not match the {} bytes of data", data.len()));

@@ -12,8 +12,7 @@ use turnwise_text::{Analyzer, words_and_letters};
 pub enum Terms {
     /// Terms of an analyzer of the lexical index.
     Analyzed(Analyzer),
-    /// Words and their bigrams. Scripts without spaces are split into single characters. Papers on Chinese dialogues
-    /// use such a baseline.
+    /// Words and their bigrams. Scripts without spaces are split into single characters, as in papers on Chinese.
     Pairs,
     /// Characters and their bigrams, without whitespace.
     Letters,

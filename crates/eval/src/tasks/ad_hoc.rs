@@ -62,8 +62,7 @@ struct Line {
     text: String,
 }
 
-/// Reads an ad-hoc retrieval task. `qrels` replaces the judgments of the folder. Also returns the paths of all files
-/// that were read.
+/// Reads an ad-hoc retrieval task. `qrels` replaces the judgments of the folder. Also returns the paths of the files.
 fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;

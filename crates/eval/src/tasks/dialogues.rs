@@ -237,8 +237,7 @@ struct Pair {
     score: f64,
 }
 
-/// Computes the correlation between scores and shared domains. With `keep`, also returns the pairs if they were drawn
-/// at random.
+/// Correlation between scores and shared domains. With `keep`, also returns the pairs that were drawn at random.
 fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(Value, Option<Columns>)> {
     let drawn = match task.profile {
         Profile::Paper => {
@@ -291,8 +290,7 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Spearman correlation between scores and shared domains. As in the released code, it is 0 if all pairs or no pairs
-/// share their domain.
+/// Spearman correlation of scores and shared domains; 0 if all or no pairs share a domain, as in the released code.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();
@@ -334,8 +332,7 @@ fn runs(task: &DialogueTask) -> usize {
     }
 }
 
-/// Computes the cluster measures, averaged over the runs. With `keep`, also returns the clusters of each run. A ranker
-/// without vectors has no values.
+/// Cluster measures, averaged over the runs; none without vectors. With `keep`, also returns the clusters of each run.
 fn categorization(
     task: &DialogueTask,
     scorer: &dyn Scorer,

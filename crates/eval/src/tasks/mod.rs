@@ -215,8 +215,7 @@ pub struct Value {
     /// Standard deviation over random draws or seeds; `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Random baseline: the value that random scores or a random assignment would get on average. `None` if it is not
-    /// known.
+    /// Random baseline: the average value of random scores or of a random assignment; `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
     /// Value of each query or each draw.

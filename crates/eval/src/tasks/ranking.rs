@@ -38,7 +38,7 @@ pub struct RankingTask {
     pub about: &'static str,
     /// Documents to rank, and the queries for which they are ranked.
     pub pool: Pool,
-    /// Document ids. Documents with equal scores are ordered by id.
+    /// Document ids. Of documents with equal scores, the one with the greater id comes first.
     pub documents: Vec<String>,
     /// Query ids.
     pub queries: Vec<String>,

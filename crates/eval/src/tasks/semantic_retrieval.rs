@@ -29,8 +29,7 @@ pub struct SemanticRetrieval {
     /// candidates with other intents.
     #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
     pub data: PathBuf,
-    /// Builds the task from labeled sentences, with this selection of candidates. `data` is then the file of the
-    /// sentences.
+    /// Builds the task with this selection of candidates. `data` is then a file of labeled sentences.
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<CandidateSelection>,

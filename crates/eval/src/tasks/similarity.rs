@@ -62,16 +62,6 @@ struct PairTask {
     gold: Vec<f64>,
 }
 
-impl PairTask {
-    /// Creates the task from scored pairs. The background sentences only affect term weights.
-    fn new(pairs: Vec<(f64, String, String)>, background: Vec<String>) -> Self {
-        let gold = pairs.iter().map(|(score, ..)| *score).collect();
-        let texts = pairs.into_iter().flat_map(|(_, a, b)| [a, b]).collect();
-        let pool = Pool { background, ..Pool::of(Items::Texts(texts)) };
-        PairTask { pool, gold }
-    }
-}
-
 impl Task for PairTask {
     fn name(&self) -> &'static str {
         "dsts"
@@ -131,13 +121,11 @@ impl Task for PairTask {
             names: ["people", "ranker"].map(str::to_owned).into(),
             rows: rows.collect(),
         };
-        let columns = if keep { vec![columns] } else { Vec::new() };
-        Ok(Outcome { values, columns, ..Outcome::default() })
+        Ok(Outcome { values, columns: keep.then_some(columns).into_iter().collect(), ..Outcome::default() })
     }
 }
 
-/// Parses the score of a pair. Several scores are separated by commas and reduced to their median, as DialogueCSE
-/// does for several annotators.
+/// Parses the score of a pair. Several annotators' scores, separated by commas, are reduced to their median.
 fn median(cell: &str) -> Result<f64, String> {
     if cell.trim() == UNSCORED {
         return Err(format!(
@@ -152,7 +140,7 @@ fn median(cell: &str) -> Result<f64, String> {
     Ok(if scores.len() % 2 == 1 { scores[middle] } else { f64::midpoint(scores[middle - 1], scores[middle]) })
 }
 
-/// Reads sentence pairs with human scores.
+/// Reads sentence pairs with human scores. The background sentences only affect term weights.
 fn sentence_pairs(path: &Path, background: Vec<String>) -> Result<PairTask> {
     let mut pairs = Vec::new();
     each_line(path, |_, text| {
@@ -169,7 +157,9 @@ fn sentence_pairs(path: &Path, background: Vec<String>) -> Result<PairTask> {
     if pairs.len() < 2 {
         return Err(Error::data(format!("{} contains fewer than two pairs", path.display())));
     }
-    Ok(PairTask::new(pairs, background))
+    let gold = pairs.iter().map(|(score, ..)| *score).collect();
+    let texts = pairs.into_iter().flat_map(|(_, a, b)| [a, b]).collect();
+    Ok(PairTask { pool: Pool { background, ..Pool::of(Items::Texts(texts)) }, gold })
 }
 
 #[cfg(test)]

@@ -57,8 +57,7 @@ pub fn read_qrels(path: &Path) -> Result<Qrels> {
     Ok(qrels)
 }
 
-/// Reads a run in TREC's format (`query Q0 document rank score tag`). As in trec_eval, documents are sorted by score,
-/// and the rank column is ignored.
+/// Reads a TREC run (`query Q0 document rank score tag`). As in trec_eval, documents are sorted by score, not by rank.
 pub fn read_run(path: &Path) -> Result<Run> {
     let mut run = Run::default();
     let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();

@@ -25,14 +25,13 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Returns true if attention is computed with AMX tiles ("squares"). `weights` is the number format of the
-    /// tiles for the layer's weights; `None` if the weights do not use tiles. With f32 weights
-    /// ([`Squared::Thirds`]), attention uses vectors.
+    /// Whether attention uses AMX tiles ("squares"): it does if the layer's weights are in tiles of bf16 or bytes. With
+    /// tiles of f32 ([`Squared::Thirds`]), and without tiles (`None`), attention uses vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
 
-    /// Returns the padded width of all heads.
+    /// Returns the total padded width of the heads.
     pub fn width(self) -> usize {
         self.count * self.stride
     }
@@ -49,8 +48,7 @@ pub(super) struct HeadWorkspace {
     factors: Vec<f32>,
 }
 
-/// Number of rows after the last token that must be readable. Keys are transposed in whole blocks; the extra rows are
-/// read but not used.
+/// Number of readable rows that must follow the last token, because keys are transposed in whole blocks.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
 /// Computes self-attention over a sequence of `tokens` tokens, and writes the attention output of all heads to the
@@ -165,8 +163,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Computes some tiles of a product in f32. The last argument holds the number of tiles, and the number of rows and
-/// of vectors per tile.
+/// Computes tiles of a product in f32. The last argument is the number of tiles, and of rows and vectors per tile.
 unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
@@ -239,8 +236,7 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that replaces scores with their exponentials. The factor that normalizes the sum of a row to 1 is written
-/// to `factors`.
+/// Kernel that replaces scores with their exponentials. `factors` gets the factor that normalizes each row.
 struct Softmax<'a> {
     scores: *mut f32,
     n: usize,

@@ -206,7 +206,7 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
 }
 
 impl Softmax<'_> {
-    /// Processes `W / 2` rows, with two vectors of each row per block. Several rows at a time hide the latency.
+    /// Computes the softmax of `W / 2` rows, with two vectors of each row per block. Several rows hide the latency.
     /// Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
     unsafe fn softmax_rows<S: Simd, const W: usize>(&mut self, row: usize) {

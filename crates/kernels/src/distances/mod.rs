@@ -31,8 +31,7 @@ pub trait Distances: Copy + Send + Sync {
     /// 32. `length` is the number of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
-    /// Returns the dot product of two vectors, or their squared distance with `SQUARED_DISTANCE`. Any length is
-    /// allowed.
+    /// Returns the dot product of two vectors of any length, or their squared distance with `SQUARED_DISTANCE`.
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
     /// Prefetches the cache line of an address.

@@ -7,8 +7,7 @@ use std::{arch::asm, sync::OnceLock};
 
 use crate::simd::{SIDE, Squared, Squares};
 
-/// Returns true if the processor has AMX for bf16 and bytes, and the operating system permits this process to use
-/// AMX.
+/// Whether the processor has AMX for bf16 and bytes, and the operating system permits this process to use it.
 pub(crate) fn granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| {

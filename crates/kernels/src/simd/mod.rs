@@ -85,8 +85,7 @@ pub(super) const SQUARE: usize = SIDE * SIDE;
 pub(super) enum Squared {
     /// Two bf16 elements per unit; the sums are f32.
     Bf16,
-    /// Four bytes per unit, unsigned in the left operand and signed in the right operand. The sums are 32-bit
-    /// integers.
+    /// Four bytes per unit, unsigned in the left operand and signed in the right one. Sums are 32-bit integers.
     Bytes,
     /// f32 elements, split into sums of three bf16 terms: the rounded element, the rounded remainder, and the rest.
     /// Each term is stored in its own square (a plane), with two elements per unit. Of the nine products of planes,
@@ -112,8 +111,7 @@ impl Squared {
     }
 }
 
-/// Operands of a product of squares (AMX tiles): one or two squares of rows times two squares of columns, summed over
-/// several steps.
+/// Operands of a product of AMX tiles: one or two squares of rows times two squares of columns, summed over steps.
 pub(super) struct Squares {
     /// Squares of the first 16 rows, one square per step.
     pub left: *const u32,
@@ -176,8 +174,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two squares with `TWO`) by two squares of columns. May be called from outside
-    /// of a kernel.
+    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. Need not be called in a kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
@@ -219,7 +216,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn total(v: Self::F32) -> f32;
     /// Largest lane.
     unsafe fn largest(v: Self::F32) -> f32;
-    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. The strides are those of the rows.
+    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. Both strides are row strides.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..Self::LANES {
             for column in 0..Self::LANES {

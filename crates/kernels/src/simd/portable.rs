@@ -2,8 +2,7 @@
 
 use crate::simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares, operations};
 
-/// Portable SIMD level with `N` lanes. `NATIVE` emulates the operations of the newest processors, `SQUARES` emulates
-/// AMX tiles (squares).
+/// Portable SIMD level with `N` lanes. `NATIVE` emulates operations of the newest processors, `SQUARES` AMX tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
@@ -138,8 +137,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         fn min(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| if a < b { a } else { b }) }
         fn abs(a: Self::F32) -> Self::F32 { map(a, f32::abs) }
         fn round(a: Self::F32) -> Self::F32 {
-            // Adding and subtracting 1.5 · 2²³ removes the fraction. The numbers in the kernels are small enough for
-            // this.
+            // Adding and subtracting 1.5 · 2²³ removes the fraction of the small numbers in the kernels.
             map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
         }
         fn power_of_two(a: Self::F32) -> Self::F32 { map(a, |x| f32::from_bits(((x as i32 + 127) as u32) << 23)) }

@@ -1,7 +1,6 @@
 //! Self-attention within one sequence: forward and backward pass.
 //!
-//! The forward pass saves nothing for the backward pass. The attention weights are computed again from queries and
-//! keys.
+//! The backward pass computes the attention weights again, so the forward pass saves nothing.
 
 use crate::training::{Dropout, LANES, activation, sum, vectorized};
 
@@ -62,15 +61,6 @@ impl Workspace {
         let [weights, used] = [GROUP * row; 2].map(|n| vec![0.0; n]);
         let [queries, out] = [GROUP * column; 2].map(|n| vec![0.0; n]);
         Workspace { row, column, keys_by_column, values_by_column, keys, values, queries, weights, used, out }
-    }
-}
-
-impl BackwardWorkspace {
-    fn new(workspace: &Workspace) -> Self {
-        let [grad_keys, grad_values] = [workspace.keys.len(); 2].map(|n| vec![0.0; n]);
-        let (gradients, weight_gradients) =
-            (vec![0.0; workspace.queries.len()], vec![0.0; workspace.weights.len()]);
-        BackwardWorkspace { grad_keys, grad_values, gradients, weight_gradients }
     }
 }
 
@@ -317,7 +307,12 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
         return;
     }
     let mut workspace = Workspace::new(tokens, size);
-    let mut back = BackwardWorkspace::new(&workspace);
+    let mut back = BackwardWorkspace {
+        grad_keys: vec![0.0; workspace.keys.len()],
+        grad_values: vec![0.0; workspace.keys.len()],
+        gradients: vec![0.0; workspace.queries.len()],
+        weight_gradients: vec![0.0; workspace.weights.len()],
+    };
     vectorized(
         #[inline(always)]
         || {

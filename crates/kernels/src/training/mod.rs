@@ -101,8 +101,7 @@ pub struct AdamW {
     pub scale: f32,
 }
 
-/// Updates the weights, the first moment (`mean`) and the second moment (`square`) in place. All slices must have the
-/// same length.
+/// Updates the weights, first moment (`mean`) and second moment (`square`). All slices must have the same length.
 pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
     let n = weights.len();
     assert!(gradient.len() == n && mean.len() == n && square.len() == n);
@@ -136,8 +135,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Creates dropout with a probability from 0 to 0.999; larger values are limited to 0.999. The key is the random
-    /// seed of the mask.
+    /// Creates dropout with a probability, which is limited to 0.999. The key is the random seed of the mask.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {

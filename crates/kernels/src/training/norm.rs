@@ -39,8 +39,7 @@ impl AddNorm<'_> {
     }
 }
 
-/// Computes the layer norm of whole rows. `first` is the index of the first row, which selects the part of the dropout
-/// mask.
+/// Computes the layer norm of whole rows. The index of the first row, `first`, selects the part of the dropout mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());
@@ -60,8 +59,7 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
     );
 }
 
-/// Writes the gradients with respect to `x` and `y`. Adds the gradients with respect to weight and bias to
-/// `grad_weight` and `grad_bias`.
+/// Writes the gradients of `x` and `y`, and adds the gradients of weight and bias to `grad_weight` and `grad_bias`.
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,

@@ -63,8 +63,7 @@ impl EmbedInputs {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] if a file is empty; [`Error::Input`] if the format of an input has no dialogues, but `unit`
-    /// needs them.
+    /// [`Error::Data`] if a file is empty; [`Error::Input`] if an input has no dialogues, but `unit` needs them.
     pub fn plan(
         paths: &[PathBuf],
         unit: Kind,

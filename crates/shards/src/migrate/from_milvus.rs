@@ -54,7 +54,7 @@ impl Staging {
         Staging { index: folder.join("index"), mark: folder.join("mark.json"), folder }
     }
 
-    /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
+    /// Returns the progress of an earlier run with the same source and recipe. Otherwise removes the temporary folder.
     fn resume_point(&self, wanted: &Mark) -> Result<Option<Mark>> {
         let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
         let same = |mark: &Mark| {

@@ -26,8 +26,7 @@ const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
 /// Smallest share of dense hits that must be the same in both places.
 const MIN_OVERLAP: f64 = 0.8;
-/// Up to one in N sampled turns may not be found by their own vectors: graphs are approximate, above all where many
-/// vectors are equal.
+/// Up to one in N sampled turns may not be found by their own vectors, because graphs are approximate.
 const LOST_ONE_IN: usize = 5;
 
 /// Settings of a migration to or from Milvus.

@@ -130,8 +130,7 @@ fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress)
     }
 }
 
-/// Reads the copy back and compares it with the index. Removes dialogues that were deleted from the index since an
-/// earlier run.
+/// Compares the copy with the index. Removes dialogues that were deleted from the index since an earlier run.
 fn read_back(
     writer: &mut MilvusWriter,
     snapshot: &Snapshot,

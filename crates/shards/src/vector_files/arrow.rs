@@ -31,11 +31,12 @@ const VERSION_5: i16 = 4;
 /// `Endianness` of the files.
 const LITTLE_ENDIAN: i16 = 0;
 
-/// `MessageHeader` of a schema and of a record batch.
+/// Number of a schema message in `MessageHeader`.
 const SCHEMA: u8 = 1;
+/// Number of a record batch message in `MessageHeader`.
 const RECORD_BATCH: u8 = 3;
 
-/// Numbers of the column types in `Type`.
+/// Numbers of the types `FloatingPoint`, `Utf8` and `FixedSizeList` in `Type`.
 const FLOATING_POINT: u8 = 3;
 const UTF8: u8 = 5;
 const FIXED_SIZE_LIST: u8 = 16;

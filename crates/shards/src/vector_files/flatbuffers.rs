@@ -37,8 +37,7 @@ pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a table, and writes the reference to the table at the position `reference`. Each field takes 8 bytes, so
-/// numbers of any size are aligned.
+/// Appends a table, and writes its reference at `reference`. A field takes 8 bytes, so numbers of any size are aligned.
 fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let vtable = bytes.len();

@@ -166,8 +166,9 @@ pub(crate) fn metadata<const N: usize>(
 /// Output file under a temporary name. It is removed when dropped, unless it was renamed to its final name.
 struct PendingFile {
     path: PathBuf,
-    temporary: TemporaryFile,
+    // Dropped, and so closed, before the temporary file is removed.
     out: BufWriter<File>,
+    temporary: TemporaryFile,
 }
 
 impl PendingFile {
@@ -186,14 +187,14 @@ impl PendingFile {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(true).open(&temporary.path);
         let out = BufWriter::with_capacity(1 << 18, file.at("create", &temporary.path)?);
-        Ok(PendingFile { path, temporary, out })
+        Ok(PendingFile { path, out, temporary })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes).at("write", &self.path)
     }
 
-    /// Writes bytes at the start of the file, over those that are there.
+    /// Overwrites the start of the file with these bytes.
     fn write_at_start(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.seek(SeekFrom::Start(0)).at("write", &self.path)?;
         self.write(bytes)
@@ -201,7 +202,7 @@ impl PendingFile {
 
     /// Flushes the file to disk and renames it to its final name.
     fn keep(self) -> Result<()> {
-        let PendingFile { path, mut temporary, out } = self;
+        let PendingFile { path, out, mut temporary } = self;
         let file = out.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
         file.sync_all().at("flush", &path)?;
         drop(file);
@@ -216,8 +217,7 @@ fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same
-/// f32.
+/// JSON lines `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same f32.
 struct Jsonl {
     out: Output,
 }

@@ -1,5 +1,4 @@
-//! NumPy `.npy` files: one array with the rows in input order. The ids are in a separate text file, one per
-//! line.
+//! NumPy `.npy` files: one array with the rows in input order. A text file has the ids, one per line.
 
 use std::path::Path;
 
