@@ -47,10 +47,6 @@ struct Waiting<'a> {
 }
 
 impl Writer {
-    fn collection(&self, kind: Kind) -> String {
-        self.manifest.rows(&self.connection.target.name, kind)
-    }
-
     pub(super) fn records(&self) -> String {
         self.manifest.records(&self.connection.target.name)
     }
@@ -106,7 +102,7 @@ impl Writer {
             vector_source::check(&vectors, &of)?;
             rows.set_vectors(vectors);
         }
-        self.upsert(&self.collection(kind), rows.into_columns())
+        self.upsert(&self.manifest.rows(&self.connection.target.name, kind), rows.into_columns())
     }
 
     /// Writes records. The first piece of a record is written last, because it makes the version current.
