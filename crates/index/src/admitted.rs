@@ -24,13 +24,6 @@ pub struct Admitted {
 /// Entry of `base` for a sequence number that has no bits.
 const NOTHING: u32 = u32::MAX;
 
-/// A dialogue and the number of its bits in a set; see [`span`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub(super) seq: Seq,
-    pub(super) bits: u32,
-}
-
 impl Admitted {
     /// Builds the set by testing every record.
     pub fn by_records(snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Self> {
@@ -39,7 +32,7 @@ impl Admitted {
         while let Some(record) = records.next_record() {
             let record = record?;
             let dialogue: Dialogue = record.dialogue()?;
-            spans.push(Span { seq: record.seq, bits: span(kind, &dialogue) });
+            spans.push((record.seq, span(kind, &dialogue)));
             admit(filter, kind, record.seq, &dialogue, &mut |seq, turn| accepted.push((seq, turn)));
         }
         let mut admitted = Admitted::over(spans);
@@ -47,17 +40,17 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Creates an empty set with bits for these dialogues.
-    pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
-        let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
+    /// Creates an empty set for these dialogues. `spans` has the result of [`span`] for each.
+    pub(super) fn over(spans: impl IntoIterator<Item = (Seq, u32)> + Clone) -> Self {
+        let numbers = || spans.clone().into_iter().map(|(seq, _)| seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
             return Admitted::default();
         };
         let mut base = vec![NOTHING; (last - first + 1) as usize];
         let mut bits = 0u32;
-        for span in spans {
-            base[(span.seq.0 - first) as usize] = bits;
-            bits += span.bits;
+        for (seq, span) in spans {
+            base[(seq.0 - first) as usize] = bits;
+            bits += span;
         }
         Admitted { first, base, bits: vec![0; (bits as usize).div_ceil(64)], count: 0 }
     }

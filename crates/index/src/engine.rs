@@ -149,9 +149,9 @@ pub trait View {
 pub enum Bookmark {
     /// The start of the listing.
     Beginning,
-    /// For listings in insertion order: position of the next record.
+    /// Log position of the next record, for listings in insertion order.
     At(Position),
-    /// For listings in key order: the last key that was returned.
+    /// Key of the last returned dialogue, for listings in key order.
     After(IdKey),
 }
 

@@ -39,13 +39,13 @@ pub trait Location: Send + Sync {
         Duration::ZERO
     }
 
-    /// Returns the current change token. An error means that engines that are open cannot be searched.
+    /// Returns the current change token. An error means that an open engine cannot be searched, and must be opened again.
     fn change_token(&self) -> Result<ChangeToken>;
 
     /// Returns a summary of the stored dialogues; `None` if nothing is stored at this location.
     fn contents(&self) -> Result<Option<Contents>>;
 
-    /// Opens the current state for searching.
+    /// Opens an engine that searches the current state.
     fn open(&self) -> Result<Box<dyn Engine>>;
 
     /// Opens the location for writing.

@@ -37,6 +37,6 @@ pub use engine::Milvus;
 pub use generations::{Manifest, Unfinished};
 pub use location::MilvusLocation;
 pub use target::Target;
-pub use vector_source::{Encoding, Of, VectorSource};
+pub use vector_source::{Encoding, VectorInput, VectorSource};
 pub use walk::{Moved, Walk};
 pub use writer::MilvusWriter;

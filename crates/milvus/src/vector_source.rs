@@ -9,18 +9,18 @@ use turnwise_index::vectors::{Kind, Recipe, VectorReader, dialogue_key, utteranc
 
 /// Text to get a vector for: a turn or a whole dialogue.
 #[derive(Clone, Copy)]
-pub enum Of<'a> {
+pub enum VectorInput<'a> {
     /// One turn of a dialogue.
     Turn(&'a Dialogue, &'a Turn),
     /// A whole dialogue.
     Whole(&'a Dialogue),
 }
 
-impl<'a> Of<'a> {
+impl<'a> VectorInput<'a> {
     /// Returns the dialogue.
     pub fn dialogue(self) -> &'a Dialogue {
         match self {
-            Of::Turn(dialogue, _) | Of::Whole(dialogue) => dialogue,
+            VectorInput::Turn(dialogue, _) | VectorInput::Whole(dialogue) => dialogue,
         }
     }
 }
@@ -35,7 +35,7 @@ pub trait VectorSource {
 
     /// Returns the vectors of turns and dialogues, in the same order. It is an error if one cannot be encoded or has no
     /// vector.
-    fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>>;
+    fn vectors(&self, inputs: &[VectorInput<'_>]) -> Result<Vec<Vec<f32>>>;
 }
 
 /// Vector source that encodes texts.
@@ -65,19 +65,19 @@ impl VectorSource for Encoding {
     }
 
     /// Encodes the turns and the dialogues. Turns with the same text are encoded once.
-    fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
+    fn vectors(&self, inputs: &[VectorInput<'_>]) -> Result<Vec<Vec<f32>>> {
         let mut texts: Vec<&str> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut dialogues: Vec<&Dialogue> = Vec::new();
-        for of in of {
-            match of {
-                Of::Turn(_, turn) => {
+        for input in inputs {
+            match input {
+                VectorInput::Turn(_, turn) => {
                     places.entry(&turn.text).or_insert_with(|| {
                         texts.push(&turn.text);
                         texts.len() - 1
                     });
                 }
-                Of::Whole(dialogue) => dialogues.push(dialogue),
+                VectorInput::Whole(dialogue) => dialogues.push(dialogue),
             }
         }
         let encoded = match texts.is_empty() {
@@ -89,11 +89,11 @@ impl VectorSource for Encoding {
             false => self.encoder.encode_dialogues(&dialogues, &self.options.dialogues)?.vectors,
         };
         let mut next = 0..;
-        let row = |of: &Of<'_>| match of {
-            Of::Turn(_, turn) => encoded.row(places[turn.text.as_str()]).to_vec(),
-            Of::Whole(_) => whole.row(next.next().unwrap_or_default()).to_vec(),
+        let row = |input: &VectorInput<'_>| match input {
+            VectorInput::Turn(_, turn) => encoded.row(places[turn.text.as_str()]).to_vec(),
+            VectorInput::Whole(_) => whole.row(next.next().unwrap_or_default()).to_vec(),
         };
-        Ok(of.iter().map(row).collect())
+        Ok(inputs.iter().map(row).collect())
     }
 }
 
@@ -107,35 +107,35 @@ impl VectorSource for VectorReader {
         &self.recipe().name
     }
 
-    fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
-        let row = |of: &Of<'_>| {
-            let (kind, key) = match of {
-                Of::Turn(_, turn) => (Kind::Utterances, utterance_key(&turn.text)),
-                Of::Whole(dialogue) => (Kind::Dialogues, dialogue_key(dialogue)),
+    fn vectors(&self, inputs: &[VectorInput<'_>]) -> Result<Vec<Vec<f32>>> {
+        let row = |input: &VectorInput<'_>| {
+            let (kind, key) = match input {
+                VectorInput::Turn(_, turn) => (Kind::Utterances, utterance_key(&turn.text)),
+                VectorInput::Whole(dialogue) => (Kind::Dialogues, dialogue_key(dialogue)),
             };
             match self.get(kind, &key)? {
                 Some(vector) => Ok(vector.to_vec()),
-                None => Err(without(*of)),
+                None => Err(without_vector(*input)),
             }
         };
-        of.iter().map(row).collect()
+        inputs.iter().map(row).collect()
     }
 }
 
-fn without(of: Of<'_>) -> Error {
-    let id = &of.dialogue().id;
-    let what = match of {
-        Of::Turn(_, turn) => format!("{id}#{}", turn.number),
-        Of::Whole(_) => id.to_string(),
+fn without_vector(input: VectorInput<'_>) -> Error {
+    let id = &input.dialogue().id;
+    let what = match input {
+        VectorInput::Turn(_, turn) => format!("{id}#{}", turn.number),
+        VectorInput::Whole(_) => id.to_string(),
     };
     Error::data(format!("{what} has no vector in the existing vector set"))
         .with_hint("`turnwise encode`, with the same input, adds the missing vectors")
 }
 
 /// Returns an error if a vector contains NaN or infinity. Milvus accepts such vectors, but then returns wrong results.
-pub(super) fn check(vectors: &[Vec<f32>], of: &[Of<'_>]) -> Result<()> {
-    let broken = vectors.iter().zip(of).find(|(vector, _)| !vector.iter().all(|v| v.is_finite()));
-    let Some((_, of)) = broken else { return Ok(()) };
-    Err(Error::data(format!("{}: a vector contains NaN or infinity", of.dialogue().id))
+pub(super) fn check(vectors: &[Vec<f32>], inputs: &[VectorInput<'_>]) -> Result<()> {
+    let broken = vectors.iter().zip(inputs).find(|(vector, _)| !vector.iter().all(|v| v.is_finite()));
+    let Some((_, input)) = broken else { return Ok(()) };
+    Err(Error::data(format!("{}: a vector contains NaN or infinity", input.dialogue().id))
         .with_hint("use a different precision or a different model"))
 }

@@ -95,7 +95,7 @@ impl<'a> MilvusView<'a> {
             let row = Candidate {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.unexpected_data("a row without a key"))?,
                 version: Version(versions[n] as u64),
-                turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
+                turn: (kind == Kind::Utterances).then(|| TurnNo(turns[n].try_into().unwrap_or(0))),
                 // Some servers return BM25 scores as they are, others as negative distances.
                 score: if words { scores[n].abs() } else { scores[n] },
             };
@@ -161,10 +161,6 @@ fn unknown<K: Eq + Hash, V>(cache: &HashMap<K, V>, keys: impl Iterator<Item = K>
 fn query_of(words: &KeywordQuery) -> SearchVectors {
     let terms = || names::terms(words.terms.iter().map(String::as_str));
     SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
-}
-
-fn turn_of(number: i64) -> TurnNo {
-    TurnNo(u32::try_from(number).unwrap_or(0))
 }
 
 fn name_of(found: &Candidate) -> String {

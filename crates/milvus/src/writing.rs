@@ -15,7 +15,7 @@ use super::{
     generations::Manifest,
     names,
     rows::{Pieces, Rows, WordsColumn, key_text, pieces},
-    vector_source::{self, Of, VectorSource},
+    vector_source::{self, VectorInput, VectorSource},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -43,14 +43,10 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Waiting<'a> {
     rows: Rows,
-    of: Vec<Of<'a>>,
+    inputs: Vec<VectorInput<'a>>,
 }
 
 impl Writer {
-    fn collection(&self, kind: Kind) -> String {
-        self.manifest.rows(&self.connection.target.name, kind)
-    }
-
     pub(super) fn records(&self) -> String {
         self.manifest.records(&self.connection.target.name)
     }
@@ -77,10 +73,10 @@ impl Writer {
         for (dialogue, version) in dialogues {
             for turn in &dialogue.turns {
                 waiting[0].rows.push(dialogue, Some(turn), *version, self.words)?;
-                waiting[0].of.push(Of::Turn(dialogue, turn));
+                waiting[0].inputs.push(VectorInput::Turn(dialogue, turn));
             }
             waiting[1].rows.push(dialogue, None, *version, self.words)?;
-            waiting[1].of.push(Of::Whole(dialogue));
+            waiting[1].inputs.push(VectorInput::Whole(dialogue));
             for kind in Kind::ALL {
                 self.send(kind, &mut waiting[kind as usize], false)?;
             }
@@ -99,14 +95,14 @@ impl Writer {
         if rows.len() == 0 || !(all || full) {
             return Ok(());
         }
-        let Waiting { mut rows, of } = std::mem::take(waiting);
+        let Waiting { mut rows, inputs } = std::mem::take(waiting);
         self.cut += rows.cut;
         if let Some(source) = &self.source {
-            let vectors = source.give(&of)?;
-            vector_source::check(&vectors, &of)?;
+            let vectors = source.vectors(&inputs)?;
+            vector_source::check(&vectors, &inputs)?;
             rows.set_vectors(vectors);
         }
-        self.upsert(&self.collection(kind), rows.into_columns())
+        self.upsert(&self.manifest.rows(&self.connection.target.name, kind), rows.into_columns())
     }
 
     /// Writes records. The first piece of a record is written last, because it makes the version current.

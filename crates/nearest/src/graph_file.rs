@@ -9,7 +9,7 @@ use turnwise_core::error::IoContext;
 use crate::{
     Builder, Error, Metric, Result, VectorFormat,
     candidates::Lists,
-    codes::{AlignedBytes, Quantizer, stride},
+    codes::{AlignedBytes, stride},
     distances::Dispatch,
     file::{BLOCK, HEADER_BYTES, Header, Kind},
     nibbles::row_bytes,
@@ -48,8 +48,6 @@ enum Bytes {
 /// Properties of a graph file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphInfo {
-    /// Metric of the graph.
-    pub metric: Metric,
     /// Number of dimensions of a vector.
     pub dim: usize,
     /// Number of nodes (different vectors).
@@ -66,8 +64,6 @@ pub struct GraphInfo {
     pub format: VectorFormat,
     /// Bits per dimension of the quantized vectors, 4 or 8.
     pub code_bits: u32,
-    /// Number of levels.
-    pub levels: usize,
     /// Size of the file in bytes.
     pub bytes: usize,
 }
@@ -160,7 +156,6 @@ impl GraphFile {
     /// Returns the properties of the graph.
     pub fn info(&self) -> GraphInfo {
         GraphInfo {
-            metric: self.header.metric,
             dim: self.header.dim,
             nodes: self.header.nodes,
             rows: self.rows.len() / 4,
@@ -169,7 +164,6 @@ impl GraphFile {
             builder: self.header.builder,
             format: self.header.format,
             code_bits: if matches!(self.codes, SearchCodes::Nibbles(_)) { 4 } else { 8 },
-            levels: self.links.len(),
             bytes: self.bytes.all().len(),
         }
     }
@@ -194,10 +188,6 @@ impl GraphFile {
             Vectors::F32(flat) => flat[node as usize * dim..][..dim].to_vec(),
             Vectors::F16(flat) => flat[node as usize * dim..][..dim].iter().map(|v| v.to_f32()).collect(),
         }
-    }
-
-    pub(crate) fn quantizer(&self) -> Quantizer {
-        Quantizer { scale: self.header.scale }
     }
 
     pub(crate) fn search_codes(&self) -> SearchCodes<&[u8]> {

@@ -182,7 +182,7 @@ impl GraphFile {
         let quantizer = match self.header.metric {
             // For distances, the query must have the scale of the vectors. For products, it can have its own scale,
             // which is finer.
-            Metric::L2 => self.quantizer(),
+            Metric::L2 => Quantizer { scale: self.header.scale },
             _ => Quantizer::of_query(&scratch.query),
         };
         let mut signed = std::mem::take(&mut scratch.signed);

@@ -30,7 +30,8 @@ impl Folder {
     }
 }
 
-/// Adds path, size and modification time of each file of the index to `found`. Folders at depth 2 are not read.
+/// Adds path, size and modification time of the index's files to `found`, down to two levels of subfolders. `depth` is
+/// the level of `folder`, from 0.
 fn collect(folder: &Path, depth: usize, found: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.filter_map(|entry| entry.ok()) {

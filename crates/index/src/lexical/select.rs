@@ -7,11 +7,11 @@ use tantivy::DocId;
 
 use super::{
     Lexical,
-    side::{DAMAGED, SearchState, Side},
+    side::{DAMAGED, Side},
     top::Columns,
 };
 use crate::{
-    admitted::{self, Admitted, Span},
+    admitted::{self, Admitted},
     vectors::Kind,
 };
 use turnwise_core::{
@@ -102,11 +102,10 @@ impl Run<'_> {
         let dialogues = self.dialogues()?;
         let tail = self.tail()?;
         let spans = dialogues.iter().flatten().map(|own| match self.kind {
-            Kind::Dialogues => Span { seq: own.seq, bits: 1 },
-            Kind::Utterances => Span { seq: own.seq, bits: own.last },
+            Kind::Dialogues => (own.seq, 1),
+            Kind::Utterances => (own.seq, own.last),
         });
-        let spans =
-            spans.chain(tail.iter().map(|(seq, d)| Span { seq: *seq, bits: admitted::span(self.kind, d) }));
+        let spans = spans.chain(tail.iter().map(|(seq, d)| (*seq, admitted::span(self.kind, d))));
         let mut admitted = Admitted::over(spans);
         let documents = match self.kind {
             Kind::Dialogues => self.select_dialogues(&dialogues, &mut admitted)?,
@@ -138,10 +137,6 @@ impl Run<'_> {
         Ok(tail)
     }
 
-    fn state(&self, kind: Kind) -> Result<&SearchState> {
-        self.lexical.side(kind).state()
-    }
-
     /// Returns the dialogues of each segment in document order, without deleted ones.
     fn dialogues(&self) -> Result<Vec<Vec<DialogueEntry>>> {
         let side = self.lexical.side(Kind::Dialogues);
@@ -168,7 +163,7 @@ impl Run<'_> {
         dialogues: &[Vec<DialogueEntry>],
         admitted: &mut Admitted,
     ) -> Result<Vec<Vec<u64>>> {
-        let state = self.state(Kind::Dialogues)?;
+        let state = self.lexical.side(Kind::Dialogues).state()?;
         let mut documents = Vec::new();
         let segments = state.searcher.segment_readers().iter().zip(&state.columns);
         for ((segment, columns), own) in segments.zip(dialogues) {

@@ -56,6 +56,25 @@ impl Lexical {
         let target = target(analyzer, snapshot);
         Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
     }
+
+    /// Rebuilds the lexical index if it does not belong to the log of the snapshot, because it may contain terms of
+    /// deleted dialogues. Returns true if it was rebuilt.
+    pub fn compact(
+        root: &Path,
+        snapshot: &Snapshot,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<bool> {
+        let exists = folder(root).is_dir();
+        for rest in temporary_folders(root).iter().filter(|rest| rest.is_dir()) {
+            refuse_if_written(rest)?;
+            files::remove_folder(rest)?;
+        }
+        if !exists || Lexical::open(root).is_ok_and(|lexical| lexical.is_of(snapshot)) {
+            return Ok(false);
+        }
+        Lexical::rebuild(None, root, snapshot, stop, progress).map(|_| true)
+    }
 }
 
 fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
@@ -184,25 +203,4 @@ fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
         facts: &Facts::of_dialogue(dialogue),
     };
     side.add(writer, &new)
-}
-
-impl Lexical {
-    /// Rebuilds the lexical index if it does not belong to the log of the snapshot, because it may contain terms of
-    /// deleted dialogues. Returns true if it was rebuilt.
-    pub fn compact(
-        root: &Path,
-        snapshot: &Snapshot,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<bool> {
-        let exists = folder(root).is_dir();
-        for rest in temporary_folders(root).iter().filter(|rest| rest.is_dir()) {
-            refuse_if_written(rest)?;
-            files::remove_folder(rest)?;
-        }
-        if !exists || Lexical::open(root).is_ok_and(|lexical| lexical.is_of(snapshot)) {
-            return Ok(false);
-        }
-        Lexical::rebuild(None, root, snapshot, stop, progress).map(|_| true)
-    }
 }

@@ -152,7 +152,7 @@ impl NativeBuilder<'_> {
         }
     }
 
-    /// Returns the squared norm of a node's vector, or 0 if the metric needs no norms.
+    /// Returns the squared norm of a node's codes, or 0 if the metric is the inner product.
     fn own(&self, node: u32) -> f32 {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
