@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::{Dialogue, Role, Turn};
+use turnwise_corpus::Dialogue;
 
 use crate::{Fingerprint, Vectors};
 
@@ -181,21 +181,19 @@ impl DialoguePooling {
 /// Returns the number of each turn's speaker. Speakers are numbered from 0 in the order in which they first speak.
 pub(crate) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
     let mut known = HashMap::new();
-    let number = |turn| {
+    let turns = dialogue.turns.iter().map(|turn| {
+        // A speaker is identified by name, or by role if there is no name.
+        let role = turn.role.as_ref().filter(|_| turn.speaker.is_empty());
         let next = known.len();
-        *known.entry(speaker(turn)).or_insert(next)
-    };
-    dialogue.turns.iter().map(number).collect()
-}
-
-/// Identifies a speaker by name, or by role if there is no name.
-fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
-    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
+        *known.entry((turn.speaker.as_str(), role)).or_insert(next)
+    });
+    turns.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     use super::*;
 

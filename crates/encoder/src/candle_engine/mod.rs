@@ -236,7 +236,8 @@ impl CandleEngine {
         let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
         let width = self.shape.hidden;
         let head = width / heads;
-        let qkv = layout.pad(qkv, sent)?.reshape((rows, length, 3, heads, head))?;
+        let qkv =
+            layout.select(qkv, |ragged| &ragged.padded, sent)?.reshape((rows, length, 3, heads, head))?;
         // Each part has the shape (rows, heads, length, head).
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
@@ -245,7 +246,8 @@ impl CandleEngine {
             scores = scores.broadcast_add(&mask)?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        layout.unpad(&weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?, sent)
+        let attended = weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?;
+        layout.select(&attended, |ragged| &ragged.unpadded, sent)
     }
 }
 

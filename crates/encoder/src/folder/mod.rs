@@ -51,7 +51,11 @@ impl ModelFolder {
         }
         let modules = modules::Modules::read(path)?;
         let inner = &modules.transformer;
-        config::refuse_adapter(inner)?;
+        if inner.join("adapter_config.json").exists() {
+            let message = format!("{} contains an adapter, not a complete network", inner.display());
+            let hint = "merge it into its base model (PEFT: `merge_and_unload`), then save that";
+            return Err(Error::data(message).with_hint(hint));
+        }
         let config = config::Object::read(&inner.join("config.json"))?;
         let config = config.ok_or_else(|| {
             Error::input(format!("{} contains no model: config.json is missing", inner.display()))
@@ -111,24 +115,9 @@ impl ModelFolder {
         &self.config
     }
 
-    /// Architecture of the network.
-    pub fn architecture(&self) -> Architecture {
-        self.config.architecture
-    }
-
-    /// Maximum number of tokens per text, including special tokens.
-    pub fn max_tokens(&self) -> usize {
-        self.pipeline.max_tokens
-    }
-
     /// Width of the vectors.
     pub fn dim(&self) -> usize {
         self.pipeline.dim(self.config.shape.hidden)
-    }
-
-    /// Name of the folder.
-    pub fn name(&self) -> String {
-        name_of(&self.path)
     }
 
     /// Path of the folder.

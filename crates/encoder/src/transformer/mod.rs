@@ -68,28 +68,19 @@ impl Transformer {
             Error::input(format!("{name} has no layer {layers}"))
                 .with_hint(format!("its layers are 0 (the embeddings) to {}", network.layers.len()))
         })?;
-        let max_tokens = match settings.tokens.max {
-            None => tokenizer.max_tokens(),
-            Some(n)
-                if n > tokenizer.before().len() + tokenizer.after().len() && n <= network.max_tokens() =>
-            {
-                n
-            }
-            Some(n) => {
-                return Err(Error::input(format!("{name} does not support a maximum of {n} tokens"))
-                    .with_hint(format!("use 3 to {}", network.max_tokens())));
-            }
-        };
+        let max_tokens = settings.tokens.max.unwrap_or(tokenizer.max_tokens());
+        let special_tokens = tokenizer.before().len() + tokenizer.after().len();
+        if max_tokens <= special_tokens || max_tokens > network.max_tokens() {
+            return Err(Error::input(format!("{name} does not support a maximum of {max_tokens} tokens"))
+                .with_hint(format!("use {} to {}", special_tokens + 1, network.max_tokens())));
+        }
         let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
         let full = run::width(&pipeline, modes.len() * network.shape.hidden, name)?;
-        let dim = match settings.dim.or(pipeline.truncate_dim) {
-            None => full,
-            Some(dim) if (1..=full).contains(&dim) => dim,
-            Some(dim) => {
-                return Err(Error::input(format!("{name} does not support vectors of {dim} dimensions"))
-                    .with_hint(format!("its vectors have {full} dimensions and can be truncated to fewer")));
-            }
-        };
+        let dim = settings.dim.or(pipeline.truncate_dim).unwrap_or(full);
+        if !(1..=full).contains(&dim) {
+            return Err(Error::input(format!("{name} does not support vectors of {dim} dimensions"))
+                .with_hint(format!("its vectors have {full} dimensions and can be truncated to fewer")));
+        }
         let model = folder.fingerprint()?;
         let fingerprint = fingerprint(model, settings);
         let rows = |table: &Option<crate::network::Table>| table.as_ref().map(|t| t.rows);

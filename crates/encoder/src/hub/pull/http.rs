@@ -30,9 +30,9 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid. A retry or another source may succeed.
+    /// The hub is unreachable or its response is invalid. A retry or another source may succeed. The text is the reason.
     Unreachable(String),
-    /// Neither a retry nor another source can help.
+    /// Error that neither a retry nor another source can fix.
     Fatal(Error),
 }
 
@@ -42,6 +42,7 @@ impl From<Error> for FetchError {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,
@@ -132,9 +133,9 @@ impl Client {
         watch: &mut dyn Progress,
     ) -> Result<HubResponse, FetchError> {
         let (sender, pieces) = sync_channel(16);
-        let request =
-            Request { agent: self.agent.clone(), url: url.to_owned(), token: self.token.clone(), from };
-        thread::spawn(move || request.run(&sender));
+        // A blocking read cannot be stopped. On a separate thread, the caller can stop waiting for it.
+        let (client, url) = (self.clone(), url.to_owned());
+        thread::spawn(move || client.run(&url, from, &sender));
         match wait(&pieces, watch)? {
             Piece::Head(head) => {
                 let (status, headers) = *head;
@@ -151,6 +152,53 @@ impl Client {
             }
             Piece::Bytes(_) => Err(Error::Internal("an HTTP body arrived before its head".into()).into()),
         }
+    }
+
+    /// Requests a file and sends the response in pieces. Stops if the receiver was dropped.
+    fn run(&self, url: &str, from: u64, to: &SyncSender<Result<Piece, String>>) {
+        let response = match self.follow(url, from) {
+            Ok(response) => response,
+            Err(why) => return drop(to.send(Err(why))),
+        };
+        let (head, body) = response.into_parts();
+        let mut body = body.into_reader();
+        let mut sent = to.send(Ok(Piece::Head(Box::new((head.status.as_u16(), head.headers)))));
+        let mut more = true;
+        while more && sent.is_ok() {
+            let mut bytes = vec![0; 1 << 16];
+            let piece = body.read(&mut bytes).map_err(|e| e.to_string()).map(|n| {
+                bytes.truncate(n);
+                Piece::Bytes(bytes)
+            });
+            more = matches!(&piece, Ok(Piece::Bytes(bytes)) if !bytes.is_empty());
+            sent = to.send(piece);
+        }
+    }
+
+    /// Requests a file from byte `from` and follows redirects.
+    fn follow(&self, url: &str, from: u64) -> Result<Response<Body>, String> {
+        let home = origin(url)?;
+        let mut url = url.to_owned();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.agent.get(&url);
+            if from > 0 {
+                request = request.header("Range", format!("bytes={}-", from));
+            }
+            if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let response = request.call().map_err(|e| reason(&e))?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok(response);
+            }
+            let target = response.headers().get("location").and_then(|l| l.to_str().ok());
+            let next = join(&url, target.ok_or("its redirect has no location")?)?;
+            if url.starts_with("https://") && !next.starts_with("https://") {
+                return Err("it redirects from https to http".to_owned());
+            }
+            url = next;
+        }
+        Err(format!("it redirects more than {MAX_REDIRECTS} times"))
     }
 }
 
@@ -215,63 +263,6 @@ impl Retry {
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
-    }
-}
-
-/// A request that runs on its own thread. A blocking read cannot be stopped, but the caller can stop waiting for it.
-struct Request {
-    agent: Agent,
-    url: String,
-    token: Option<String>,
-    from: u64,
-}
-
-impl Request {
-    /// Sends the response in pieces. Sending fails only if the receiver was dropped; the request is stopped then.
-    fn run(self, to: &SyncSender<Result<Piece, String>>) {
-        let response = match self.follow() {
-            Ok(response) => response,
-            Err(why) => return drop(to.send(Err(why))),
-        };
-        let (head, body) = response.into_parts();
-        let mut body = body.into_reader();
-        let mut sent = to.send(Ok(Piece::Head(Box::new((head.status.as_u16(), head.headers)))));
-        let mut more = true;
-        while more && sent.is_ok() {
-            let mut bytes = vec![0; 1 << 16];
-            let piece = body.read(&mut bytes).map_err(|e| e.to_string()).map(|n| {
-                bytes.truncate(n);
-                Piece::Bytes(bytes)
-            });
-            more = matches!(&piece, Ok(Piece::Bytes(bytes)) if !bytes.is_empty());
-            sent = to.send(piece);
-        }
-    }
-
-    /// Sends the request and follows its redirects.
-    fn follow(&self) -> Result<Response<Body>, String> {
-        let home = origin(&self.url)?;
-        let mut url = self.url.clone();
-        for _ in 0..=MAX_REDIRECTS {
-            let mut request = self.agent.get(&url);
-            if self.from > 0 {
-                request = request.header("Range", format!("bytes={}-", self.from));
-            }
-            if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
-                request = request.header("Authorization", format!("Bearer {token}"));
-            }
-            let response = request.call().map_err(|e| reason(&e))?;
-            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return Ok(response);
-            }
-            let target = response.headers().get("location").and_then(|l| l.to_str().ok());
-            let next = join(&url, target.ok_or("its redirect has no location")?)?;
-            if url.starts_with("https://") && !next.starts_with("https://") {
-                return Err("it redirects from https to http".to_owned());
-            }
-            url = next;
-        }
-        Err(format!("it redirects more than {MAX_REDIRECTS} times"))
     }
 }
 

@@ -81,11 +81,8 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
             (None, Some(bytes), Some(etag)) => Listed { path, bytes, etag, sha256: None },
             _ => return Err(invalid(&format!("no size or digest of {path}"))),
         };
-        let is_digest = |text: &str, long: bool| {
-            text.bytes().all(|b| b.is_ascii_hexdigit())
-                && (if long { text.len() == 64 } else { text.len() >= 40 })
-        };
-        if !is_digest(&file.etag, file.sha256.is_some()) {
+        let lengths = if file.sha256.is_some() { 64..=64 } else { 40..=usize::MAX };
+        if !lengths.contains(&file.etag.len()) || !file.etag.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(invalid(&format!("invalid digest `{}` of {}", file.etag, file.path)));
         }
         listed.push(file);

@@ -64,7 +64,7 @@ impl WordEncoder {
                 .with_hint("the usual value is 0.001"));
         }
         let known = Known::of(&table, documents);
-        if known.words() == 0 {
+        if known.rows.is_empty() {
             let message = format!("none of the words in {} documents has a vector", known.documents);
             return Err(Error::data(message).with_hint("use word vectors for the language of the documents"));
         }
@@ -176,11 +176,6 @@ impl Known {
                 }
             }
         }
-    }
-
-    /// Number of known words, with repetitions.
-    pub fn words(&self) -> usize {
-        self.rows.len()
     }
 
     /// Relative frequency of each word of the table among the known words of the documents.
