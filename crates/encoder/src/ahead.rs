@@ -71,7 +71,7 @@ pub trait Stream {
     /// Type of [`Chunk::tag`].
     type Tag: Send;
 
-    /// Returns the next chunk, or `None` at the end. Is called before the previous chunks are encoded.
+    /// Returns the next chunk, or `None` at the end. Can be called before the previous chunks are encoded.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
     /// Receives the vectors of a chunk. Chunks arrive in the order in which `next` returned them.

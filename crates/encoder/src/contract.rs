@@ -103,7 +103,7 @@ pub struct EncodeStats {
     pub cut_tokens: u64,
     /// Number of dialogues with more than the maximum number of tokens. They were encoded in several windows.
     pub windowed: u64,
-    /// Number of inputs without any known word or token. Such an input has a zero vector.
+    /// Number of inputs without any known word or token.
     pub unknown: u64,
 }
 

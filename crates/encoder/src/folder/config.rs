@@ -329,7 +329,6 @@ impl Object {
         self.typed(key, "a text", Value::as_str)
     }
 
-    /// Creates an error about this file.
     pub fn wrong(&self, what: impl std::fmt::Display) -> Error {
         Error::data(format!("{}: {what}", self.path.display()))
     }

@@ -95,7 +95,7 @@ impl ModelFolder {
         self.layout.read(&self.config, &self.weights)
     }
 
-    /// Reads the tokenizer. Fails if it does not match the network, for example because of too many tokens.
+    /// Reads the tokenizer. Fails if a file is damaged, or if the tokenizer does not match the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }

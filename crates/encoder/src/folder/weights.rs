@@ -171,7 +171,6 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Number of elements.
     pub fn len(&self) -> usize {
         self.dims.iter().product()
     }

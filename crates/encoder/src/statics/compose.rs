@@ -160,7 +160,6 @@ fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
 }
 
-/// Number of documents analyzed at a time.
 const CHUNK: usize = 4096;
 
 /// Term counts: one row per document, one column per term.

@@ -79,13 +79,10 @@ fn in_packs<T: Send>(
     work: &Work<'_, T>,
 ) -> Result<Vec<Piece<T>>> {
     let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
-    let (tokens, budget_tokens) =
-        (items.iter().map(|i| i.sequence.len()).sum::<usize>(), budget.load(Ordering::Relaxed));
+    let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
+    let limit = budget.load(Ordering::Relaxed);
     // On the CPU, small packs keep all threads busy until the end. On a GPU, packs are as large as possible.
-    let pack_tokens = match threads {
-        1 => budget_tokens,
-        _ => budget_tokens.min(tokens.div_ceil(threads).max(32)),
-    };
+    let pack_tokens = if threads == 1 { limit } else { limit.min(tokens.div_ceil(threads).max(32)) };
     let packs = packs(items, pack_tokens);
     // With fewer packs than threads, several threads share a pack. A single query uses all threads.
     let each = (threads / packs.len().max(1)).max(1);

@@ -94,14 +94,14 @@ impl Transfer<'_, '_> {
         }
         let mut began_before = partial.length > 0;
         let before = self.present;
-        let mut retry = Retry::new();
+        let mut retry = Retry::default();
         let mut furthest = partial.length;
         loop {
             while partial.length < expected.bytes {
                 let outcome = self.fetch_rest(&mut partial, expected, before);
                 if partial.length > furthest {
                     furthest = partial.length;
-                    retry.progressed();
+                    retry.failed = 0;
                 }
                 if let Err(error) = outcome {
                     retry.wait(error, self.watch)?;

@@ -46,7 +46,7 @@ impl From<Error> for FetchError {
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,
-    token: Option<String>,
+    pub(super) token: Option<String>,
 }
 
 /// Head of a response. The body is read in pieces with [`HubResponse::next`].
@@ -94,10 +94,6 @@ impl Client {
         Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
     }
 
-    pub(super) fn has_token(&self) -> bool {
-        self.token.is_some()
-    }
-
     /// Requests a text, with retries. Can return a response with an error status such as 404, because retrying does not
     /// help.
     pub(super) fn text(
@@ -105,7 +101,7 @@ impl Client {
         url: &str,
         watch: &mut dyn Progress,
     ) -> Result<(HubResponse, Vec<u8>), FetchError> {
-        let mut retry = Retry::new();
+        let mut retry = Retry::default();
         loop {
             let whole = self.get(url, 0, watch).and_then(|mut response| {
                 let mut text = Vec::new();
@@ -233,19 +229,13 @@ fn wait(pieces: &Receiver<Result<Piece, String>>, watch: &mut dyn Progress) -> R
 }
 
 /// Retry policy: [`MAX_ATTEMPTS`] attempts with increasing pauses. Progress resets the number of failed attempts.
+#[derive(Default)]
 pub(super) struct Retry {
-    failed: u32,
+    /// Number of failed attempts since the last progress.
+    pub(super) failed: u32,
 }
 
 impl Retry {
-    pub(super) fn new() -> Self {
-        Retry { failed: 0 }
-    }
-
-    pub(super) fn progressed(&mut self) {
-        self.failed = 0;
-    }
-
     /// Waits until the next attempt. Returns the error if no attempt is left or a retry cannot help.
     pub(super) fn wait(&mut self, error: FetchError, watch: &mut dyn Progress) -> Result<(), FetchError> {
         self.failed += 1;

@@ -59,7 +59,7 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
     let (response, text) = client.text(&url, watch)?;
     if response.status != 200 {
         let code = response.header("x-error-code").unwrap_or_default();
-        return Err(refusal(spec, response.status, code, client.has_token()).into());
+        return Err(refusal(spec, response.status, code, client.token.is_some()).into());
     }
     let invalid =
         |what: &str| FetchError::Unreachable(format!("invalid response from {}: {what}", client.endpoint));

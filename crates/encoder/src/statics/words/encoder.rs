@@ -141,7 +141,6 @@ impl StaticEncoder for WordEncoder {
     }
 }
 
-/// Number of documents processed at a time.
 const CHUNK: usize = 4096;
 /// Maximum number of documents used to compute the common component. They are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;

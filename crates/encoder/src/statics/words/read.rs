@@ -43,7 +43,7 @@ impl fmt::Display for WordFormat {
 pub struct WordReading {
     /// Format of the file.
     pub format: WordFormat,
-    /// Number of words read.
+    /// Number of words read, including words that were skipped.
     pub words: u64,
     /// Number of duplicate words; the first vector is kept.
     pub duplicates: u64,
