@@ -80,8 +80,8 @@ pub trait Stream {
 
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
-/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`]. Fails
-/// on the first error of the encoder or the stream, and on vectors that are not finite.
+/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`].
+/// Fails on the first error of the encoder or the stream, and on vectors that are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,

@@ -34,8 +34,8 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
-    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one chunk
-    /// while the GPU computes another.
+    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one
+    /// chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
@@ -45,7 +45,8 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Recommended amount of text per call, in bytes. A call cannot be cancelled, so it should take a few seconds at most.
+    /// Recommended amount of text per call, in bytes. A call cannot be cancelled, so it should take a few seconds at
+    /// most.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
@@ -120,7 +121,8 @@ impl std::ops::AddAssign for EncodeStats {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the default prompt, if the model has one.
+    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the default prompt, if the model has
+    /// one.
     pub prompt: Option<String>,
 }
 
@@ -140,8 +142,8 @@ pub struct DialogueOptions {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueMode {
-    /// One sequence: the turns, joined with the model's separator. A sequence with too many tokens is split into windows
-    /// of whole turns.
+    /// One sequence: the turns, joined with the model's separator. A sequence with too many tokens is split into
+    /// windows of whole turns.
     #[default]
     Sequence,
     /// Separate utterances, whose vectors are pooled into one.
@@ -166,8 +168,9 @@ pub enum DialoguePooling {
 }
 
 impl DialoguePooling {
-    /// Returns the group in which a speaker's tokens or utterances are averaged; `None` if they are ignored. Speakers are
-    /// numbered from 0 in the order in which they first speak. The dialogue's vector is the sum of the groups' means.
+    /// Returns the group in which a speaker's tokens or utterances are averaged; `None` if they are ignored. Speakers
+    /// are numbered from 0 in the order in which they first speak. The dialogue's vector is the sum of the groups'
+    /// means.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),

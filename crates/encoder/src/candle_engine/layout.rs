@@ -24,11 +24,11 @@ pub(super) enum Layout {
 pub(super) struct Rows {
     pub(super) sequences: usize,
     pub(super) longest: usize,
-    /// `None` if all sequences have the same length.
+    /// Tables for sequences of different lengths; `None` if all sequences have the same length.
     ragged: Option<Ragged>,
 }
 
-/// Tables for sequences of different lengths.
+/// Tables that a batch needs if its sequences have different lengths.
 pub(super) struct Ragged {
     /// For each position of the padded rows, the index of the token in the batch; 0 for padding.
     pub(super) padded: Indices,

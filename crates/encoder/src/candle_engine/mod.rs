@@ -79,7 +79,7 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Rows of the tables of [`CandleEngine::tables`].
+    /// Row of each token in each table of [`CandleEngine::tables`]; `None` if the table does not exist.
     columns: [Option<Indices>; 3],
 }
 
@@ -142,7 +142,7 @@ impl CandleEngine {
         let ids = tables.indices(batch.sequences.iter().flat_map(|s| s.ids.iter().copied()));
         let positions = batch.sequences.iter().flat_map(|s| -> Vec<u32> {
             match &s.positions {
-                Some(given) => given.iter().map(|p| p + first).collect(),
+                Some(positions) => positions.iter().map(|p| p + first).collect(),
                 None => self.shape.positions(&s.ids).map(|p| p as u32).collect(),
             }
         });
@@ -154,7 +154,7 @@ impl CandleEngine {
             let mut indices = Vec::with_capacity(batch.tokens());
             for s in batch.sequences {
                 match column(s) {
-                    Some(given) => indices.extend_from_slice(given),
+                    Some(column) => indices.extend_from_slice(column),
                     None => indices.resize(indices.len() + s.len(), 0),
                 }
             }

@@ -241,8 +241,8 @@ pub struct SentenceSettings {
 }
 
 impl SentenceSettings {
-    /// Reads `sentence_bert_config.json`, or the file that replaces it in older versions, from the folder of the network.
-    /// Returns the default settings if there is no such file.
+    /// Reads `sentence_bert_config.json`, or the file that replaces it in older versions, from the folder of the
+    /// network. Returns the default settings if there is no such file.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {

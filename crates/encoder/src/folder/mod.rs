@@ -132,7 +132,7 @@ impl ModelFolder {
 }
 
 /// Returns the display name of a model folder: the folder's name. For a model from a training run, the name starts
-/// with the folder of the run: `run/model`.
+/// with the folder of the run or of the group of runs: `run/model`, `runs/run/model`.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();

@@ -110,7 +110,7 @@ pub enum Step {
 /// Linear layer with an activation function: `f(W·x + b)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense {
-    /// Width of `x`.
+    /// Width of the input `x`.
     pub inputs: usize,
     /// Width of the result.
     pub outputs: usize,

@@ -287,8 +287,8 @@ impl TokenizerFiles {
         }
     }
 
-    /// Returns the contents of `tokenizer_config.json` without the keys about file locations and truncation, and with the
-    /// names of all special tokens.
+    /// Returns the contents of `tokenizer_config.json` without the keys about file locations and truncation, and with
+    /// the names of all special tokens.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const REMOVED_KEYS: [&str; 12] = [
             "name_or_path",

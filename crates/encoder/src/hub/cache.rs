@@ -211,8 +211,8 @@ impl Record {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }
 
-    /// Reads the record of a snapshot. Returns `None` if there is no record, because another program downloaded the
-    /// snapshot. Fails if the record is damaged.
+    /// Reads the record of a snapshot. Returns `None` if turnwise did not download the snapshot. Fails if the record is
+    /// damaged.
     pub fn read(repository: &Path, revision: &str) -> Result<Option<Self>> {
         let path = record_path(repository, revision);
         let text = match fs::read(&path) {

@@ -247,8 +247,8 @@ pub(super) struct SelectedTerms {
     new_columns: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps those with
-/// the highest document frequency.
+/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps
+/// those with the highest document frequency.
 pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize) -> SelectedTerms {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= min_documents).collect();

@@ -132,8 +132,8 @@ pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> 
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest right
-/// singular vectors.
+/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest
+/// right singular vectors.
 fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> Panels {
     if matrix.rows() <= max_columns.min(matrix.cols) {
         return matrix.transposed().orthonormal();

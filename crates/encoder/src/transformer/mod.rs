@@ -53,7 +53,8 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's network.
+    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's
+    /// network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,

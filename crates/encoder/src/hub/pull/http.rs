@@ -30,7 +30,8 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid. A retry or another source may succeed. The text is the reason.
+    /// The hub is unreachable or its response is invalid. A retry or another source may succeed. The text is the
+    /// reason.
     Unreachable(String),
     /// Error that neither a retry nor another source can fix.
     Fatal(Error),
@@ -54,7 +55,7 @@ pub(super) struct HubResponse {
     pub(super) status: u16,
     /// Length of the body in bytes; `None` if the hub does not send it.
     pub(super) length: Option<u64>,
-    /// Byte offset in the file at which the body starts. It is above 0 when a download is resumed.
+    /// Byte offset in the file at which the body starts. The offset is above 0 if a download is resumed.
     pub(super) from: u64,
     headers: HeaderMap,
     pieces: Receiver<Result<Piece, String>>,

@@ -116,8 +116,8 @@ impl WordEncoder {
     }
 }
 
-/// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even if
-/// there are none.
+/// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even
+/// if there are none.
 fn tensors<'a>(table: &'a WordTable, weights: &'a [f32], common: &'a [f32]) -> Vec<Tensor<'a>> {
     let mut tensors =
         vec![Tensor::matrix("vectors", table.len(), table.vectors()), Tensor::vector("weights", weights)];

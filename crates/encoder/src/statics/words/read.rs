@@ -51,8 +51,8 @@ pub struct WordReading {
     pub not_utf8: u64,
 }
 
-/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Reading stops
-/// after `limit` words; `None` reads all words. Fails if the file cannot be read or has an invalid line.
+/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Reading
+/// stops after `limit` words; `None` reads all words. Fails if the file cannot be read or has an invalid line.
 pub fn read_words(path: &Path, limit: Option<usize>) -> Result<(WordTable, WordReading)> {
     let input = Input::open(path)?;
     let name = input.name.clone();
