@@ -45,8 +45,7 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Recommended amount of text per call, in bytes. A call cannot be cancelled, so it should take a few seconds at
-    /// most.
+    /// Recommended amount of text per call, in bytes: a few seconds of work, because a call cannot be cancelled.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
@@ -121,8 +120,7 @@ impl std::ops::AddAssign for EncodeStats {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the default prompt, if the model has
-    /// one.
+    /// Name of one of the model's prompts (`query`, …). `None` selects the default prompt, if the model has one.
     pub prompt: Option<String>,
 }
 
@@ -168,9 +166,8 @@ pub enum DialoguePooling {
 }
 
 impl DialoguePooling {
-    /// Returns the group in which a speaker's tokens or utterances are averaged; `None` if they are ignored. Speakers
-    /// are numbered from 0 in the order in which they first speak. The dialogue's vector is the sum of the groups'
-    /// means.
+    /// Returns the group in which a speaker's tokens are averaged; `None` if they are ignored. Speakers are numbered
+    /// from 0 by first appearance. The vector of a dialogue is the sum of the groups' means.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),

@@ -215,8 +215,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Reads the header of a safetensors file. Returns it with the offset of the first tensor. Fails if the file is
-/// damaged.
+/// Reads the header of a safetensors file, and the offset of the first tensor. Fails if the file is damaged.
 fn read_header(path: &Path, file: &[u8]) -> Result<(Metadata, usize)> {
     let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
     if file.starts_with(b"version https://git-lfs") {

@@ -47,14 +47,13 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Loads a model. `name` is its display name; `engine` creates the backend for its network. Fails if the model
-    /// does not support a setting, or if a file is damaged.
+    /// Loads a model. `name` is its display name, and `engine` creates the backend that runs its network. Fails if the
+    /// model does not support a setting, or if a file is damaged.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's
-    /// network.
+    /// Like [`Transformer::load`], with the weights of `network`, which has the shape of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -254,7 +253,7 @@ impl Transformer {
         self.modes.iter().map(|mode| items::reduction(*mode)).collect()
     }
 
-    /// Runs the network, and pools and finishes the vectors of `inputs` inputs.
+    /// Computes the final vectors of `inputs` inputs from their items.
     fn run(&self, items: &[Item], inputs: usize, reductions: &[Reduction]) -> Result<Vectors> {
         let backend = self.backend.as_ref();
         let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;

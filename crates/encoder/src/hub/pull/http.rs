@@ -30,8 +30,7 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid. A retry or another source may succeed. The text is the
-    /// reason.
+    /// The hub is unreachable or its response is invalid, for this reason. A retry or another source may succeed.
     Unreachable(String),
     /// Error that neither a retry nor another source can fix.
     Fatal(Error),
