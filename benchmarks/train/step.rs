@@ -43,7 +43,7 @@ fn main() -> Anyhow<()> {
     recipe.steps = Some(number("--steps", 5)? as u64);
     recipe.clip = 0.0;
     recipe.auxiliary = Some(BTreeMap::new());
-    let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
+    let recipe = recipe.resolve(folder.config().layers, folder.pipeline().max_tokens)?;
     let steps = recipe.steps.as_ref().ok_or("the objective has no steps")?;
     let data = TrainingSet::new(
         &dialogues(corpus, number("--dialogues", 400)?)?.into(),

@@ -31,7 +31,7 @@ fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
         let target = work.path("saved");
         let saved = SavedModel {
             network: &network,
-            architecture: model.architecture(),
+            architecture: model.config().architecture,
             pipeline: model.pipeline(),
             tokenizer: &tokenizer,
             base: None,

@@ -71,7 +71,7 @@ pub trait Stream {
     /// Type of [`Chunk::tag`].
     type Tag: Send;
 
-    /// Returns the next chunk, or `None` at the end. Is called before the previous chunks are encoded.
+    /// Returns the next chunk, or `None` at the end. Can be called before the previous chunks are encoded.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
     /// Receives the vectors of a chunk. Chunks arrive in the order in which `next` returned them.
@@ -80,8 +80,8 @@ pub trait Stream {
 
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
-/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`]. Fails
-/// on the first error of the encoder or the stream, and on vectors that are not finite.
+/// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`].
+/// Fails on the first error of the encoder or the stream, and on vectors that are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Range};
 
 use turnwise_core::error::{Error, Result};
-use turnwise_corpus::{Dialogue, Role, Turn};
+use turnwise_corpus::Dialogue;
 
 use crate::{Fingerprint, Vectors};
 
@@ -34,8 +34,8 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
-    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one chunk
-    /// while the GPU computes another.
+    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one
+    /// chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
@@ -45,7 +45,7 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Recommended amount of text per call, in bytes. A call cannot be cancelled, so it should take a few seconds at most.
+    /// Recommended amount of text per call, in bytes: a few seconds of work, because a call cannot be cancelled.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
@@ -103,7 +103,7 @@ pub struct EncodeStats {
     pub cut_tokens: u64,
     /// Number of dialogues with more than the maximum number of tokens. They were encoded in several windows.
     pub windowed: u64,
-    /// Number of inputs without any known word or token. Such an input has a zero vector.
+    /// Number of inputs without any known word or token.
     pub unknown: u64,
 }
 
@@ -120,7 +120,7 @@ impl std::ops::AddAssign for EncodeStats {
 /// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// Name of one of the model's prompts (`query`, `passage`, …). `None` selects the default prompt, if the model has one.
+    /// Name of one of the model's prompts (`query`, …). `None` selects the default prompt, if the model has one.
     pub prompt: Option<String>,
 }
 
@@ -140,8 +140,8 @@ pub struct DialogueOptions {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueMode {
-    /// One sequence: the turns, joined with the model's separator. A sequence with too many tokens is split into windows
-    /// of whole turns.
+    /// One sequence: the turns, joined with the model's separator. A sequence with too many tokens is split into
+    /// windows of whole turns.
     #[default]
     Sequence,
     /// Separate utterances, whose vectors are pooled into one.
@@ -166,8 +166,8 @@ pub enum DialoguePooling {
 }
 
 impl DialoguePooling {
-    /// Returns the group in which a speaker's tokens or utterances are averaged; `None` if they are ignored. Speakers are
-    /// numbered from 0 in the order in which they first speak. The dialogue's vector is the sum of the groups' means.
+    /// Returns the group in which a speaker's tokens are averaged; `None` if they are ignored. Speakers are numbered
+    /// from 0 by first appearance. The vector of a dialogue is the sum of the groups' means.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),
@@ -181,21 +181,19 @@ impl DialoguePooling {
 /// Returns the number of each turn's speaker. Speakers are numbered from 0 in the order in which they first speak.
 pub(crate) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
     let mut known = HashMap::new();
-    let number = |turn| {
+    let turns = dialogue.turns.iter().map(|turn| {
+        // A speaker is identified by name, or by role if there is no name.
+        let role = turn.role.as_ref().filter(|_| turn.speaker.is_empty());
         let next = known.len();
-        *known.entry(speaker(turn)).or_insert(next)
-    };
-    dialogue.turns.iter().map(number).collect()
-}
-
-/// Identifies a speaker by name, or by role if there is no name.
-fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
-    if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
+        *known.entry((turn.speaker.as_str(), role)).or_insert(next)
+    });
+    turns.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     use super::*;
 

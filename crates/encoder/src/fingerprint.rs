@@ -7,7 +7,7 @@ use turnwise_core::error::Error;
 
 /// Hash of everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum
 /// length, normalization. Precision is not included, because it changes vectors by less than 1e-2.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(u128);
 
@@ -48,12 +48,6 @@ impl Fingerprinter {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
     }
 }
 

@@ -64,8 +64,8 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// Fingerprints of the models that run in int8 by default on the CPU. They lose less than 0.1 points of MAP with int8, on BANKING77 and SGD dev. For the
-/// results and the command to measure another model, see "What a precision costs" in `benchmarks/README.md`.
+/// Fingerprints of the models that run in int8 by default on the CPU. They lose less than 0.1 points of MAP with int8;
+/// see "Precision and search quality" in `benchmarks/README.md`.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",

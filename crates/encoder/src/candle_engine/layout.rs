@@ -24,15 +24,16 @@ pub(super) enum Layout {
 pub(super) struct Rows {
     pub(super) sequences: usize,
     pub(super) longest: usize,
-    /// `None` if all sequences have the same length.
+    /// Tables for sequences of different lengths; `None` if all sequences have the same length.
     ragged: Option<Ragged>,
 }
 
-struct Ragged {
+/// Tables that a batch needs if its sequences have different lengths.
+pub(super) struct Ragged {
     /// For each position of the padded rows, the index of the token in the batch; 0 for padding.
-    padded: Indices,
+    pub(super) padded: Indices,
     /// For each token of the batch, its position in the padded rows.
-    unpadded: Indices,
+    pub(super) unpadded: Indices,
     mask: Numbers,
 }
 
@@ -63,14 +64,15 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
-    /// Copies the states of all tokens to rows of equal length.
-    pub(super) fn pad(&self, tokens: &Tensor, sent: &Sent) -> Result<Tensor> {
-        select(tokens, self.ragged.as_ref().map(|ragged| &ragged.padded), sent)
-    }
-
-    /// Copies the states of all tokens from rows of equal length.
-    pub(super) fn unpad(&self, rows: &Tensor, sent: &Sent) -> Result<Tensor> {
-        select(rows, self.ragged.as_ref().map(|ragged| &ragged.unpadded), sent)
+    /// Copies rows in the order of the indices; returns all rows if all sequences have the same length.
+    pub(super) fn select(
+        &self,
+        rows: &Tensor,
+        indices: fn(&Ragged) -> &Indices,
+        sent: &Sent,
+    ) -> Result<Tensor> {
+        let all = || Ok(rows.clone());
+        self.ragged.as_ref().map_or_else(all, |ragged| rows.index_select(&sent.indices(indices(ragged))?, 0))
     }
 
     pub(super) fn mask(&self, dtype: DType, sent: &Sent) -> Result<Option<Tensor>> {
@@ -79,11 +81,6 @@ impl Rows {
         };
         self.ragged.as_ref().map(mask).transpose()
     }
-}
-
-/// Returns the rows with these indices; all rows if there are no indices.
-fn select(rows: &Tensor, indices: Option<&Indices>, sent: &Sent) -> Result<Tensor> {
-    indices.map_or_else(|| Ok(rows.clone()), |indices| rows.index_select(&sent.indices(indices)?, 0))
 }
 
 /// Sequences of a batch, without padding.

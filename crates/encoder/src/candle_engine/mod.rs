@@ -79,7 +79,7 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Rows of the tables of [`CandleEngine::tables`].
+    /// Row of each token in each table of [`CandleEngine::tables`]; `None` if the table does not exist.
     columns: [Option<Indices>; 3],
 }
 
@@ -142,7 +142,7 @@ impl CandleEngine {
         let ids = tables.indices(batch.sequences.iter().flat_map(|s| s.ids.iter().copied()));
         let positions = batch.sequences.iter().flat_map(|s| -> Vec<u32> {
             match &s.positions {
-                Some(given) => given.iter().map(|p| p + first).collect(),
+                Some(positions) => positions.iter().map(|p| p + first).collect(),
                 None => self.shape.positions(&s.ids).map(|p| p as u32).collect(),
             }
         });
@@ -154,7 +154,7 @@ impl CandleEngine {
             let mut indices = Vec::with_capacity(batch.tokens());
             for s in batch.sequences {
                 match column(s) {
-                    Some(given) => indices.extend_from_slice(given),
+                    Some(column) => indices.extend_from_slice(column),
                     None => indices.resize(indices.len() + s.len(), 0),
                 }
             }
@@ -236,7 +236,8 @@ impl CandleEngine {
         let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
         let width = self.shape.hidden;
         let head = width / heads;
-        let qkv = layout.pad(qkv, sent)?.reshape((rows, length, 3, heads, head))?;
+        let qkv =
+            layout.select(qkv, |ragged| &ragged.padded, sent)?.reshape((rows, length, 3, heads, head))?;
         // Each part has the shape (rows, heads, length, head).
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
@@ -245,7 +246,8 @@ impl CandleEngine {
             scores = scores.broadcast_add(&mask)?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        layout.unpad(&weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?, sent)
+        let attended = weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?;
+        layout.select(&attended, |ragged| &ragged.unpadded, sent)
     }
 }
 

@@ -17,10 +17,10 @@ pub(super) struct Tables {
     numbers: Vec<f32>,
 }
 
-/// A table of indices in [`Tables`].
+/// Range of a table of indices in [`Tables`].
 pub(super) struct Indices(Range<usize>);
 
-/// A table of numbers in [`Tables`].
+/// Range of a table of numbers in [`Tables`].
 pub(super) struct Numbers(Range<usize>);
 
 impl Tables {

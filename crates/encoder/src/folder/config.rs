@@ -145,30 +145,25 @@ impl Config {
     }
 }
 
-fn supported() -> String {
-    format!("supported: {}", Architecture::ALL.map(Architecture::name).join(", "))
-}
-
 fn architecture(file: &Object) -> Result<Architecture> {
+    let supported = format!("supported: {}", Architecture::ALL.map(Architecture::name).join(", "));
+    let unknown =
+        |name: &str| file.wrong(format!("the architecture `{name}` is not supported")).with_hint(&supported);
     if let Some(name) = file.text("model_type")? {
         let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
-        return known.ok_or_else(|| {
-            file.wrong(format!("the architecture `{name}` is not supported")).with_hint(supported())
-        });
+        return known.ok_or_else(|| unknown(name));
     }
     // Old files have no `model_type`, only the name of the class.
     let classes = file.get("architectures").and_then(Value::as_array);
     let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
     let Some(class) = class else {
-        return Err(file.wrong("no architecture (`model_type` is missing)").with_hint(supported()));
+        return Err(file.wrong("no architecture (`model_type` is missing)").with_hint(supported));
     };
     let stem = |a: Architecture| a.class().trim_end_matches("Model");
     let known = Architecture::ALL.into_iter().find(|a| {
         class.strip_prefix(stem(*a)).is_some_and(|rest| rest == "Model" || rest.starts_with("For"))
     });
-    known.ok_or_else(|| {
-        file.wrong(format!("the architecture `{class}` is not supported")).with_hint(supported())
-    })
+    known.ok_or_else(|| unknown(class))
 }
 
 fn activation(file: &Object, key: &str) -> Result<Activation> {
@@ -224,16 +219,8 @@ fn refuse_variants(file: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error if a folder contains only an adapter for a different model.
-pub fn refuse_adapter(folder: &Path) -> Result<()> {
-    if folder.join("adapter_config.json").exists() {
-        return Err(Error::data(format!("{} contains an adapter, not a complete network", folder.display()))
-            .with_hint("merge it into its base model (PEFT: `merge_and_unload`), then save that"));
-    }
-    Ok(())
-}
-
-/// Possible file names. In older versions, the name depends on the architecture.
+/// Possible names of `sentence_bert_config.json`. In older versions of sentence-transformers, the name depends on the
+/// architecture.
 const NAMES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -254,7 +241,8 @@ pub struct SentenceSettings {
 }
 
 impl SentenceSettings {
-    /// Reads the file from the folder of the network. Returns the default settings if there is no file.
+    /// Reads `sentence_bert_config.json`, or the file that replaces it in older versions, from the folder of the
+    /// network. Returns the default settings if there is no such file.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {
@@ -280,10 +268,7 @@ impl SentenceSettings {
                 return Err(file.wrong(format!("the setting `{key}`: {value} is not supported")));
             }
         }
-        let max_tokens = file.count("max_seq_length")?;
-        if max_tokens == Some(0) {
-            return Err(file.wrong("`max_seq_length` is 0"));
-        }
+        let max_tokens = file.positive("max_seq_length")?;
         Ok(SentenceSettings { max_tokens, lowercase: file.flag("do_lower_case")?.unwrap_or(false) })
     }
 }
@@ -316,13 +301,17 @@ impl Object {
         self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
     }
 
+    /// Returns a positive integer; `None` if the key is missing. Fails if the value is not a positive integer.
+    pub fn positive(&self, key: &str) -> Result<Option<usize>> {
+        match self.count(key)? {
+            Some(0) => Err(self.wrong(format!("`{key}` is 0"))),
+            count => Ok(count),
+        }
+    }
+
     /// Returns a positive integer. Fails if the key is missing or the value is not a positive integer.
     pub fn size(&self, key: &str) -> Result<usize> {
-        match self.count(key)? {
-            Some(n) if n > 0 => Ok(n),
-            Some(_) => Err(self.wrong(format!("`{key}` is 0"))),
-            None => Err(self.wrong(format!("`{key}` is missing"))),
-        }
+        self.positive(key)?.ok_or_else(|| self.wrong(format!("`{key}` is missing")))
     }
 
     /// Returns a number; `None` if the key is missing. Fails if the value has a different type.
@@ -340,7 +329,6 @@ impl Object {
         self.typed(key, "a text", Value::as_str)
     }
 
-    /// Creates an error about this file.
     pub fn wrong(&self, what: impl std::fmt::Display) -> Error {
         Error::data(format!("{}: {what}", self.path.display()))
     }

@@ -51,7 +51,11 @@ impl ModelFolder {
         }
         let modules = modules::Modules::read(path)?;
         let inner = &modules.transformer;
-        config::refuse_adapter(inner)?;
+        if inner.join("adapter_config.json").exists() {
+            let message = format!("{} contains an adapter, not a complete network", inner.display());
+            let hint = "merge it into its base model (PEFT: `merge_and_unload`), then save that";
+            return Err(Error::data(message).with_hint(hint));
+        }
         let config = config::Object::read(&inner.join("config.json"))?;
         let config = config.ok_or_else(|| {
             Error::input(format!("{} contains no model: config.json is missing", inner.display()))
@@ -91,7 +95,7 @@ impl ModelFolder {
         self.layout.read(&self.config, &self.weights)
     }
 
-    /// Reads the tokenizer. Fails if it does not match the network, for example because of too many tokens.
+    /// Reads the tokenizer. Fails if a file is damaged, or if the tokenizer does not match the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
@@ -111,24 +115,9 @@ impl ModelFolder {
         &self.config
     }
 
-    /// Architecture of the network.
-    pub fn architecture(&self) -> Architecture {
-        self.config.architecture
-    }
-
-    /// Maximum number of tokens per text, including special tokens.
-    pub fn max_tokens(&self) -> usize {
-        self.pipeline.max_tokens
-    }
-
     /// Width of the vectors.
     pub fn dim(&self) -> usize {
         self.pipeline.dim(self.config.shape.hidden)
-    }
-
-    /// Name of the folder.
-    pub fn name(&self) -> String {
-        name_of(&self.path)
     }
 
     /// Path of the folder.
@@ -143,7 +132,7 @@ impl ModelFolder {
 }
 
 /// Returns the display name of a model folder: the folder's name. For a model from a training run, the name starts
-/// with the folder of the run: `run/model`.
+/// with the folder of the run or of the group of runs: `run/model`, `runs/run/model`.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();

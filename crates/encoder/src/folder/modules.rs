@@ -125,10 +125,7 @@ impl Modules {
                 .wrong(format!("the model is a {kind}, which does not produce one vector per text"))
                 .with_hint("use a SentenceTransformer"));
         }
-        let truncate_dim = file.count("truncate_dim")?;
-        if truncate_dim == Some(0) {
-            return Err(file.wrong("`truncate_dim` is 0"));
-        }
+        let truncate_dim = file.positive("truncate_dim")?;
         Ok(Pipeline {
             pooling,
             steps,

@@ -162,7 +162,7 @@ pub struct Parameter {
     pub dims: Vec<usize>,
 }
 
-/// Number of layers, and number of rows of each embedding table. It is `None` for a table that the network does not have.
+/// Number of layers, and of rows of each embedding table; `None` for a table that the network does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     pub words: usize,

@@ -49,7 +49,7 @@ pub struct Pooling {
     pub include_prompt: bool,
 }
 
-/// A pooling mode.
+/// Operation that pools the vectors of all tokens into one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
@@ -110,7 +110,7 @@ pub enum Step {
 /// Linear layer with an activation function: `f(W·x + b)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense {
-    /// Width of `x`.
+    /// Width of the input `x`.
     pub inputs: usize,
     /// Width of the result.
     pub outputs: usize,

@@ -17,20 +17,20 @@ use crate::{
 /// Ids of the special tokens; `None` if the tokenizer does not have the token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Specials {
-    /// Starts a sequence.
+    /// Id of the token that starts a sequence.
     pub cls: Option<u32>,
-    /// Ends or separates sequences.
+    /// Id of the token that ends or separates sequences.
     pub sep: Option<u32>,
-    /// Pads sequences.
+    /// Id of the token that pads sequences.
     pub pad: Option<u32>,
-    /// Replaces a masked token.
+    /// Id of the token that replaces a masked token.
     pub mask: Option<u32>,
-    /// Replaces unknown words.
+    /// Id of the token that replaces unknown words.
     pub unknown: Option<u32>,
 }
 
 /// Tokenizer of a model.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Tokenizer {
     pub(super) parts: Parts,
     /// Special tokens before the tokens of a text.
@@ -40,7 +40,7 @@ pub struct Tokenizer {
 }
 
 /// Contents of the files of a tokenizer.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub inner: tokenizers::Tokenizer,
     pub specials: Specials,
@@ -189,16 +189,6 @@ impl Tokenizer {
     }
 }
 
-impl std::fmt::Debug for Tokenizer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokenizer")
-            .field("vocabulary", &self.vocabulary())
-            .field("specials", &self.parts.specials)
-            .field("max_tokens", &self.parts.max_tokens)
-            .finish_non_exhaustive()
-    }
-}
-
 fn unreadable(e: &(dyn std::error::Error + Send + Sync)) -> Error {
     Error::data(format!("the tokenizer failed on a text: {e}"))
 }
@@ -270,7 +260,7 @@ pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Optio
     let is_new = add_rows(&mut network.embeddings.words, width, id as usize + 1);
     let saved = SavedModel {
         network: &network,
-        architecture: base.architecture(),
+        architecture: base.config().architecture,
         pipeline: base.pipeline(),
         tokenizer: &tokenizer,
         base: Some(name),

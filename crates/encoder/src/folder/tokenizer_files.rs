@@ -41,11 +41,11 @@ enum Family {
     Roberta,
     /// Unigram with SentencePiece's normalizer.
     SentencePiece,
-    /// Other classes, which add no settings.
+    /// Any other class. It adds no settings.
     Other,
 }
 
-/// Roles of the special tokens, with their names in BERT and RoBERTa.
+/// Role of each special token, with its default names in BERT and in RoBERTa.
 const ROLES: [(&str, &str, &str); 5] = [
     ("pad_token", "[PAD]", "<pad>"),
     ("unk_token", "[UNK]", "<unk>"),
@@ -287,9 +287,10 @@ impl TokenizerFiles {
         }
     }
 
-    /// Returns the settings, without keys that depend on file locations or on earlier calls.
+    /// Returns the contents of `tokenizer_config.json` without the keys about file locations and truncation, and with
+    /// the names of all special tokens.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
-        const PLACE: [&str; 12] = [
+        const REMOVED_KEYS: [&str; 12] = [
             "name_or_path",
             "special_tokens_map_file",
             "tokenizer_file",
@@ -304,7 +305,7 @@ impl TokenizerFiles {
             "auto_map",
         ];
         let mut settings = self.settings.values.clone();
-        settings.retain(|key, _| !PLACE.contains(&key.as_str()));
+        settings.retain(|key, _| !REMOVED_KEYS.contains(&key.as_str()));
         for (role, name) in self.names.iter().filter(|(_, name)| inner.token_to_id(name).is_some()) {
             settings.entry(role.clone()).or_insert_with(|| json!(name));
         }

@@ -10,10 +10,7 @@ use crate::folder::config;
 /// Builds a WordPiece tokenizer from `vocab.txt`, with one token per line.
 pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<tokenizers::Tokenizer> {
     let text = fs::read_to_string(path).map_err(|e| unreadable(path, e))?;
-    let mut lines: Vec<&str> = text.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l)).collect();
-    if lines.last().is_some_and(|l| l.is_empty()) {
-        lines.pop();
-    }
+    let lines = text.lines();
     let vocabulary: Map<String, Value> = (0..).zip(lines).map(|(id, l)| (l.to_owned(), json!(id))).collect();
     build(path, names, vocabulary, |vocabulary| {
         json!({

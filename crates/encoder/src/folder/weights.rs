@@ -171,12 +171,11 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Number of elements.
     pub fn len(&self) -> usize {
         self.dims.iter().product()
     }
 
-    /// Returns a range of the elements as little-endian f32 bytes. Other data types are converted.
+    /// Returns a range of the elements as little-endian f32 bytes. F16 and BF16 are converted; other types are errors.
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let width = self.number_type()?;
         let bytes = &self.bytes[range.start * width..range.end * width];
@@ -203,12 +202,12 @@ impl<'a> Tensor<'a> {
     }
 
     fn not_finite(&self, at: usize, value: f32) -> Error {
-        let place = match self.dims {
+        let position = match self.dims {
             [_, columns] => format!("row {}, column {}", at / columns, at % columns),
             _ => format!("index {at}"),
         };
         Error::data(format!(
-            "{}: the tensor `{}` contains {value} at {place} (counted from 0)",
+            "{}: the tensor `{}` contains {value} at {position} (counted from 0)",
             self.path.display(),
             self.name
         ))
@@ -216,7 +215,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Reads the header of a safetensors file. Returns it with the offset of the first tensor. Fails if the file is damaged.
+/// Reads the header of a safetensors file, and the offset of the first tensor. Fails if the file is damaged.
 fn read_header(path: &Path, file: &[u8]) -> Result<(Metadata, usize)> {
     let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
     if file.starts_with(b"version https://git-lfs") {

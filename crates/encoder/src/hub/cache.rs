@@ -98,14 +98,11 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
 
 /// Resolves a branch, tag or commit to a commit; `None` if the cache has no such reference or snapshot.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     let reference = repository.join("refs").join(revision);
     match fs::read_to_string(&reference) {
         Ok(commit) => return Ok(Some(commit.trim().to_owned()).filter(|c| is_commit(c))),
-        Err(e)
-            if matches!(
-                e.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory
-            ) => {}
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory | IsADirectory) => {}
         Err(e) => return Err(e).at("read", &reference),
     }
     let is_there = is_commit(revision) && repository.join("snapshots").join(revision).is_dir();
@@ -214,8 +211,8 @@ impl Record {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }
 
-    /// Reads the record of a snapshot. Returns `None` if there is no record, because another program downloaded the
-    /// snapshot. Fails if the record is damaged.
+    /// Reads the record of a snapshot. Returns `None` if turnwise did not download the snapshot. Fails if the record is
+    /// damaged.
     pub fn read(repository: &Path, revision: &str) -> Result<Option<Self>> {
         let path = record_path(repository, revision);
         let text = match fs::read(&path) {

@@ -185,28 +185,24 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 /// Lists all files in a folder recursively, except hidden files. The paths are sorted, relative to the folder and
 /// separated with `/`.
 pub fn walk(folder: &Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    walk_into(folder, "", &mut found)?;
-    found.sort();
-    Ok(found)
-}
-
-fn walk_into(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(folder).at("read", folder)? {
-        let entry = entry.at("read", folder)?;
-        let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')).map(str::to_owned)
-        else {
-            continue;
-        };
-        let path = inside(prefix, &name);
-        // The files of a snapshot in the cache are symbolic links.
-        match fs::metadata(entry.path()) {
-            Ok(m) if m.is_dir() && !entry.path().is_symlink() => walk_into(&entry.path(), &path, found)?,
-            Ok(m) if m.is_file() => found.push(path),
-            _ => {}
+    let (mut found, mut folders) = (Vec::new(), vec![String::new()]);
+    while let Some(inner) = folders.pop() {
+        let absolute = folder.join(&inner);
+        for entry in fs::read_dir(&absolute).at("read", &absolute)? {
+            let entry = entry.at("read", &absolute)?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let path = inside(&inner, &name);
+            // The files of a snapshot in the cache are symbolic links.
+            match fs::metadata(entry.path()) {
+                _ if name.is_empty() || name.starts_with('.') => {}
+                Ok(m) if m.is_dir() && !entry.path().is_symlink() => folders.push(path),
+                Ok(m) if m.is_file() => found.push(path),
+                _ => {}
+            }
         }
     }
-    Ok(())
+    found.sort();
+    Ok(found)
 }
 
 /// Returns the total size in bytes of all files in a folder, including the targets of symbolic links; 0 if the folder

@@ -107,7 +107,8 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
         for revision in revisions.into_iter().filter(|r| cache::is_commit(r)) {
             // Other programs use the cache too, so unusable models are skipped silently.
             let Ok(Found::Complete(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
-            if !is_encoder(&snapshot.path) {
+            let kind = config(&snapshot.path).map(|config| config.model_type);
+            if !Architecture::ALL.iter().any(|a| kind.as_deref() == Some(a.name())) {
                 continue;
             }
             let name = match revision == main.trim() {
@@ -135,10 +136,6 @@ struct Config {
 
 fn config(folder: &Path) -> Option<Config> {
     serde_json::from_slice(&fs::read(folder.join(files::CONFIG)).ok()?).ok()
-}
-
-fn is_encoder(folder: &Path) -> bool {
-    config(folder).is_some_and(|config| Architecture::ALL.iter().any(|a| a.name() == config.model_type))
 }
 
 fn dim(folder: &Path) -> Option<u64> {

@@ -22,10 +22,10 @@ pub struct Resolved {
     pub path: PathBuf,
     /// Name, for display and to store in indexes.
     pub name: String,
-    /// `org/name` on the hub, if the model is in the Hugging Face cache.
+    /// Repository on the hub, as `org/name`; `None` if the model is not in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Commit hash, if the model is in the Hugging Face cache.
+    /// Name of the snapshot in the Hugging Face cache, usually a commit hash; `None` if the model is not in the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Where the model was found.

@@ -160,7 +160,6 @@ fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
 }
 
-/// Number of documents analyzed at a time.
 const CHUNK: usize = 4096;
 
 /// Term counts: one row per document, one column per term.
@@ -248,8 +247,8 @@ pub(super) struct SelectedTerms {
     new_columns: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps those with
-/// the highest document frequency.
+/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps
+/// those with the highest document frequency.
 pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize) -> SelectedTerms {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= min_documents).collect();

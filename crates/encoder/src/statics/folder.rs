@@ -66,12 +66,12 @@ pub(super) struct Tensor<'a> {
 }
 
 impl<'a> Tensor<'a> {
-    /// A one-dimensional tensor.
+    /// Creates a one-dimensional tensor.
     pub fn vector(name: &'static str, numbers: &'a [f32]) -> Self {
         Tensor { name, dims: vec![numbers.len()], numbers }
     }
 
-    /// A matrix in row-major order.
+    /// Creates a matrix in row-major order.
     pub fn matrix(name: &'static str, rows: usize, numbers: &'a [f32]) -> Self {
         Tensor { name, dims: vec![rows, numbers.len() / rows.max(1)], numbers }
     }
@@ -146,15 +146,15 @@ fn digest(path: &Path) -> Result<blake3::Hash> {
     Ok(blake3::Hasher::new().update_reader(file).at("read", path)?.finalize())
 }
 
-/// Path of a temporary folder next to `folder`. Only turnwise uses this name, so leftovers of an interrupted run can
-/// be removed.
+/// Returns the path of a temporary folder next to `folder`. Only turnwise uses this name, so leftovers of an
+/// interrupted run can be removed.
 fn sibling(folder: &Path, what: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(format!(".turnwise-{what}"));
     folder.with_file_name(name)
 }
 
-/// Returns an error if the folder contains anything other than a static encoder.
+/// Returns an error if the folder contains anything other than a static encoder, or if its path has no folder name.
 fn refuse_to_replace(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
         return Err(Error::input(format!("{} has no folder name", folder.display()))

@@ -6,8 +6,7 @@
 //! space of the largest right singular vectors. An exact decomposition in this small space gives the singular vectors.
 //!
 //! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
-//! result is bitwise the same on any number of threads. If the matrix has no more rows or columns than the basis has
-//! vectors, no iterations are needed.
+//! result is bitwise the same on any number of threads.
 //!
 //! The eigendecomposition uses Jacobi rotations: slow for large matrices, but exact and always convergent.
 
@@ -69,11 +68,6 @@ impl Sparse {
         self.ends.len()
     }
 
-    /// Number of columns.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
     /// Column indices and values of row `n`.
     pub fn row(&self, n: usize) -> (&[u32], &[f32]) {
         let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -122,9 +116,9 @@ pub struct Svd {
 /// element with the largest absolute value positive.
 pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank is at most the number of rows or columns.
-    let dim = dim.min(matrix.rows()).min(matrix.cols());
+    let dim = dim.min(matrix.rows()).min(matrix.cols);
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
-    let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
+    let y = q.map(matrix.cols, |panel| matrix.gram_times(panel));
     let n = q.cols;
     let projected = q.transposed_times(&y);
     let averaged = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
@@ -133,26 +127,24 @@ pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> 
     let kept = values.iter().take(dim).take_while(|v| **v > NEGLIGIBLE * values[0]).count();
     let right = q.times(&found.vectors[..kept]);
     let signs: Vec<f64> = (0..kept).into_par_iter().map(|c| sign(&right, c)).collect();
-    let components = (0..matrix.cols())
-        .flat_map(|r| (0..kept).map(move |c| (r, c)))
-        .map(|(r, c)| signs[c] * right.at(r, c));
+    let components =
+        (0..matrix.cols).flat_map(|r| (0..kept).map(move |c| (r, c))).map(|(r, c)| signs[c] * right.at(r, c));
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest right
-/// singular vectors.
+/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest
+/// right singular vectors.
 fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> Panels {
-    if matrix.rows() <= max_columns.min(matrix.cols()) {
+    if matrix.rows() <= max_columns.min(matrix.cols) {
         return matrix.transposed().orthonormal();
     }
-    if matrix.cols() <= max_columns {
-        return Panels::from_fn(matrix.cols(), matrix.cols(), |r, c| f64::from(u8::from(r == c)));
+    if matrix.cols <= max_columns {
+        return Panels::from_fn(matrix.cols, matrix.cols, |r, c| f64::from(u8::from(r == c)));
     }
-    let mut q =
-        Panels::from_fn(matrix.cols(), max_columns, |r, c| normal(seed, (r * max_columns + c) as u64))
-            .orthonormal();
+    let mut q = Panels::from_fn(matrix.cols, max_columns, |r, c| normal(seed, (r * max_columns + c) as u64))
+        .orthonormal();
     for _ in 1..iterations {
-        q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
+        q = q.map(matrix.cols, |panel| matrix.gram_times(panel)).orthonormal();
     }
     q
 }
@@ -269,7 +261,7 @@ mod tests {
 
     /// Computes the exact decomposition from the small dense Gram matrix.
     fn exact(m: &Sparse) -> Eigen {
-        let n = m.cols();
+        let n = m.cols;
         let mut gram = vec![0.0; n * n];
         for r in 0..m.rows() {
             let (indices, values) = m.row(r);

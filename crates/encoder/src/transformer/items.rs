@@ -83,7 +83,7 @@ pub(super) struct Span {
     pub(super) rows: Range<usize>,
 }
 
-/// Window of a dialogue: consecutive turns that fit into the maximum sequence length.
+/// Window of a dialogue: consecutive turns, or a part of a long turn, that fit into one sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,

@@ -47,13 +47,13 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Loads a model. `name` is its display name; `engine` creates the backend for its network. Fails if the model
-    /// does not support a setting, or if a file is damaged.
+    /// Loads a model. `name` is its display name, and `engine` creates the backend that runs its network. Fails if the
+    /// model does not support a setting, or if a file is damaged.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], but uses the weights of `network`, which must have the shape of the folder's network.
+    /// Like [`Transformer::load`], with the weights of `network`, which has the shape of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -68,28 +68,19 @@ impl Transformer {
             Error::input(format!("{name} has no layer {layers}"))
                 .with_hint(format!("its layers are 0 (the embeddings) to {}", network.layers.len()))
         })?;
-        let max_tokens = match settings.tokens.max {
-            None => tokenizer.max_tokens(),
-            Some(n)
-                if n > tokenizer.before().len() + tokenizer.after().len() && n <= network.max_tokens() =>
-            {
-                n
-            }
-            Some(n) => {
-                return Err(Error::input(format!("{name} does not support a maximum of {n} tokens"))
-                    .with_hint(format!("use 3 to {}", network.max_tokens())));
-            }
-        };
+        let max_tokens = settings.tokens.max.unwrap_or(tokenizer.max_tokens());
+        let special_tokens = tokenizer.before().len() + tokenizer.after().len();
+        if max_tokens <= special_tokens || max_tokens > network.max_tokens() {
+            return Err(Error::input(format!("{name} does not support a maximum of {max_tokens} tokens"))
+                .with_hint(format!("use {} to {}", special_tokens + 1, network.max_tokens())));
+        }
         let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
         let full = run::width(&pipeline, modes.len() * network.shape.hidden, name)?;
-        let dim = match settings.dim.or(pipeline.truncate_dim) {
-            None => full,
-            Some(dim) if (1..=full).contains(&dim) => dim,
-            Some(dim) => {
-                return Err(Error::input(format!("{name} does not support vectors of {dim} dimensions"))
-                    .with_hint(format!("its vectors have {full} dimensions and can be truncated to fewer")));
-            }
-        };
+        let dim = settings.dim.or(pipeline.truncate_dim).unwrap_or(full);
+        if !(1..=full).contains(&dim) {
+            return Err(Error::input(format!("{name} does not support vectors of {dim} dimensions"))
+                .with_hint(format!("its vectors have {full} dimensions and can be truncated to fewer")));
+        }
         let model = folder.fingerprint()?;
         let fingerprint = fingerprint(model, settings);
         let rows = |table: &Option<crate::network::Table>| table.as_ref().map(|t| t.rows);
@@ -262,7 +253,7 @@ impl Transformer {
         self.modes.iter().map(|mode| items::reduction(*mode)).collect()
     }
 
-    /// Runs the network, and pools and finishes the vectors of `inputs` inputs.
+    /// Computes the final vectors of `inputs` inputs from their items.
     fn run(&self, items: &[Item], inputs: usize, reductions: &[Reduction]) -> Result<Vectors> {
         let backend = self.backend.as_ref();
         let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;

@@ -79,7 +79,11 @@ fn in_packs<T: Send>(
     work: &Work<'_, T>,
 ) -> Result<Vec<Piece<T>>> {
     let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
-    let packs = packs(items, pack_tokens(items, budget.load(Ordering::Relaxed), threads));
+    let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
+    let limit = budget.load(Ordering::Relaxed);
+    // On the CPU, small packs keep all threads busy until the end. On a GPU, packs are as large as possible.
+    let pack_tokens = if threads == 1 { limit } else { limit.min(tokens.div_ceil(threads).max(32)) };
+    let packs = packs(items, pack_tokens);
     // With fewer packs than threads, several threads share a pack. A single query uses all threads.
     let each = (threads / packs.len().max(1)).max(1);
     let job = Job { budget, items, threads: each, work };
@@ -88,16 +92,6 @@ fn in_packs<T: Send>(
         false => packs.iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
     };
     Ok(pieces.into_iter().flatten().collect())
-}
-
-/// Returns the number of tokens per pack. On the CPU, small packs keep all threads busy until the end. On a GPU,
-/// packs are as large as possible.
-fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
-    let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
-    match threads {
-        1 => budget,
-        _ => budget.min(tokens.div_ceil(threads).max(32)),
-    }
 }
 
 struct Job<'a, T> {

@@ -49,12 +49,12 @@ impl Tokens {
 impl std::fmt::Display for Tokens {
     /// Formats the settings that are not `None`; empty if all are `None`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let given = [
+        let settings = [
             self.pooling.map(|mode| format!("{} pooling", mode.name())),
             self.layers.as_ref().map(|layers| format!("layers {layers}")),
             self.max.map(|max| format!("at most {max} tokens")),
         ];
-        f.write_str(&given.into_iter().flatten().collect::<Vec<_>>().join(", "))
+        f.write_str(&settings.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 

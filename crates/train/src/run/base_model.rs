@@ -49,7 +49,7 @@ impl BaseModel {
                  added after training, with --context-layer or a separate run",
             ));
         }
-        let recipe = recipe.resolve(folder.config().layers, folder.max_tokens())?;
+        let recipe = recipe.resolve(folder.config().layers, folder.pipeline().max_tokens)?;
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 

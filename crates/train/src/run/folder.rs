@@ -248,7 +248,7 @@ impl RunFolder {
         files::remove_folder(&temporary)?;
         let saved = SavedModel {
             network,
-            architecture: base.architecture(),
+            architecture: base.config().architecture,
             pipeline: base.pipeline(),
             tokenizer,
             base: Some(card.base),

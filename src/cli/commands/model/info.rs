@@ -76,14 +76,14 @@ fn of(folder: &ModelFolder, model: Resolved) -> Result<Info> {
     let pipeline = folder.pipeline();
     let config = folder.config();
     Ok(Info {
-        architecture: folder.architecture().name(),
+        architecture: folder.config().architecture.name(),
         layers: config.layers,
         hidden: config.shape.hidden,
         heads: config.shape.heads,
         intermediate: config.shape.intermediate,
         vocabulary: folder.tokenizer()?.vocabulary(),
         parameters: folder.network()?.parameters() + pipeline.steps.iter().map(parameters).sum::<usize>(),
-        max_tokens: folder.max_tokens(),
+        max_tokens: folder.pipeline().max_tokens,
         dim: folder.dim(),
         pooling: pipeline.pooling.modes.iter().map(|mode| mode.name()).collect(),
         steps: pipeline.steps.iter().map(step).collect(),

@@ -55,9 +55,9 @@ fn bert() {
     let mut builder = Builder::bert();
     check_bert(&mut builder);
     let folder = builder.open().unwrap();
-    assert_eq!(folder.architecture(), Architecture::Bert);
-    assert_eq!((folder.max_tokens(), folder.dim()), (POSITIONS, HIDDEN));
-    assert_eq!(folder.name(), "model");
+    assert_eq!(folder.config().architecture, Architecture::Bert);
+    assert_eq!((folder.pipeline().max_tokens, folder.dim()), (POSITIONS, HIDDEN));
+    assert_eq!(super::super::name_of(folder.path()), "model");
     let shape = folder.network().unwrap().shape;
     assert_eq!((shape.heads, shape.first_position, shape.norm_epsilon), (2, 0, 1e-12));
     assert_eq!(shape.activation, Activation::Gelu);
@@ -117,10 +117,10 @@ fn roberta_positions_start_after_the_padding_id() {
         builder.rename(|name| format!("roberta.{name}"));
         check_bert(&mut builder);
         let folder = builder.open().unwrap();
-        assert_eq!(folder.architecture(), architecture);
+        assert_eq!(folder.config().architecture, architecture);
         let network = folder.network().unwrap();
         assert_eq!((network.shape.first_position, network.max_tokens()), (2, POSITIONS - 2));
-        assert_eq!(folder.max_tokens(), POSITIONS - 2);
+        assert_eq!(folder.pipeline().max_tokens, POSITIONS - 2);
         assert_eq!(network.shape.norm_epsilon, 1e-5);
     }
 }
@@ -143,7 +143,7 @@ fn old_files_name_only_a_class() {
     let mut builder = Builder::bert();
     builder.set("model_type", json!(null));
     builder.set("architectures", json!(["BertForMaskedLM"]));
-    assert_eq!(builder.open().unwrap().architecture(), Architecture::Bert);
+    assert_eq!(builder.open().unwrap().config().architecture, Architecture::Bert);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_network_can_be_in_a_subfolder() {
     builder.json("1_Pooling/config.json", &json!({}));
     builder.json("0_Transformer/sentence_bert_config.json", &json!({ "max_seq_length": 7 }));
     let folder = builder.open().unwrap();
-    assert_eq!(folder.max_tokens(), 7);
+    assert_eq!(folder.pipeline().max_tokens, 7);
     assert_eq!(folder.tokenizer().unwrap().max_tokens(), 7);
     folder.network().unwrap();
 }
@@ -356,7 +356,7 @@ fn the_maximum_length_is_that_of_sentence_transformers() {
         builder.sentence(&sentence);
         builder.json("tokenizer_config.json", &tokenizer);
         let folder = builder.open().unwrap();
-        (folder.max_tokens(), folder.notices().iter().any(|n| n.contains("positions")))
+        (folder.pipeline().max_tokens, folder.notices().iter().any(|n| n.contains("positions")))
     };
     let none = || json!({});
     assert_eq!(length(none(), none()), (POSITIONS, false));
@@ -368,9 +368,9 @@ fn the_maximum_length_is_that_of_sentence_transformers() {
     // The limit exceeds the number of positions. sentence-transformers would fail on a long text.
     assert_eq!(length(json!({ "max_seq_length": 99 }), none()), (POSITIONS, true));
     let folder = Builder::roberta().open().unwrap();
-    assert_eq!(folder.max_tokens(), POSITIONS - 2);
+    assert_eq!(folder.pipeline().max_tokens, POSITIONS - 2);
     // Without modules.json, sentence_bert_config.json is ignored.
     let mut builder = Builder::bert();
     builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 5 }));
-    assert_eq!(builder.open().unwrap().max_tokens(), POSITIONS);
+    assert_eq!(builder.open().unwrap().pipeline().max_tokens, POSITIONS);
 }

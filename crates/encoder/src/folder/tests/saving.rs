@@ -20,7 +20,7 @@ fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFol
     let _ = fs::remove_dir_all(&path);
     let model = SavedModel {
         network: &network,
-        architecture: folder.architecture(),
+        architecture: folder.config().architecture,
         pipeline: &pipeline,
         tokenizer: &tokenizer,
         base: Some("base"),
@@ -29,7 +29,7 @@ fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFol
     let again = ModelFolder::open(&path).unwrap();
     assert_eq!(again.network().unwrap(), network);
     assert_eq!(again.pipeline(), &pipeline);
-    assert_eq!(again.architecture(), folder.architecture());
+    assert_eq!(again.config().architecture, folder.config().architecture);
     let read = again.tokenizer().unwrap();
     assert_eq!(read.to_json().unwrap(), tokenizer.to_json().unwrap());
     assert_eq!((read.before(), read.after()), (tokenizer.before(), tokenizer.after()));
@@ -72,7 +72,7 @@ fn settings_survive() {
     let saved = round_trip(&mut builder, |_| {});
     let shape = saved.network().unwrap().shape;
     assert_eq!((shape.activation, shape.norm_epsilon), (Activation::GeluTanh, 1e-7));
-    assert_eq!(saved.max_tokens(), 6);
+    assert_eq!(saved.pipeline().max_tokens, 6);
     let config = fs::read_to_string(saved.path().join("config.json")).unwrap();
     assert!(config.contains("1e-7"), "{config}");
 }

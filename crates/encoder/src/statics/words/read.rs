@@ -43,7 +43,7 @@ impl fmt::Display for WordFormat {
 pub struct WordReading {
     /// Format of the file.
     pub format: WordFormat,
-    /// Number of words read.
+    /// Number of words read, including words that were skipped.
     pub words: u64,
     /// Number of duplicate words; the first vector is kept.
     pub duplicates: u64,
@@ -51,8 +51,8 @@ pub struct WordReading {
     pub not_utf8: u64,
 }
 
-/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Reading stops
-/// after `limit` words; `None` reads all words. Fails if the file cannot be read or has an invalid line.
+/// Reads a word vector file and detects its format. `.gz` and `.zst` files are decompressed while reading. Reading
+/// stops after `limit` words; `None` reads all words. Fails if the file cannot be read or has an invalid line.
 pub fn read_words(path: &Path, limit: Option<usize>) -> Result<(WordTable, WordReading)> {
     let input = Input::open(path)?;
     let name = input.name.clone();
