@@ -50,7 +50,6 @@ fn first<const N: usize>(names: [Option<String>; N]) -> Option<String> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty())
 }
 
-/// An entry in a list of channels.
 #[derive(Deserialize)]
 struct Listed {
     id: String,
@@ -69,15 +68,13 @@ pub(super) struct Channel {
     pub(super) kind: &'static str,
 }
 
-/// Names of users and channels.
 #[derive(Default)]
 pub(super) struct Names {
     /// For each user id, the name of the user and whether the user is a bot.
     users: BTreeMap<String, (String, bool)>,
     /// Channels by folder name.
     channels: BTreeMap<String, Channel>,
-    /// Names of channels by channel id.
-    channel_names: BTreeMap<String, String>,
+    channel_names_by_id: BTreeMap<String, String>,
 }
 
 impl Names {
@@ -106,7 +103,7 @@ impl Names {
             }
             _ => format!("#{folder}"),
         };
-        self.channel_names.insert(listed.id.clone(), folder.clone());
+        self.channel_names_by_id.insert(listed.id.clone(), folder.clone());
         self.channels.insert(folder.clone(), Channel { id: listed.id, folder, title, kind });
     }
 
@@ -119,7 +116,7 @@ impl Names {
     }
 
     pub(super) fn channel_name(&self, id: &str) -> Option<&str> {
-        self.channel_names.get(id).map(String::as_str)
+        self.channel_names_by_id.get(id).map(String::as_str)
     }
 
     /// Returns the channel of a folder. A folder that is not in the lists is a public channel with that name.
