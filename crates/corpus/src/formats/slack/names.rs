@@ -81,14 +81,20 @@ impl Names {
     /// Reads the lists in the root folder of an export. A missing list is ignored. Damage is added to `problems`.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
-        for list in USERS {
-            read_list(&root.join(list), limit, problems, |user: User| {
+        for list in USERS.map(|list| root.join(list)).iter().filter(|list| list.is_file()) {
+            read_entries(list, limit, problems, |user: User, _| {
                 let shown = user.profile.shown().or(first([user.real_name, user.name]));
                 names.users.extend(shown.map(|shown| (user.id, (shown, user.is_bot))));
+                Ok(())
             });
         }
-        for (list, kind) in LISTS {
-            read_list(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
+        for (list, kind) in LISTS.map(|(list, kind)| (root.join(list), kind)) {
+            if list.is_file() {
+                read_entries(&list, limit, problems, |listed: Listed, _| {
+                    names.add(listed, kind);
+                    Ok(())
+                });
+            }
         }
         names
     }
@@ -143,25 +149,23 @@ impl Names {
     }
 }
 
-/// Calls `take` on each entry of a list file. Does nothing if the file does not exist.
-fn read_list<T: DeserializeOwned>(
+/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to `problems`.
+pub(super) fn read_entries<T: DeserializeOwned>(
     path: &Path,
     limit: usize,
     problems: &mut Vec<Problem>,
-    mut take: impl FnMut(T),
+    take: impl FnMut(T, u64) -> Result<(), RecordError>,
 ) {
-    let Some(stream) = path.is_file().then(|| open(path, problems)).flatten() else {
-        return;
-    };
-    for_each_entry(stream, &path.display().to_string(), limit, problems, |entry, _| {
-        take(entry);
-        Ok(())
-    });
+    let name = path.display().to_string();
+    match Input::open(path) {
+        Ok(input) => for_each_entry(input.into_stream(), &name, limit, problems, take),
+        Err(e) => problems.push(support::file_problem(&name, None, e.to_string())),
+    }
 }
 
 /// Calls `take` on each member of a JSON array, with the line of the member. Errors are added to `problems`.
 pub(super) fn for_each_entry<T: DeserializeOwned>(
-    stream: Box<dyn BufRead + Send>,
+    stream: impl BufRead,
     name: &str,
     limit: usize,
     problems: &mut Vec<Problem>,
@@ -173,17 +177,6 @@ pub(super) fn for_each_entry<T: DeserializeOwned>(
             entry.and_then(|entry| take(entry, element.line)).map_err(|e| e.at(name, element.line))
         });
         problems.extend(result.err());
-    }
-}
-
-/// Opens a file of the export. If this fails, adds a problem and returns `None`.
-pub(super) fn open(path: &Path, problems: &mut Vec<Problem>) -> Option<Box<dyn BufRead + Send>> {
-    match Input::open(path) {
-        Ok(input) => Some(input.into_stream()),
-        Err(e) => {
-            problems.push(support::file_problem(&path.display().to_string(), None, e.to_string()));
-            None
-        }
     }
 }
 
