@@ -27,8 +27,8 @@ pub enum ElementError {
     Stream { line: u64, source: io::Error },
 }
 
-/// Iterator over the values at one nesting depth of a JSON document. Depth 1 are the members of the outermost array or
-/// object. Scalars at smaller depths are skipped.
+/// Iterator over the values at one nesting depth of a JSON document. The values at depth 1 are the members of the
+/// outermost array or object. Scalars at smaller depths are skipped.
 pub struct Elements<R> {
     bytes: Bytes<R>,
     depth: usize,

@@ -23,7 +23,7 @@ pub enum LineError {
         number: u64,
         /// Length of the line in bytes.
         bytes: u64,
-        /// The limit in bytes.
+        /// Maximum length of a line in bytes.
         limit: usize,
     },
     /// The line is not UTF-8. It was skipped.

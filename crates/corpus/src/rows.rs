@@ -71,7 +71,7 @@ pub enum RowError {
         line: u64,
         /// Length of the row in bytes, with delimiters and quotes.
         bytes: u64,
-        /// The limit in bytes.
+        /// Maximum length of a row in bytes.
         limit: usize,
     },
     /// The row has more than 65,536 cells. It was skipped, and reading continues.

@@ -169,8 +169,7 @@ fn count(map: &mut BTreeMap<String, u64>, name: &str) {
 }
 
 /// Returns the number of words in a text. A word is a run of letters and digits, which can contain apostrophes. Each
-/// character of a script
-/// without spaces between words, such as Han, counts as a word.
+/// character of a script without spaces between words, such as Han, counts as a word.
 pub fn count_words(text: &str) -> u64 {
     let mut words = 0;
     let mut inside = false;

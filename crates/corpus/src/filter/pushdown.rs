@@ -94,8 +94,7 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// The two fact prefixes of a field: for values from turns, and for other values. They find the values of the field
-/// among facts.
+/// The two prefixes that the facts of a field can have: one for values from turns, and one for other values.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
@@ -201,17 +200,17 @@ pub struct Condition<'a> {
 /// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// `=`.
+    /// The operator `=`.
     Equal,
-    /// `<`.
+    /// The operator `<`.
     Less,
-    /// `<=`.
+    /// The operator `<=`.
     LessEqual,
-    /// `>`.
+    /// The operator `>`.
     Greater,
-    /// `>=`.
+    /// The operator `>=`.
     GreaterEqual,
-    /// `~`: the text of the field contains the value, ignoring case.
+    /// The operator `~`: the text of the field contains the value, ignoring case.
     Contains,
 }
 

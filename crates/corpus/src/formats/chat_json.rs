@@ -14,7 +14,6 @@ pub(super) type Record = Map<String, Value>;
 enum Shape {
     Lines,
     Array,
-    /// A single record over several lines.
     Object,
 }
 
@@ -112,7 +111,7 @@ fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, Rec
     Ok(dialogue)
 }
 
-/// Converts the first field that `convert` accepts, and removes the field from the record.
+/// Removes the first field that has one of the keys and that `convert` accepts. Returns the converted value.
 fn take<'k, T>(
     record: &mut Record,
     keys: impl IntoIterator<Item = &'k str>,

@@ -45,8 +45,7 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
 /// A dialogue that a [`LineReader`] is building.
 pub(super) struct Draft {
     pub(super) dialogue: Dialogue,
-    /// The line where the dialogue starts.
-    line: u64,
+    start_line: u64,
     bytes: u64,
     limit: usize,
 }
@@ -57,7 +56,7 @@ const TURN_BYTES: u64 = 64;
 impl Draft {
     /// Starts a dialogue at a line of the file. [`Draft::finish`] rejects a dialogue over `limit` bytes.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
-        Draft { dialogue, line, bytes: 0, limit }
+        Draft { dialogue, start_line: line, bytes: 0, limit }
     }
 
     /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit; its turns are then
@@ -97,11 +96,11 @@ impl Draft {
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);
             let id = Some(self.dialogue.id.as_str());
-            return (self.line, Err(RecordError::new(reason).with_id(id)));
+            return (self.start_line, Err(RecordError::new(reason).with_id(id)));
         }
         for turn in &mut self.dialogue.turns {
             turn.text.truncate(turn.text.trim_end().len());
         }
-        (self.line, Ok(self.dialogue))
+        (self.start_line, Ok(self.dialogue))
     }
 }

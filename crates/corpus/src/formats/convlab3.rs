@@ -85,8 +85,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Returns whether a file belongs to such a corpus but is not read: the ontology, the database, a list of ids, or a
-/// sample of the dialogues.
+/// Returns whether a file belongs to a corpus in this format but is not read. Such a file is an ontology, a database, a
+/// list of ids, or a sample of the dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
     let next_to = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);

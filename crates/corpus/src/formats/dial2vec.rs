@@ -15,7 +15,7 @@ use crate::formats::prelude::*;
 /// Tab-separated cells in which quotes are ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
-/// Returns the role for a digit. Returns an error for any other text.
+/// Returns the role for a digit: 0 is the user, 1 is the agent, and any other digit is a participant.
 fn role(digit: &str) -> Result<Role, RecordError> {
     match digit {
         "0" => Ok(Role::User),

@@ -7,18 +7,14 @@ use std::{
 
 use crate::formats::prelude::*;
 
-/// Kind of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogLine<'a> {
-    /// A message from a speaker.
     Message(Message<'a>),
     /// A notice from the server or the client: joins, parts, nick or mode changes.
     System,
-    /// Anything else.
     Unknown,
 }
 
-/// A message in an IRC log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) nick: &'a str,
@@ -68,7 +64,7 @@ fn clock(line: &str) -> Option<(i64, &str)> {
     (hour < 24 && minute < 60).then_some((i64::from(hour) * 60 + i64::from(minute), rest))
 }
 
-/// Returns whether a line looks like an IRC log line.
+/// Returns whether a line is a message or a notice of an IRC log.
 pub(super) fn is_log_line(line: &str) -> bool {
     !matches!(parse(line), (_, LogLine::Unknown))
 }
@@ -105,7 +101,7 @@ impl Clock {
         self.passed + clock
     }
 
-    /// Returns the minutes of the last line with a time: the result of [`Clock::run`], and its argument.
+    /// Returns the result of [`Clock::run`] for the last line with a time, and the argument of that call.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }

@@ -143,8 +143,7 @@ fn without_tags(text: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// Returns the domains of intents: `police` for `find_police`. They replace the services that some dialogues of version
-/// 2.2 lack.
+/// Returns the domains of intents: `police` for `find_police`. Used for dialogues of version 2.2 without services.
 fn domains_of_intents(intents: &[String]) -> Vec<String> {
     let mut domains = Vec::new();
     for intent in intents {
@@ -191,10 +190,8 @@ fn is_list_name(name: &str) -> bool {
 struct Splits {
     /// The split of all dialogues, if the name of the file or of its folder contains a split.
     whole: Option<String>,
-    /// Ids of the dialogues in the validation split.
-    val: HashSet<String>,
-    /// Ids of the dialogues in the test split.
-    test: HashSet<String>,
+    val_ids: HashSet<String>,
+    test_ids: HashSet<String>,
 }
 
 impl Splits {
@@ -204,16 +201,16 @@ impl Splits {
             Some(path) if whole.is_none() => listed(path, name),
             _ => HashSet::new(),
         };
-        Splits { val: list("valListFile"), test: list("testListFile"), whole }
+        Splits { val_ids: list("valListFile"), test_ids: list("testListFile"), whole }
     }
 
     fn of_dialogue(&self, id: &str) -> Option<&str> {
         let id = bare(id);
         match &self.whole {
             Some(split) => Some(split),
-            None if self.val.contains(id) => Some("val"),
-            None if self.test.contains(id) => Some("test"),
-            None if self.val.is_empty() || self.test.is_empty() => None,
+            None if self.val_ids.contains(id) => Some("val"),
+            None if self.test_ids.contains(id) => Some("test"),
+            None if self.val_ids.is_empty() || self.test_ids.is_empty() => None,
             None => Some("train"),
         }
     }

@@ -93,11 +93,9 @@ struct Text {
     rows: Option<RowIter<'static>>,
     /// The columns of a table that is converted to CSV. `None` if the table is converted to JSON lines.
     columns: Option<Vec<String>>,
-    /// The text of the current row.
     line: Cursor<Vec<u8>>,
     /// Average size of a row in the file, in bytes.
     bytes_per_row: u64,
-    /// Counter of the bytes read, for progress reports.
     bytes_read: Arc<AtomicU64>,
 }
 

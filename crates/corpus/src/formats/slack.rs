@@ -29,9 +29,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{formats::prelude::*, walk::entries};
-use channel::{ChannelDays, Day, days, for_each_message};
+use channel::{ChannelDays, Day, days, each_message};
 use message::timestamps;
-use names::{LISTS, Names, USERS, root_of};
+use names::{LISTS, Names, USERS, for_each_entry, root_of};
 
 pub(super) static FORMAT: Format = Format {
     name: "slack",
@@ -77,9 +77,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         if let Some(stream) = stream.take() {
             let mut problems = Vec::new();
             let mut messages = Day::default();
-            for_each_message(stream, &name, limit, &mut problems, |raw, line| {
-                messages.take(&raw, line, &names, &|_| true)
-            });
+            let take = each_message(|raw, line| messages.take(&raw, line, &names, &|_| true));
+            for_each_entry(stream, &name, limit, &mut problems, take);
             out.extend(problems.into_iter().map(Err));
             out.extend(messages.dialogues(&channel, &day, &name));
         }

@@ -133,7 +133,6 @@ pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String
     }
 }
 
-/// Converts a line error to a problem.
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     match e {
         LineError::TooLong { number, bytes, limit } => {
@@ -167,7 +166,6 @@ pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     }
 }
 
-/// Converts an error of the JSON reader to a problem.
 pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
     match e {
         ElementError::TooLong { keys, line, bytes, limit } => {

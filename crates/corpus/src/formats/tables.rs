@@ -15,7 +15,7 @@ pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError>
         .map_err(|e| format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1).into())
 }
 
-/// Returns the cells of the first row. Returns `None` if the row is incomplete or not UTF-8.
+/// Returns the cells of the first row. Returns `None` if there is no row, a quote is not closed, or a cell is not UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;
@@ -62,7 +62,6 @@ fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], metadata_key: 
     }
 }
 
-/// Converts an error of the row reader to a problem.
 fn row_problem(path: &str, e: RowError) -> Problem {
     match e {
         RowError::TooLong { line, bytes, limit } => {
@@ -119,8 +118,8 @@ pub(super) trait TurnRows: Send + 'static {
 
 /// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
 ///
-/// The rows of a dialogue must be consecutive. If the id of one of the first million dialogues occurs again later, the
-/// rows there are rejected. For a later dialogue, they become a second dialogue with the same id.
+/// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected, but
+/// only the first million ids are remembered. Rows with an id that is not remembered become a second dialogue.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -146,7 +145,6 @@ const REMEMBERED_IDS: usize = 1_000_000;
 
 struct Groups<R, P> {
     path: String,
-    /// Whether the next row is the header.
     header: bool,
     rows: Rows<R>,
     limit: usize,
@@ -164,7 +162,6 @@ struct Groups<R, P> {
 /// The dialogue whose rows are being read.
 struct Open {
     id: String,
-    /// The line of the first row.
     line: u64,
     size: usize,
     numbers: Vec<Option<u32>>,

@@ -52,7 +52,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         stem: input.stem(),
         limit: options.max_record,
         blank_ends: !ignores_blank_lines(input.probe().text),
-        count: 0,
+        started_dialogues: 0,
         after_blank: false,
         heading: Heading::default(),
         draft: None,
@@ -99,7 +99,6 @@ fn ignores_blank_lines(head: &str) -> bool {
     blocks.len() > 1 && speakers.len() > 1 && blocks.iter().all(|&turns| turns == 1)
 }
 
-/// Title and comments of a dialogue.
 #[derive(Default)]
 struct Heading {
     title: Option<String>,
@@ -113,18 +112,14 @@ struct Reader {
     limit: usize,
     /// Whether a blank line ends a dialogue.
     blank_ends: bool,
-    /// Number of dialogues that were started.
-    count: u64,
-    /// Whether the previous line was blank.
+    started_dialogues: u64,
     after_blank: bool,
     heading: Heading,
     draft: Option<Draft>,
-    /// Names of the speakers in the current dialogue.
     speakers: BTreeSet<String>,
 }
 
-/// Maximum length of a title, in bytes.
-const TITLE_BYTES: usize = 200;
+const MAX_TITLE_BYTES: usize = 200;
 /// Maximum number of comments of a dialogue. Further comments are dropped.
 const MAX_COMMENTS: usize = 100;
 
@@ -193,7 +188,7 @@ impl Reader {
         let text = line.text.trim();
         match (spoken, &mut self.draft) {
             (None, Some(draft)) => draft.append(text),
-            (None, None) if self.heading.title.is_none() && text.len() <= TITLE_BYTES => {
+            (None, None) if self.heading.title.is_none() && text.len() <= MAX_TITLE_BYTES => {
                 self.heading.title = Some(text.to_owned());
             }
             (None, None) => _ = self.heading.stray_line.get_or_insert(line.number),
@@ -213,8 +208,8 @@ impl Reader {
     }
 
     fn begin(&mut self, line: u64, out: &mut Out) {
-        self.count += 1;
-        match support::generated_id(&self.stem, self.count) {
+        self.started_dialogues += 1;
+        match support::generated_id(&self.stem, self.started_dialogues) {
             Ok(id) => {
                 let mut dialogue = support::dialogue(id, &self.stem, None);
                 dialogue.title = self.heading.title.take();
@@ -227,7 +222,6 @@ impl Reader {
     }
 }
 
-/// Kind of a line in a transcript.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Blank,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    io::BufRead,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     message::{Raw, Ts, is_left_out, timestamps, turn},
-    names::{Channel, Names, for_each_entry, open},
+    names::{Channel, Names, read_entries},
 };
 use crate::{formats::prelude::*, walk::entries};
 
@@ -24,18 +23,15 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Calls `take` on each message of a file, with the line of the message. Errors are added to `problems`.
-pub(super) fn for_each_message(
-    stream: Box<dyn BufRead + Send>,
-    name: &str,
-    limit: usize,
-    problems: &mut Vec<Problem>,
+/// Converts a function that takes messages to a function that takes JSON values, with the line of each value. A value that
+/// is not a message gives an error.
+pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
-) {
-    for_each_entry(stream, name, limit, problems, |message, line| match message {
+) -> impl FnMut(Value, u64) -> Result<(), RecordError> {
+    move |message, line| match message {
         Value::Object(raw) => take(raw, line),
         _ => Err("the message is not a JSON object".into()),
-    });
+    }
 }
 
 /// Reader for a channel, day by day.
@@ -58,13 +54,9 @@ impl ChannelDays {
         let mut start_days = HashMap::new();
         let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let days = days(folder)?;
-        // The problems are ignored, because `read_next` reports them.
-        let mut ignored = Vec::new();
         for (n, (_, path)) in days.iter().enumerate() {
-            let Some(stream) = open(path, &mut ignored) else {
-                continue;
-            };
-            for_each_message(stream, "", limit, &mut ignored, |raw, _| {
+            // The problems are ignored, because `read_next` reports them.
+            let take = each_message(|raw, _| {
                 if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
                     let first = *start_days.entry(thread).or_insert(n);
                     if first < n {
@@ -73,7 +65,7 @@ impl ChannelDays {
                 }
                 Ok(())
             });
-            ignored.clear();
+            read_entries(path, limit, &mut Vec::new(), take);
         }
         let channel = names.channel(&name);
         Ok(ChannelDays { channel, names, limit, days, next: 0, start_days, later })
@@ -92,24 +84,17 @@ impl ChannelDays {
         };
         let (mut problems, mut messages) = (Vec::new(), Day::default());
         let begins_here = |thread: Ts| self.start_days.get(&thread) == Some(&n);
-        if let Some(stream) = open(path, &mut problems) {
-            let name = path.display().to_string();
-            let take = |raw: Raw, line| messages.take(&raw, line, &self.names, &begins_here);
-            for_each_message(stream, &name, self.limit, &mut problems, take);
-        }
-        // The problems of the later days are ignored, because a later call reports them.
-        let mut ignored = Vec::new();
+        let take = each_message(|raw, line| messages.take(&raw, line, &self.names, &begins_here));
+        read_entries(path, self.limit, &mut problems, take);
         for (_, path) in self.later.remove(&n).iter().flatten().filter_map(|&later| self.days.get(later)) {
-            let Some(stream) = open(path, &mut ignored) else {
-                continue;
-            };
-            for_each_message(stream, "", self.limit, &mut ignored, |raw, line| match timestamps(&raw) {
+            let take = each_message(|raw, line| match timestamps(&raw) {
                 Some((_, Some(thread))) if begins_here(thread) => {
                     messages.take(&raw, line, &self.names, &|_| true)
                 }
                 _ => Ok(()),
             });
-            ignored.clear();
+            // The problems are ignored, because a later call reports them.
+            read_entries(path, self.limit, &mut Vec::new(), take);
         }
         let dialogues = messages.dialogues(&self.channel, day, &path.display().to_string());
         problems.into_iter().map(Err).chain(dialogues).collect()

@@ -66,7 +66,6 @@ fn is_notice(subtype: &str) -> bool {
     subtype.starts_with("channel_") || subtype.starts_with("group_") || NOTICES.contains(&subtype)
 }
 
-/// Converts a message to a turn.
 pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
     let subtype = text(raw, "subtype").unwrap_or_default();
     let user = text(raw, "user").or(text(raw, "bot_id"));

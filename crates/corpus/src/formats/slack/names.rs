@@ -50,7 +50,6 @@ fn first<const N: usize>(names: [Option<String>; N]) -> Option<String> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty())
 }
 
-/// An entry in a list of channels.
 #[derive(Deserialize)]
 struct Listed {
     id: String,
@@ -69,29 +68,33 @@ pub(super) struct Channel {
     pub(super) kind: &'static str,
 }
 
-/// Names of users and channels.
 #[derive(Default)]
 pub(super) struct Names {
     /// For each user id, the name of the user and whether the user is a bot.
     users: BTreeMap<String, (String, bool)>,
     /// Channels by folder name.
     channels: BTreeMap<String, Channel>,
-    /// Names of channels by channel id.
-    channel_names: BTreeMap<String, String>,
+    channel_names_by_id: BTreeMap<String, String>,
 }
 
 impl Names {
     /// Reads the lists in the root folder of an export. A missing list is ignored. Damage is added to `problems`.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
-        for list in USERS {
-            read_list(&root.join(list), limit, problems, |user: User| {
+        for list in USERS.map(|list| root.join(list)).iter().filter(|list| list.is_file()) {
+            read_entries(list, limit, problems, |user: User, _| {
                 let shown = user.profile.shown().or(first([user.real_name, user.name]));
                 names.users.extend(shown.map(|shown| (user.id, (shown, user.is_bot))));
+                Ok(())
             });
         }
-        for (list, kind) in LISTS {
-            read_list(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
+        for (list, kind) in LISTS.map(|(list, kind)| (root.join(list), kind)) {
+            if list.is_file() {
+                read_entries(&list, limit, problems, |listed: Listed, _| {
+                    names.add(listed, kind);
+                    Ok(())
+                });
+            }
         }
         names
     }
@@ -106,7 +109,7 @@ impl Names {
             }
             _ => format!("#{folder}"),
         };
-        self.channel_names.insert(listed.id.clone(), folder.clone());
+        self.channel_names_by_id.insert(listed.id.clone(), folder.clone());
         self.channels.insert(folder.clone(), Channel { id: listed.id, folder, title, kind });
     }
 
@@ -119,7 +122,7 @@ impl Names {
     }
 
     pub(super) fn channel_name(&self, id: &str) -> Option<&str> {
-        self.channel_names.get(id).map(String::as_str)
+        self.channel_names_by_id.get(id).map(String::as_str)
     }
 
     /// Returns the channel of a folder. A folder that is not in the lists is a public channel with that name.
@@ -146,25 +149,23 @@ impl Names {
     }
 }
 
-/// Calls `take` on each entry of a list file. Does nothing if the file does not exist.
-fn read_list<T: DeserializeOwned>(
+/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to `problems`.
+pub(super) fn read_entries<T: DeserializeOwned>(
     path: &Path,
     limit: usize,
     problems: &mut Vec<Problem>,
-    mut take: impl FnMut(T),
+    take: impl FnMut(T, u64) -> Result<(), RecordError>,
 ) {
-    let Some(stream) = path.is_file().then(|| open(path, problems)).flatten() else {
-        return;
-    };
-    for_each_entry(stream, &path.display().to_string(), limit, problems, |entry, _| {
-        take(entry);
-        Ok(())
-    });
+    let name = path.display().to_string();
+    match Input::open(path) {
+        Ok(input) => for_each_entry(input.into_stream(), &name, limit, problems, take),
+        Err(e) => problems.push(support::file_problem(&name, None, e.to_string())),
+    }
 }
 
 /// Calls `take` on each member of a JSON array, with the line of the member. Errors are added to `problems`.
 pub(super) fn for_each_entry<T: DeserializeOwned>(
-    stream: Box<dyn BufRead + Send>,
+    stream: impl BufRead,
     name: &str,
     limit: usize,
     problems: &mut Vec<Problem>,
@@ -176,17 +177,6 @@ pub(super) fn for_each_entry<T: DeserializeOwned>(
             entry.and_then(|entry| take(entry, element.line)).map_err(|e| e.at(name, element.line))
         });
         problems.extend(result.err());
-    }
-}
-
-/// Opens a file of the export. If this fails, adds a problem and returns `None`.
-pub(super) fn open(path: &Path, problems: &mut Vec<Problem>) -> Option<Box<dyn BufRead + Send>> {
-    match Input::open(path) {
-        Ok(input) => Some(input.into_stream()),
-        Err(e) => {
-            problems.push(support::file_problem(&path.display().to_string(), None, e.to_string()));
-            None
-        }
     }
 }
 

@@ -221,8 +221,8 @@ pub(super) struct Content {
     pub(super) deleted: bool,
 }
 
-/// Phrases that are part of a notice, not of a name, if they are before a colon. An example of such a notice is `Ann
-/// changed the subject to "Trip: day 2"`.
+/// Phrases that occur in notices but not in names. In `Ann changed the subject to "Trip: day 2"`, the text before the
+/// colon contains such a phrase, so it is not a speaker.
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
