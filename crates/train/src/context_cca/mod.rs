@@ -25,7 +25,6 @@ use super::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Vectors, statics::linalg};
 
-/// Definition of `context-cca`.
 pub static CONTEXT_CCA: Definition = Definition {
     name: "context-cca",
     former_name: Some("surroundings"),

@@ -14,7 +14,6 @@ use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, 
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
-    /// Variables created so far.
     pub(super) parameters: Vec<Parameter>,
 }
 
@@ -91,18 +90,13 @@ impl<'a> Maker<'a> {
     }
 
     pub(super) fn tables(&mut self, e: &Embeddings, trained: bool) -> Result<Tables> {
-        let mut optional = |name: &str, table: &Option<Table>| -> Result<Option<Tensor>> {
-            table.as_ref().map(|t| self.table(name, t, trained)).transpose()
-        };
-        let types = optional("types", &e.types)?;
-        let turns = optional("turns", &e.turns)?;
-        let roles = optional("roles", &e.roles)?;
+        let mut table = |name: &str, table: &Table| self.table(name, table, trained);
         Ok(Tables {
-            words: self.table("words", &e.words, trained)?,
-            positions: self.table("positions", &e.positions, trained)?,
-            types,
-            turns,
-            roles,
+            types: e.types.as_ref().map(|types| table("types", types)).transpose()?,
+            turns: e.turns.as_ref().map(|turns| table("turns", turns)).transpose()?,
+            roles: e.roles.as_ref().map(|roles| table("roles", roles)).transpose()?,
+            words: table("words", &e.words)?,
+            positions: table("positions", &e.positions)?,
             norm: self.norm("embeddings.norm".to_owned(), &e.norm, trained)?,
         })
     }

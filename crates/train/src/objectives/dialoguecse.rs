@@ -28,7 +28,6 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Part, Sequence, network::Activation};
 
-/// Definition of `dialoguecse`.
 pub static DIALOGUECSE: Definition = Definition {
     name: "dialoguecse",
     about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
@@ -232,7 +231,7 @@ struct Responses {
 }
 
 impl Responses {
-    /// Row indices of the response tokens and of the context turns.
+    /// Returns the rows and the terms of the weighted sums that the loss needs.
     fn tokens(&self, packed: &Packed) -> Tokens {
         let mut tokens = Tokens::default();
         let mut sequence = 0;
@@ -310,9 +309,9 @@ struct Tokens {
     contexts: Vec<Vec<Part>>,
     /// For each context turn, the mean over its tokens.
     turns: Vec<Vec<Part>>,
-    /// Row of each response token.
+    /// Row of each response token in the hidden states.
     rows: Vec<u32>,
-    /// Example of each response token.
+    /// Index of the example that each response token belongs to.
     example: Vec<u32>,
     /// For each response, the mean over its tokens.
     means: Vec<Vec<Part>>,

@@ -41,7 +41,6 @@ impl Lines {
         Ok(Lines { path: path.to_owned(), file })
     }
 
-    /// Appends a record as a line of JSON.
     pub(super) fn add(&mut self, record: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(record).map_err(|e| Error::Internal(e.to_string()))?;
         self.file.write_all((text + "\n").as_bytes()).at("write", &self.path)

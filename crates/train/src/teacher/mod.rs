@@ -69,7 +69,6 @@ impl Teacher {
         Ok(Teacher { vectors, neighbors, weight })
     }
 
-    /// Number of dialogues.
     pub fn len(&self) -> usize {
         self.vectors.len()
     }

@@ -148,7 +148,10 @@ impl<'a> Trainer<'a> {
         }
         let norm = gradients.norm()?;
         if !loss.is_finite() || !norm.is_finite() {
-            return Err(not_finite(step, loss));
+            let message =
+                format!("stopped before step {}: the loss ({loss}) or the gradient is not finite", step + 1);
+            return Err(Error::data(message)
+                .with_hint("try a lower learning rate; the weights of the previous step are unchanged"));
         }
         let scale = match self.plan.clip {
             Some(most) if norm > most => most / norm,
@@ -249,16 +252,10 @@ impl<'a> Trainer<'a> {
         Ok((loss, prepared.packed.tokens(), gradients))
     }
 
-    /// Returns the dropout configuration for a seed.
     fn dropout(&self, key: u64) -> Option<DropoutConfig> {
         let probability = self.plan.dropout;
         (probability > 0.0).then_some(DropoutConfig { probability, key })
     }
-}
-
-fn not_finite(step: u64, loss: f64) -> Error {
-    Error::data(format!("stopped before step {}: the loss ({loss}) or the gradient is not finite", step + 1))
-        .with_hint("try a lower learning rate; the weights of the previous step are unchanged")
 }
 
 #[cfg(test)]
