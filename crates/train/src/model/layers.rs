@@ -10,14 +10,14 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Creates the trainable parameters and tensors from the weights of a network.
+/// Creates tensors from the weights of a network, and collects those that are trained.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// A transformer layer. Each linear layer is a pair of weight and bias.
+/// A transformer layer. Each pair of tensors is the weight and the bias of a linear layer.
 pub(super) struct Layer {
     /// Query, key and value projections, concatenated.
     pub(super) projection: (Tensor, Tensor),

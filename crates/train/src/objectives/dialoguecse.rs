@@ -137,15 +137,10 @@ impl DialogueCse {
 
 /// Parameters of the two-layer network that computes the weight of a turn.
 fn aggregation_network(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
-    let make = |name: &str, numbers: Vec<f32>, shape: &[usize], decays| {
-        Parameter::new(format!("turns.{name}"), numbers, shape, decays, device)
-    };
-    Ok(vec![
-        make("inner.weight", losses::random_weights([width, width], seed, 0), &[width, width], true)?,
-        make("inner.bias", vec![0.0; width], &[width], false)?,
-        // No bias: the softmax over the turns would cancel it.
-        make("outer.weight", losses::random_weights([1, width], seed, 1), &[1, width], true)?,
-    ])
+    let [weight, bias] = losses::layer("turns.inner", [width, width], seed, 0, device)?;
+    // The second layer has no bias, because the softmax over the turns would cancel it.
+    let outer = losses::random_weights([1, width], seed, 1);
+    Ok(vec![weight, bias, Parameter::new("turns.outer.weight", outer, &[1, width], true, device)?])
 }
 
 impl Objective for DialogueCse {

@@ -21,8 +21,8 @@ use turnwise_core::error::Error;
 
 /// Settings of a training run, as given in a recipe file or on the command line.
 ///
-/// A setting that was not given is `None`. [`Recipe::resolve`] sets it to the default of the objective, and rejects
-/// settings that the objective does not use.
+/// An optional setting that was not given is `None`. [`Recipe::resolve`] sets it to the default of the objective, and
+/// rejects settings that the objective does not use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -79,8 +79,8 @@ pub struct Recipe {
     /// Number of hard negatives among the negatives (`dialoguecse`, `joint`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
-    /// Number of context turns: around a response (`dialoguecse`), before a response (`responses`), or on each side of
-    /// an utterance (`context-cca`).
+    /// Number of context turns: around a response (`dialoguecse`, `joint`), on each side of an utterance
+    /// (`context-cca`), or before a response (others).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// Aggregation of the context turns (`dialoguecse`, `joint`).

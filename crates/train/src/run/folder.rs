@@ -94,7 +94,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Path of the folder, which exists.
+    /// Path of the folder of the run.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -250,7 +250,7 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// Removes the folder if the run never started.
+    /// Removes the folder if the run has not started.
     fn drop(&mut self) {
         if self.lock.is_none() || has_run(&self.path) {
             return;

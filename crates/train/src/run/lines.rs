@@ -21,7 +21,7 @@ pub(super) struct Lines {
     file: File,
 }
 
-/// The fields of a record that say to which step it belongs.
+/// The step that a record belongs to.
 #[derive(Debug, Serialize, Deserialize)]
 struct Position {
     step: u64,
@@ -47,7 +47,7 @@ impl Lines {
     }
 }
 
-/// Metrics of one step.
+/// Metrics of one step, a record of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     #[serde(flatten)]

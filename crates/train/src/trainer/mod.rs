@@ -71,7 +71,8 @@ pub struct Trainer<'a> {
     plan: Plan,
     order: Order,
     parameters: Vec<Parameter>,
-    optimizer: AdamW,
+    /// The optimizer, which also counts the steps.
+    pub optimizer: AdamW,
 }
 
 impl<'a> Trainer<'a> {
@@ -108,7 +109,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Adds replicas of the encoder on other devices, for data-parallel training. Each computes a share of every batch.
+    /// Adds copies of the encoder on other devices. Each device computes a share of every batch.
     pub fn with_devices(mut self, others: &'a [Trainable]) -> Self {
         self.devices.others = others;
         self
@@ -117,16 +118,6 @@ impl<'a> Trainer<'a> {
     /// Trained parameters: first those of the encoder, then those of the objective.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
-    }
-
-    /// The optimizer, which also counts the steps.
-    pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
-    }
-
-    /// Restores the optimizer state of a run after `steps` steps. The caller restores the parameters.
-    pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
-        self.optimizer.restore(steps, state)
     }
 
     /// Runs one training step.
