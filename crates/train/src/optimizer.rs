@@ -62,7 +62,7 @@ impl AdamW {
         self.steps
     }
 
-    /// Performs one optimization step with the learning rate `rate`. The gradients are multiplied by `scale` first.
+    /// Takes one step with the learning rate `rate`. The gradients are multiplied by `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],
@@ -144,8 +144,7 @@ impl Moments {
         })
     }
 
-    /// Updates the weights in the same way as `step`, but with candle's tensor operations. Used for devices other than
-    /// the CPU.
+    /// Updates the weights like `step`, but with candle's tensor operations, for devices other than the CPU.
     fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let f = f64::from;
         let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;

@@ -15,15 +15,8 @@ pub struct Order {
     epoch: u64,
     /// Indices of the examples in the order of the epoch.
     shuffled: Vec<u32>,
-    by_corpus: Option<CorpusBatches>,
-}
-
-/// Builds batches that contain examples of only one corpus.
-struct CorpusBatches {
-    /// Batch size.
-    batch: usize,
-    /// Index of the corpus of each example.
-    corpora: Vec<u32>,
+    /// Batch size, and the index of the corpus of each example, if every batch is of one corpus.
+    by_corpus: Option<(usize, Vec<u32>)>,
 }
 
 impl Order {
@@ -40,7 +33,7 @@ impl Order {
     /// no corpus has enough examples for a batch, batches mix the corpora.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
-        let mut order = Order { by_corpus: Some(CorpusBatches { batch, corpora }), ..self };
+        let mut order = Order { by_corpus: Some((batch, corpora)), ..self };
         order.shuffle(0);
         order
     }
@@ -63,8 +56,8 @@ impl Order {
         // The examples use their indices as streams, so no example uses this stream.
         let mut random = Random::new(hash64(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
-        if let Some(by_corpus) = &self.by_corpus {
-            let batches = by_corpus.batches(&self.shuffled, &mut random);
+        if let Some((batch, corpora)) = &self.by_corpus {
+            let batches = corpus_batches(&self.shuffled, *batch, corpora, &mut random);
             if !batches.is_empty() {
                 self.shuffled = batches;
             }
@@ -72,18 +65,17 @@ impl Order {
     }
 }
 
-impl CorpusBatches {
-    /// Returns the indices of the examples of all complete batches, with the batches in random order.
-    fn batches(&self, shuffled: &[u32], random: &mut Random) -> Vec<u32> {
-        let mut examples: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for number in shuffled {
-            examples.entry(self.corpora[*number as usize]).or_default().push(*number);
-        }
-        let mut batches: Vec<&[u32]> =
-            examples.values().flat_map(|numbers| numbers.chunks_exact(self.batch.max(1))).collect();
-        random.shuffle(&mut batches);
-        batches.concat()
+/// Returns the indices of the examples of all complete batches, with the batches in random order. `corpora` has the
+/// index of the corpus of each example.
+fn corpus_batches(shuffled: &[u32], batch: usize, corpora: &[u32], random: &mut Random) -> Vec<u32> {
+    let mut examples: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for number in shuffled {
+        examples.entry(corpora[*number as usize]).or_default().push(*number);
     }
+    let mut batches: Vec<&[u32]> =
+        examples.values().flat_map(|numbers| numbers.chunks_exact(batch.max(1))).collect();
+    random.shuffle(&mut batches);
+    batches.concat()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub struct Unique {
     spool: Spool,
     /// Start and end of each sorted block in the file.
     blocks: Vec<(u64, u64)>,
+    /// Texts that are not yet in the file.
     texts: Vec<String>,
     bytes: usize,
     max_bytes: usize,
@@ -32,7 +33,7 @@ impl Unique {
         })
     }
 
-    /// Adds a text. Duplicates are removed later.
+    /// Adds a text, which may already be in the set.
     pub fn push(&mut self, text: &str) -> Result<()> {
         self.bytes += text.len() + size_of::<String>();
         self.texts.push(text.to_owned());

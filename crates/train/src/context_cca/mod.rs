@@ -25,7 +25,6 @@ use super::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{Vectors, statics::linalg};
 
-/// Definition of `context-cca`.
 pub static CONTEXT_CCA: Definition = Definition {
     name: "context-cca",
     former_name: Some("surroundings"),
@@ -97,7 +96,7 @@ impl Sums {
         add(&mut self.own_own, &scatter::gram(&own, self.dim));
         add(&mut self.around_around, &scatter::gram(&around, self.dim));
         add(&mut self.own_around, &scatter::cross_product(&own, &around, self.dim));
-        // Shift the contexts by half of the block, so that utterances meet contexts of other dialogues.
+        // A shift by half of the block pairs utterances with the contexts of other dialogues.
         around.rotate_left(pairs / 2 * self.dim);
         add(&mut self.own_elsewhere, &scatter::cross_product(&own, &around, self.dim));
     }
@@ -128,7 +127,7 @@ fn add(sums: &mut [f64], more: &[f64]) {
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-/// Linear layer that is learned from utterances and their contexts, in closed form.
+/// Linear layer that is learned in closed form from utterances and their contexts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// Weight matrix, one row per output.
@@ -192,8 +191,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight, bias, correlations, baseline })
 }
 
-/// Weighted sum of the identity and a metric. The metric is first scaled, so that vectors with this covariance keep
-/// their mean squared norm.
+/// Weighted sum of the identity and a metric, which has the weight `share`. The metric is first scaled, so that vectors
+/// with this covariance keep their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);

@@ -30,7 +30,6 @@ impl BufferPool {
         taken
     }
 
-    /// Returns buffers to the pool.
     pub(super) fn give(&self, vectors: impl IntoIterator<Item = Vec<f32>>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(vectors);
     }

@@ -15,7 +15,7 @@ use turnwise_encoder::{
     cpu::{CpuEngine, SimdChoice},
 };
 
-/// Number of tokens per inference batch.
+/// Approximate number of tokens that the frozen layers compute together.
 const BATCH_TOKENS: usize = 256;
 
 /// The embeddings and the lower layers of a network, which are not trained.
@@ -34,7 +34,7 @@ struct Cache {
 }
 
 impl Frozen {
-    /// Creates the embeddings and the lowest `layer` layers of a network. The cache holds at most `memory` bytes.
+    /// Freezes the embeddings and the lowest `layer` layers of a network. The cache holds at most `memory` bytes.
     pub(super) fn new(network: &Network, layer: usize, memory: usize) -> Result<Self> {
         let mut bottom = network.clone();
         bottom.layers.truncate(layer);

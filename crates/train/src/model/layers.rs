@@ -10,15 +10,14 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Creates the trainable parameters and tensors from the weights of a network.
+/// Creates tensors from the weights of a network, and collects those that are trained.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
-    /// Variables created so far.
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// A transformer layer. Each linear layer is a pair of weight and bias.
+/// A transformer layer. Each pair of tensors is the weight and the bias of a linear layer.
 pub(super) struct Layer {
     /// Query, key and value projections, concatenated.
     pub(super) projection: (Tensor, Tensor),
@@ -91,18 +90,13 @@ impl<'a> Maker<'a> {
     }
 
     pub(super) fn tables(&mut self, e: &Embeddings, trained: bool) -> Result<Tables> {
-        let mut optional = |name: &str, table: &Option<Table>| -> Result<Option<Tensor>> {
-            table.as_ref().map(|t| self.table(name, t, trained)).transpose()
-        };
-        let types = optional("types", &e.types)?;
-        let turns = optional("turns", &e.turns)?;
-        let roles = optional("roles", &e.roles)?;
+        let mut table = |name: &str, table: &Table| self.table(name, table, trained);
         Ok(Tables {
-            words: self.table("words", &e.words, trained)?,
-            positions: self.table("positions", &e.positions, trained)?,
-            types,
-            turns,
-            roles,
+            types: e.types.as_ref().map(|types| table("types", types)).transpose()?,
+            turns: e.turns.as_ref().map(|turns| table("turns", turns)).transpose()?,
+            roles: e.roles.as_ref().map(|roles| table("roles", roles)).transpose()?,
+            words: table("words", &e.words)?,
+            positions: table("positions", &e.positions)?,
             norm: self.norm("embeddings.norm".to_owned(), &e.norm, trained)?,
         })
     }

@@ -22,7 +22,7 @@ use pass::{GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
-/// Selects the layers of a network that are not trained.
+/// Layers of a network that are not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
     /// Number of frozen layers, counted from the embeddings. If it is above 0, the embeddings are frozen, too.
@@ -57,7 +57,7 @@ pub struct Pass<'p> {
     backward_data: BackwardData,
 }
 
-/// Data for the backward pass.
+/// Data of a forward pass that its backward pass needs.
 enum BackwardData {
     /// Saved activations of the embeddings and of each layer (on the CPU).
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
@@ -65,14 +65,15 @@ enum BackwardData {
     Graph(Tensor),
 }
 
-/// Input of the trained layers: frozen lower layers, or trainable embedding tables.
+/// Part of the network below `layers`: frozen layers that run on the inference engine, or embedding tables.
 enum Bottom {
     Frozen(Box<Frozen>),
     Tables(Box<Tables>),
 }
 
 impl Trainable {
-    /// Creates variables for the trained parameters. Computes in `dtype`; the parameters themselves are f32.
+    /// Creates variables for the trained parameters, always in f32. The computation uses `dtype`. Returns an error if all
+    /// layers are frozen.
     pub fn new(network: Network, freezing: Freezing, on: &Device, dtype: DType) -> Result<Self> {
         let count = network.layers.len();
         if freezing.layers >= count {

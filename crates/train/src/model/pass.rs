@@ -80,7 +80,6 @@ fn input_gradient(
     Ok(())
 }
 
-/// Stores the gradient of a parameter.
 fn store(gradients: &mut GradientMap, of: &Tensor, numbers: Vec<f32>) -> Candle<()> {
     gradients.insert(of.id(), Tensor::from_vec(numbers, of.shape(), of.device())?);
     Ok(())
@@ -88,7 +87,6 @@ fn store(gradients: &mut GradientMap, of: &Tensor, numbers: Vec<f32>) -> Candle<
 
 /// Activations of a layer, saved for the backward pass.
 pub(super) struct SavedLayer {
-    /// Input of the layer.
     x: Vec<f32>,
     /// Queries, keys and values.
     projected: Vec<f32>,

@@ -57,17 +57,14 @@ pub enum Role {
 /// Properties and defaults of an objective that is trained with gradient steps.
 #[derive(Debug)]
 pub struct StepTraining {
-    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives.
-    ///
-    /// Such a batch cannot be split into independent micro-batches.
+    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The batch
+    /// then cannot be split into independent micro-batches.
     pub in_batch: bool,
-    /// True if the pooled embeddings of the sequences are the only input of the loss.
-    ///
-    /// The batches of such objectives can be combined and computed in micro-batches.
+    /// True if the loss needs only the pooled embedding of each sequence. Batches of several such objectives can be
+    /// combined and still be computed in micro-batches.
     pub pooled_loss: bool,
-    /// True if all examples of a batch should come from one corpus.
-    ///
-    /// Negatives from a different corpus are too easy: their topic alone separates them.
+    /// True if all examples of a batch come from one corpus. Negatives from a different corpus are too easy, because
+    /// their topic alone separates them.
     pub one_corpus: bool,
     /// True if a sequence can hold several turns, which need a separator token.
     pub several_turns: bool,
@@ -91,7 +88,8 @@ pub struct StepTraining {
     pub freezes_half: bool,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
-    /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal those above.
+    /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal `batch` and
+    /// `max_tokens`.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
     pub settings: fn(&mut Given<'_>) -> ObjectiveBuilder,
@@ -130,7 +128,7 @@ pub struct Setup<'a> {
     pub data: &'a TrainingSet,
     /// Seed of the run.
     pub seed: u64,
-    /// Inputs that take long to compute. They are computed only for objectives that need them.
+    /// Computes the inputs that take long, on demand.
     pub sources: &'a dyn Sources,
 }
 

@@ -27,7 +27,6 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Part, Sequence, network::Table};
 
-/// Definition of `dial2vec`.
 pub static DIAL2VEC: Definition = Definition {
     name: "dial2vec",
     about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
@@ -80,10 +79,8 @@ pub struct Dial2vec {
     pub window: usize,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// Follows the released code instead of the paper.
-    ///
-    /// The kept speaker is always the first one, dialogues with fewer than five turns are skipped, and the loss is
-    /// also divided by the number of samples.
+    /// Follows the released code instead of the paper: the kept speaker is always the first one, dialogues with fewer
+    /// than five turns are skipped, and the loss is also divided by the number of samples.
     pub as_coded: bool,
     /// Number of rows of the model's turn and role embeddings, if it has them.
     pub tables: (Option<usize>, Option<usize>),
@@ -222,7 +219,7 @@ struct Matched {
     samples: usize,
     window: usize,
     temperature: f64,
-    /// Factor of the loss.
+    /// Factor of the loss: 1, or one over the number of samples like in the released code.
     factor: f64,
 }
 
@@ -262,9 +259,9 @@ struct Sums {
     near: Vec<Vec<Part>>,
     /// For each sample and side, the mean over the tokens of this side, as a weighted sum of turns.
     sides: Vec<Vec<Part>>,
-    /// Row of each token.
+    /// Row of each token in the hidden states.
     rows: Vec<u32>,
-    /// Turn of each token.
+    /// Index of the turn that each token belongs to.
     of_token: Vec<u32>,
 }
 

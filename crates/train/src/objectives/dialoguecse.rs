@@ -28,7 +28,6 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Part, Sequence, network::Activation};
 
-/// Definition of `dialoguecse`.
 pub static DIALOGUECSE: Definition = Definition {
     name: "dialoguecse",
     about: "utterances: a response matches its context better than other responses do (DialogueCSE)",
@@ -138,15 +137,10 @@ impl DialogueCse {
 
 /// Parameters of the two-layer network that computes the weight of a turn.
 fn aggregation_network(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
-    let make = |name: &str, numbers: Vec<f32>, shape: &[usize], decays| {
-        Parameter::new(format!("turns.{name}"), numbers, shape, decays, device)
-    };
-    Ok(vec![
-        make("inner.weight", losses::random_weights([width, width], seed, 0), &[width, width], true)?,
-        make("inner.bias", vec![0.0; width], &[width], false)?,
-        // No bias: the softmax over the turns would cancel it.
-        make("outer.weight", losses::random_weights([1, width], seed, 1), &[1, width], true)?,
-    ])
+    let [weight, bias] = losses::layer("turns.inner", [width, width], seed, 0, device)?;
+    // The second layer has no bias, because the softmax over the turns would cancel it.
+    let outer = losses::random_weights([1, width], seed, 1);
+    Ok(vec![weight, bias, Parameter::new("turns.outer.weight", outer, &[1, width], true, device)?])
 }
 
 impl Objective for DialogueCse {
@@ -232,7 +226,7 @@ struct Responses {
 }
 
 impl Responses {
-    /// Row indices of the response tokens and of the context turns.
+    /// Returns the rows and the terms of the weighted sums that the loss needs.
     fn tokens(&self, packed: &Packed) -> Tokens {
         let mut tokens = Tokens::default();
         let mut sequence = 0;
@@ -310,9 +304,9 @@ struct Tokens {
     contexts: Vec<Vec<Part>>,
     /// For each context turn, the mean over its tokens.
     turns: Vec<Vec<Part>>,
-    /// Row of each response token.
+    /// Row of each response token in the hidden states.
     rows: Vec<u32>,
-    /// Example of each response token.
+    /// Index of the example that each response token belongs to.
     example: Vec<u32>,
     /// For each response, the mean over its tokens.
     means: Vec<Vec<Part>>,

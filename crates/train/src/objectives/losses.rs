@@ -1,4 +1,4 @@
-//! Building blocks of the losses: mean pooling, cosine similarities and NT-Xent.
+//! Building blocks of the losses: mean pooling, cosine similarities, cross-entropy and NT-Xent.
 
 use candle_core::{D, Device, Result, Tensor};
 
@@ -31,9 +31,8 @@ pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Re
     Ok(vectors)
 }
 
-/// Mask that excludes pairs of identical utterances from the in-batch negatives.
-///
-/// The mask is added to the scores. It has one row and one column per utterance.
+/// Mask that excludes pairs of utterances with the same text from the in-batch negatives. It is added to the scores and
+/// has one row and one column per utterance.
 pub(super) fn duplicate_mask(utterances: &[Sequence]) -> Vec<f32> {
     let same = |a: usize, b: usize| a != b && utterances[a].ids == utterances[b].ids;
     let count = utterances.len();
@@ -56,7 +55,7 @@ pub(super) fn layer(
     ])
 }
 
-/// Values of parameters, for a loss that is computed later.
+/// Returns the variables of parameters as tensors.
 pub(super) fn tensors(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().map(|parameter| parameter.var.as_tensor().clone()).collect()
 }

@@ -26,7 +26,6 @@ use turnwise_core::{
 };
 use turnwise_encoder::{Sequence, network::Activation};
 
-/// Definition of `mlm`.
 pub static MLM: Definition = Definition {
     name: "mlm",
     former_name: Some("words"),

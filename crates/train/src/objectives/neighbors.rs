@@ -20,7 +20,6 @@ use turnwise_core::{
     random::Random,
 };
 
-/// Definition of `neighbors`.
 pub static NEIGHBORS: Definition = Definition {
     name: "neighbors",
     former_name: Some("neighbours"),

@@ -19,7 +19,6 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
 
-/// Definition of `relevance`.
 pub static RELEVANCE: Definition = Definition {
     name: "relevance",
     about: "utterances: classifies a candidate response as the next turn, another turn of the dialogue, or a turn of another dialogue",

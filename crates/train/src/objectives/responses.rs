@@ -22,7 +22,6 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, network::Activation};
 
-/// Definition of `responses`.
 pub static RESPONSES: Definition = Definition {
     name: "responses",
     about: "utterances: a response is similar to the turns before it",
@@ -35,7 +34,6 @@ pub static RESPONSES: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Definition of `siamese-s`.
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
     about: "utterances: a turn matches its response (SiameseBERT-S)",
@@ -43,7 +41,6 @@ pub static SIAMESE_S: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Definition of `siamese-m`.
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
     about: "utterances: several turns match their response (SiameseBERT-M)",

@@ -28,7 +28,6 @@ use turnwise_core::{
 };
 use turnwise_encoder::Sequence;
 
-/// Definition of `role-position`.
 pub static ROLE_POSITION: Definition = Definition {
     name: "role-position",
     former_name: Some("places"),
@@ -61,7 +60,6 @@ const ROLES: u32 = 3;
 /// Number of positions in a dialogue: first, second, last, second to last, middle.
 const POSITIONS: u32 = 5;
 
-/// Number of classes.
 const CLASSES: usize = (ROLES * POSITIONS) as usize;
 
 /// The objective `role-position`: utterances are classified by speaker role and position, with fixed class prototypes.

@@ -17,7 +17,6 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
 
-/// Definition of `self-distillation`.
 pub static SELF_DISTILLATION: Definition = Definition {
     name: "self-distillation",
     former_name: Some("keep"),

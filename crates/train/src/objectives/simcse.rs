@@ -12,7 +12,6 @@ use crate::{data::TrainingSet, model::Packed};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
 
-/// Definition of `simcse`.
 pub static SIMCSE: Definition = Definition {
     name: "simcse",
     about: "utterances: an utterance matches itself under a different dropout mask (SimCSE)",

@@ -21,20 +21,17 @@ use turnwise_core::error::Error;
 
 /// Settings of a training run, as given in a recipe file or on the command line.
 ///
-/// A setting is `None` if it was not given; the default of the objective then applies.
-///
-/// [`Recipe::resolve`] sets missing settings to the defaults of the objective, and rejects settings that the
-/// objective does not use.
+/// An optional setting that was not given is `None`. [`Recipe::resolve`] sets it to the default of the objective, and
+/// rejects settings that the objective does not use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// Training objective.
     pub objective: ObjectiveName,
-    /// Base model: a folder or a name. A recipe file can omit the model and the corpus; the command line then sets
-    /// them.
+    /// Base model: a folder or a name. Empty if the recipe file omits it; the command line then sets it.
     #[serde(default)]
     pub model: String,
-    /// Training dialogues: indexes, files and folders.
+    /// Training dialogues: indexes, files and folders. Empty if the recipe file omits them.
     #[serde(default)]
     pub corpus: Vec<PathBuf>,
     /// Auxiliary objectives with the weights of their losses.
@@ -79,14 +76,14 @@ pub struct Recipe {
     /// Number of negatives per positive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<usize>,
-    /// DialogueCSE: number of hard negatives among the negatives.
+    /// Number of hard negatives among the negatives (`dialoguecse`, `joint`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
-    /// Number of context turns. DialogueCSE: around a response. Responses: before a response. Surroundings: on each
-    /// side of an utterance.
+    /// Number of context turns: around a response (`dialoguecse`, `joint`), on each side of an utterance
+    /// (`context-cca`), or before a response (others).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
-    /// DialogueCSE: aggregation of the context turns.
+    /// Aggregation of the context turns (`dialoguecse`, `joint`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
     /// Appends a `context-cca` layer to the trained encoder.
@@ -96,10 +93,10 @@ pub struct Recipe {
     /// vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// dial2vec: window size in turns; turns that are further apart do not match.
+    /// Window size in turns (`dial2vec`): turns that are further apart do not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
-    /// dial2vec: follow the paper or its released code.
+    /// Variant of dial2vec: as in the paper, or as in its released code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Removes the nickname of the addressee at the start of utterances (IRC).
@@ -111,7 +108,7 @@ pub struct Recipe {
     /// Minimum number of turns; shorter dialogues are skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_turns: Option<usize>,
-    /// Number of dialogues to use, drawn by the seed [default: all].
+    /// Number of dialogues to use, drawn at random; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogues: Option<usize>,
     /// Random seed.
@@ -126,7 +123,7 @@ pub struct Recipe {
     /// Labeled tasks that evaluate the model during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
-    /// Number of held-out dialogues for the label-free evaluation, at most a tenth of all dialogues.
+    /// Maximum number of held-out dialogues for the label-free evaluation. At most a tenth of all are held out.
     #[serde(default, rename = "aside", alias = "held_out", skip_serializing_if = "Option::is_none")]
     pub held_out: Option<usize>,
     /// Criterion that selects the step whose model is kept.
@@ -137,29 +134,14 @@ pub struct Recipe {
     pub patience: usize,
 }
 
-fn one() -> usize {
-    1
+/// Defines functions that return the defaults of settings.
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr),* $(,)?) => {
+        $(fn $name() -> $type { $value })*
+    };
 }
 
-fn decay() -> f64 {
-    0.01
-}
-
-fn clip() -> f64 {
-    1.0
-}
-
-fn dropout() -> f64 {
-    0.1
-}
-
-fn every() -> u64 {
-    20
-}
-
-fn patience() -> usize {
-    3
-}
+defaults! { one: usize = 1, decay: f64 = 0.01, clip: f64 = 1.0, dropout: f64 = 0.1, every: u64 = 20, patience: usize = 3 }
 
 /// Deserializes a number and rejects 0.
 fn not_zero<'de, D, T>(from: D) -> Result<Option<T>, D::Error>

@@ -52,7 +52,7 @@ pub struct StepSettings {
     pub plan: Plan,
     /// Number of frozen layers, counted from the embeddings.
     pub frozen_layers: usize,
-    /// Merges consecutive turns of one speaker.
+    /// True if consecutive turns of one speaker are merged.
     pub merge_turns: bool,
     /// Number of steps between evaluations; 0 disables them.
     pub evaluate_every: u64,
@@ -152,13 +152,13 @@ impl Given<'_> {
         *self.recipe.aggregation.get_or_insert_default()
     }
 
-    /// dial2vec: maximum distance between matched turns, in turns.
+    /// Maximum distance between matched turns, in turns (`dial2vec`).
     pub fn window(&mut self, default: usize) -> usize {
         self.read.push("window");
         *self.recipe.window.get_or_insert(default)
     }
 
-    /// dial2vec: whether to follow the paper or its released code.
+    /// Variant of dial2vec: as in the paper, or as in its released code.
     pub fn profile(&mut self) -> Profile {
         self.read.push("profile");
         *self.recipe.profile.get_or_insert_default()
@@ -173,7 +173,7 @@ impl Recipe {
         let definition = self.objective.definition();
         check::role(&self)?;
         let evaluates = self.evaluate_every != Some(0);
-        // Labeled dev tasks replace the label-free evaluation.
+        // With labeled dev tasks, no dialogues are held out by default.
         let by_default = if definition.held_out && self.dev.is_empty() && evaluates { HELD_OUT } else { 0 };
         let held_out = *self.held_out.get_or_insert(by_default);
         let min_turns = *self.min_turns.get_or_insert(definition.min_turns);
@@ -245,7 +245,7 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of the objective. Also returns the names of the settings that the objective uses.
+    /// Reads the settings of an objective. Also returns the names of the settings that it uses.
     fn read_settings(
         &mut self,
         training: &StepTraining,
@@ -264,7 +264,7 @@ impl Recipe {
         (settings, given.read)
     }
 
-    /// Resolves an auxiliary objective. Apart from its weight, it uses the default settings.
+    /// Resolves an auxiliary objective with this weight and default settings.
     fn auxiliary_settings(
         &self,
         objective: ObjectiveName,

@@ -14,8 +14,8 @@ use turnwise_encoder::{
     statics,
 };
 
-/// Subfolder of a run that holds the base model with an added separator token. It exists only if turns need a
-/// separator and the base model has none.
+/// Name of the subfolder of a run that holds the base model with an added separator token. It exists only if turns need
+/// a separator and the base model has none.
 pub(super) const START: &str = "start";
 
 /// A base model that suits the recipe.

@@ -35,7 +35,7 @@ const MOMENTS: [&str; 2] = ["mean:", "square:"];
 
 /// Writes the checkpoint of the current step, atomically, to a folder of checkpoints. `run` is the hash of the run.
 pub(super) fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<()> {
-    save_as(folder, &format!("step-{:08}", trainer.optimizer().steps()), trainer, run)
+    save_as(folder, &format!("step-{:08}", trainer.optimizer.steps()), trainer, run)
 }
 
 /// Like [`save`], but with a given name instead of the step number.
@@ -44,7 +44,7 @@ pub(super) fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -
     let temporary = files::temporary_path(&target);
     files::remove_folder(&temporary)?;
     fs::create_dir_all(&temporary).at("create", &temporary)?;
-    let moments = trainer.optimizer().state()?;
+    let moments = trainer.optimizer.state()?;
     let mut tensors: Vec<(String, Vec<u8>)> = Vec::new();
     for (parameter, moments) in trainer.parameters().iter().zip(moments) {
         tensors.push((parameter.name.clone(), bytes_of(&parameter.numbers()?)));
@@ -64,7 +64,7 @@ pub(super) fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(&written).at("read", &path)?;
     let numbers = short(&hasher.finalize());
-    let step = trainer.optimizer().steps();
+    let step = trainer.optimizer.steps();
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
     files::replace_json(&temporary.join(STATE), &state)?;
     files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))
@@ -146,7 +146,7 @@ pub(super) fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<()> 
         parameter.set(own)?;
         moments.push(both);
     }
-    trainer.restore(state.step, moments)
+    trainer.optimizer.restore(state.step, moments)
 }
 
 fn short(hash: &blake3::Hash) -> String {

@@ -24,7 +24,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, reader::Reader};
 use turnwise_encoder::{
-    DeviceChoice, Network,
+    Network,
     folder::{ModelFolder, PoolingMode},
     open,
     transformer::{Settings, Tokens},
@@ -123,33 +123,27 @@ pub(super) struct EvaluationData {
     pub(super) held_out: Option<Halves>,
 }
 
-/// Evaluates models of a run.
 pub(super) struct Evaluator<'a> {
+    run: Run<'a>,
     eval_data: EvaluationData,
     label_free: Option<LabelFree>,
-    /// Name of the base model, for messages.
-    name: &'a str,
+    /// The model before training.
     folder: &'a ModelFolder,
-    device: DeviceChoice,
-    observer: &'a dyn RunObserver,
 }
 
 impl<'a> Evaluator<'a> {
-    /// Creates an evaluator, and draws the sample for the label-free evaluation from the corpora. `folder` is the model
-    /// before training.
+    /// Creates an evaluator, and draws the sample for the label-free evaluation from the corpora.
     pub(super) fn new(
         run: &Run<'a>,
         corpora: &Corpora,
         eval_data: EvaluationData,
         folder: &'a ModelFolder,
     ) -> Result<Self> {
-        let Run { recipe, base, device, observer, .. } = *run;
-        let sample = draw_sample(recipe, corpora, run.folder.path())?;
-        let label_free = LabelFree::new(sample, &EvaluationProgress(observer))?;
-        Ok(Evaluator { eval_data, label_free, name: &base.name, folder, device, observer })
+        let sample = draw_sample(run.recipe, corpora, run.folder.path())?;
+        let label_free = LabelFree::new(sample, &EvaluationProgress(run.observer))?;
+        Ok(Evaluator { run: *run, eval_data, label_free, folder })
     }
 
-    /// Returns true if there is no data to evaluate on.
     pub(super) fn is_empty(&self) -> bool {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
@@ -170,10 +164,10 @@ impl<'a> Evaluator<'a> {
     ) -> Result<Evaluation> {
         let started = Instant::now();
         let tokens = Tokens { pooling, ..Tokens::default() };
-        let settings = Settings { device: self.device, tokens, ..Settings::default() };
-        let encoder = open::open_with(self.name, folder, network, &settings)?;
+        let settings = Settings { device: self.run.device, tokens, ..Settings::default() };
+        let encoder = open::open_with(&self.run.base.name, folder, network, &settings)?;
         let dense = Dense::new(&encoder);
-        let watch = EvaluationProgress(self.observer);
+        let watch = EvaluationProgress(self.run.observer);
         let mut dev = Vec::new();
         for (name, task) in &self.eval_data.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;

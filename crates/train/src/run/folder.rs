@@ -28,19 +28,11 @@ pub(super) const CHECKPOINTS: usize = 2;
 /// Name of the checkpoint of the best step, stored next to the regular checkpoints.
 pub(super) const BEST: &str = "best";
 
-/// Name of the recipe file.
-const RECIPE: &str = "recipe.toml";
-
-/// Name of the log with the metrics of the steps.
+// Names of files in the folder of a run. A process that uses the folder holds the lock file.
 pub(super) const METRICS: &str = "metrics.jsonl";
-
-/// Name of the log with the evaluations.
 pub(super) const EVALUATIONS: &str = "evaluations.jsonl";
-
-/// Name of the file with the statistics of the learned layer.
 pub(super) const LAYER: &str = "layer.json";
-
-/// Name of the lock file, which the process that uses the folder holds.
+const RECIPE: &str = "recipe.toml";
 const LOCK: &str = "lock";
 
 /// Folder of a run, locked by this process.
@@ -102,7 +94,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Path of the folder, which exists.
+    /// Path of the folder of the run.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -112,12 +104,10 @@ impl RunFolder {
         self.path.join(name)
     }
 
-    /// Folder of the checkpoints.
     pub(super) fn checkpoints(&self) -> PathBuf {
         self.join("checkpoints")
     }
 
-    /// Folder of the trained model.
     pub(super) fn model(&self) -> PathBuf {
         model_in(&self.path)
     }
@@ -260,7 +250,7 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// Removes the folder if the run never started.
+    /// Removes the folder if the run has not started.
     fn drop(&mut self) {
         if self.lock.is_none() || has_run(&self.path) {
             return;

@@ -114,9 +114,9 @@ impl LayerTraining<'_> {
         outcome: &mut Outcome,
     ) -> Result<ModelFolder> {
         let (trained, learned) = self.learn(pipeline, network, corpora).map_err(|e| match e {
-            Error::Interrupted { .. } => Error::Interrupted {
-                hint: Some("the steps are saved; continue with the same command and --resume".to_owned()),
-            },
+            Error::Interrupted { .. } => {
+                e.with_hint("the steps are saved; continue with the same command and --resume")
+            }
             other => other,
         })?;
         let evaluation = self.measure(evaluator, &trained, network, (outcome.steps, true))?;
@@ -164,7 +164,7 @@ impl LayerTraining<'_> {
         corpora: &Corpora,
     ) -> Result<(Vec<Sums>, Learned)> {
         let Run { recipe, base, device, observer, .. } = *self.run;
-        // Use full vectors: truncation happens after the layer.
+        // The layer needs full vectors, because the pipeline truncates after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
         let encoder_settings = Settings { device, ..Settings::default() };
@@ -173,7 +173,7 @@ impl LayerTraining<'_> {
         let mut seen = Learned::default();
         for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
-            // Shuffle: the random baseline pairs dialogues of a chunk, and neighboring dialogues may be similar.
+            // The random baseline pairs dialogues of a chunk. Without shuffling, they could be similar.
             Random::new(recipe.file.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MAX_DIALOGUES);
             let mut sums = Sums::new(encoder.dim(), settings.context);
@@ -208,7 +208,8 @@ impl LayerTraining<'_> {
         Ok((all, seen))
     }
 
-    /// Evaluates a model and prints the result, unless there is nothing to evaluate on.
+    /// Evaluates a model and reports the result. Returns `None` if there is nothing to evaluate on. `step` and `layer`
+    /// are those of the [`Evaluation`].
     fn measure(
         &self,
         evaluator: &Evaluator,

@@ -21,7 +21,7 @@ pub(super) struct Lines {
     file: File,
 }
 
-/// The fields of a record that say to which step it belongs.
+/// The step that a record belongs to.
 #[derive(Debug, Serialize, Deserialize)]
 struct Position {
     step: u64,
@@ -41,14 +41,13 @@ impl Lines {
         Ok(Lines { path: path.to_owned(), file })
     }
 
-    /// Appends a record as a line of JSON.
     pub(super) fn add(&mut self, record: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(record).map_err(|e| Error::Internal(e.to_string()))?;
         self.file.write_all((text + "\n").as_bytes()).at("write", &self.path)
     }
 }
 
-/// Metrics of one step.
+/// Metrics of one step, a record of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     #[serde(flatten)]

@@ -7,7 +7,8 @@ use turnwise_eval::rank;
 ///
 /// `()` ignores all reports and never stops.
 pub trait RunObserver: Sync {
-    /// Returns true to stop the run. A stopped run saves a checkpoint and returns [`Error::Interrupted`].
+    /// Returns true to stop the run, which then returns [`Error::Interrupted`]. Steps that were taken are saved in a
+    /// checkpoint first.
     fn should_stop(&self) -> bool {
         false
     }
@@ -38,7 +39,7 @@ pub(super) fn check(observer: &dyn RunObserver, hint: Option<&str>) -> Result<()
 /// A stage of a run that reports progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the dialogues. The amount is in bytes, if known.
+    /// Reading the dialogues. The unit of `done` is bytes.
     Reading,
     /// Encoding dialogues for a teacher.
     Encoding,
@@ -76,7 +77,7 @@ impl Progress<'_> {
     }
 }
 
-/// Forwards the progress of an evaluation.
+/// Forwards the progress of an evaluation to the observer of the run.
 pub(super) struct EvaluationProgress<'a>(pub(super) &'a dyn RunObserver);
 
 impl rank::Progress for EvaluationProgress<'_> {

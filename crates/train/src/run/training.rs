@@ -33,9 +33,9 @@ use turnwise_eval::ann::own_bytes;
 
 /// Memory limit for cached outputs of frozen layers, in bytes.
 const CACHE_BYTES: usize = 1 << 30;
-/// Warn below this number of dialogues.
+/// Number of dialogues below which the run warns.
 const MIN_DIALOGUES: usize = 100;
-/// Warn if more than one in this number of tokens is unknown.
+/// The run warns if more than one in this number of tokens is unknown.
 const UNKNOWN_ONE_IN: u64 = 20;
 
 /// Trains with gradient steps, learns the layer if the recipe has one, and saves the model. Tokens are stored in a
@@ -141,7 +141,6 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
-/// Reports the size of the training data.
 fn report_data(data: &TrainingSet, prompt: &str, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
     let mut more = String::new();
     if !prompt.is_empty() {

@@ -24,7 +24,7 @@ const HEAD: usize = 8;
 const BLOCK: usize = 1 << 18;
 
 /// Number of files that this process has created, for unique file names.
-static MADE: AtomicU64 = AtomicU64::new(0);
+static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// Temporary file of records, with a checksum for each record.
 pub struct Spool {
@@ -43,7 +43,7 @@ struct State {
 impl Spool {
     /// Creates an empty temporary file in `folder`.
     pub fn new(folder: &Path) -> Result<Self> {
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
         // Processes in different containers can have the same id, so the name also contains the time.
         let moment = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
         let path = folder.join(format!(".spool-{}-{moment:x}-{number}", process::id()));

@@ -44,7 +44,6 @@ impl<T: Record + Clone> DiskVec<T> {
         })
     }
 
-    /// Appends a record.
     pub fn push(&mut self, record: T) -> Result<()> {
         match &mut self.0 {
             Storage::Memory(records) => records.push(record),
@@ -53,7 +52,6 @@ impl<T: Record + Clone> DiskVec<T> {
         Ok(())
     }
 
-    /// Number of records.
     pub fn len(&self) -> usize {
         match &self.0 {
             Storage::Memory(records) => records.len(),
@@ -79,7 +77,6 @@ impl<T: Record + Clone> DiskVec<T> {
         }
     }
 
-    /// Iterates over all records.
     pub fn iter(&self) -> impl Iterator<Item = Result<Cow<'_, T>>> {
         (0..self.len()).map(|number| self.get(number))
     }

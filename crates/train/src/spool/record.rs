@@ -6,7 +6,6 @@ use turnwise_corpus::Dialogue;
 
 /// A type that can be stored in a [`DiskVec`](super::DiskVec).
 pub trait Record: Sized {
-    /// Serializes the record.
     fn to_bytes(&self) -> Result<Vec<u8>>;
 
     /// Deserializes a record. Returns an error if the bytes are not a valid record.

@@ -6,16 +6,12 @@ use crate::{
 };
 use turnwise_encoder::{Vectors, statics::linalg};
 
-/// Projection of a teacher's vectors: a matrix with one row per output axis.
-pub(super) struct Head {
-    axes: Vectors,
-}
-
-/// Learns the projection from vectors and, for each vector, the indices of similar vectors.
+/// Learns the projection from vectors and, for each vector, the indices of similar vectors. Returns a matrix with one
+/// row per output axis.
 ///
 /// `W` is the scatter matrix of the differences between similar vectors, scaled to a mean variance of 1 and shrunk
 /// toward the identity. The projection multiplies by `W^-½`, and then projects to at most `axes` principal axes.
-pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Head {
+pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Vectors {
     let dim = vectors.dim();
     let mut differences = Vec::new();
     for (n, others) in similar.iter().enumerate() {
@@ -43,18 +39,11 @@ pub(super) fn learn(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axe
             (0..dim).map(|i| (0..dim).map(|j| f64::from(white.row(i)[j]) * axis[j]).sum::<f64>() as f32);
         rows.push(&row.collect::<Vec<f32>>());
     }
-    Head { axes: rows }
-}
-
-impl Head {
-    /// Applies the projection to each row of `vectors`.
-    pub(super) fn apply(&self, vectors: &Vectors) -> Vectors {
-        project(vectors, &self.axes)
-    }
+    rows
 }
 
 /// Returns the dot products of vectors with the rows of a projection matrix.
-fn project(vectors: &Vectors, map: &Vectors) -> Vectors {
+pub(super) fn project(vectors: &Vectors, map: &Vectors) -> Vectors {
     let mut out = Vectors::zeros(vectors.len(), map.len());
     let mut numbers = vec![0.0; vectors.len() * map.len()];
     let (left, right) = (Matrix::new(vectors.flat(), vectors.dim()), Matrix::new(map.flat(), map.dim()));

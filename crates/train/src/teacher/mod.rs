@@ -63,13 +63,12 @@ impl Teacher {
         if pairs.iter().all(Vec::is_empty) {
             return Err(Error::data("a teacher cannot be trained: no two dialogues are similar"));
         }
-        let head = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
-        let vectors = joined(&centered(&head.apply(&meaning)), &words, word_weight(weight));
+        let axes = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
+        let vectors = joined(&centered(&head::project(&meaning, &axes)), &words, word_weight(weight));
         let neighbors = neighbors::mutual(&vectors, settings.neighbors);
         Ok(Teacher { vectors, neighbors, weight })
     }
 
-    /// Number of dialogues.
     pub fn len(&self) -> usize {
         self.vectors.len()
     }

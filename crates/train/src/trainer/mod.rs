@@ -71,7 +71,8 @@ pub struct Trainer<'a> {
     plan: Plan,
     order: Order,
     parameters: Vec<Parameter>,
-    optimizer: AdamW,
+    /// The optimizer, which also counts the steps.
+    pub optimizer: AdamW,
 }
 
 impl<'a> Trainer<'a> {
@@ -108,7 +109,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Adds replicas of the encoder on other devices, for data-parallel training. Each computes a share of every batch.
+    /// Adds copies of the encoder on other devices. Each device computes a share of every batch.
     pub fn with_devices(mut self, others: &'a [Trainable]) -> Self {
         self.devices.others = others;
         self
@@ -117,16 +118,6 @@ impl<'a> Trainer<'a> {
     /// Trained parameters: first those of the encoder, then those of the objective.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
-    }
-
-    /// The optimizer, which also counts the steps.
-    pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
-    }
-
-    /// Restores the optimizer state of a run after `steps` steps. The caller restores the parameters.
-    pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
-        self.optimizer.restore(steps, state)
     }
 
     /// Runs one training step.
@@ -148,7 +139,10 @@ impl<'a> Trainer<'a> {
         }
         let norm = gradients.norm()?;
         if !loss.is_finite() || !norm.is_finite() {
-            return Err(not_finite(step, loss));
+            let message =
+                format!("stopped before step {}: the loss ({loss}) or the gradient is not finite", step + 1);
+            return Err(Error::data(message)
+                .with_hint("try a lower learning rate; the weights of the previous step are unchanged"));
         }
         let scale = match self.plan.clip {
             Some(most) if norm > most => most / norm,
@@ -249,16 +243,10 @@ impl<'a> Trainer<'a> {
         Ok((loss, prepared.packed.tokens(), gradients))
     }
 
-    /// Returns the dropout configuration for a seed.
     fn dropout(&self, key: u64) -> Option<DropoutConfig> {
         let probability = self.plan.dropout;
         (probability > 0.0).then_some(DropoutConfig { probability, key })
     }
-}
-
-fn not_finite(step: u64, loss: f64) -> Error {
-    Error::data(format!("stopped before step {}: the loss ({loss}) or the gradient is not finite", step + 1))
-        .with_hint("try a lower learning rate; the weights of the previous step are unchanged")
 }
 
 #[cfg(test)]

@@ -95,14 +95,14 @@ fn a_resumed_run_equals_an_uninterrupted_run() {
         for _ in 0..6 {
             whole.step().unwrap();
         }
-        let (middle, state) = (numbers(&whole), whole.optimizer().state().unwrap());
+        let (middle, state) = (numbers(&whole), whole.optimizer.state().unwrap());
         let rest: Vec<StepResult> = (0..6).map(|_| whole.step().unwrap()).collect();
         let end = numbers(&whole);
         // Both runs share the objective's own parameters, so these are reset, too.
         let model = trainable(1);
         let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
         again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
-        again.restore(6, state).unwrap();
+        again.optimizer.restore(6, state).unwrap();
         let resumed: Vec<StepResult> = (0..6).map(|_| again.step().unwrap()).collect();
         assert_eq!(resumed, rest, "{}", objective.definition().name);
         assert_eq!(numbers(&again), end, "{}", objective.definition().name);
