@@ -80,8 +80,8 @@ pub(crate) enum BuildCommand {
     },
     /// Build a test set for `bench response` from dialogues
     ///
-    /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from the previous
-    /// one. The turn is the right response; the wrong responses are random turns of other dialogues.
+    /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from that of
+    /// the turn before it. The turn is the right response; the wrong responses are random turns of other dialogues.
     Response {
         #[command(flatten)]
         input: InputArgs,
