@@ -49,7 +49,8 @@ struct KeyFile {
     keys: Vec<KeyEntry>,
 }
 
-#[derive(Deserialize)]
+/// A `[[key]]` table of a key file.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyEntry {
     name: String,
@@ -127,10 +128,8 @@ impl Keys {
             Key::of(KeyEntry {
                 name: format!("environment-{}", n + 1),
                 secret: Some(secret.to_owned()),
-                sha256: None,
                 scopes,
-                filter: None,
-                indexes: Vec::new(),
+                ..KeyEntry::default()
             })
         };
         Keys(parts.enumerate().map(key).collect::<Result<Vec<Key>>>()?).checked()

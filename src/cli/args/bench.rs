@@ -42,7 +42,7 @@ pub(crate) enum BenchCommand {
     /// Build a test set for a task from a labeled corpus
     #[command(subcommand)]
     Build(BuildCommand),
-    /// List the recipes and where each looks for its data
+    /// List the recipes and the data that they need
     ///
     /// A recipe describes a benchmark, such as one table of a paper: the task, the rankers and the expected numbers.
     List(RecipeArgs),
@@ -58,9 +58,8 @@ pub(crate) enum BenchCommand {
     },
     /// Run recipes and compare the results with the papers' numbers
     ///
-    /// Exits with code 1 if a result differs from the expected number of the recipe by more than its tolerance:
-    /// `within` in the recipe, by default 0.1 percentage points. Recipes whose data are missing are not run; this is an
-    /// error (code 2) only if the data of all recipes are missing.
+    /// Exits with code 1 if a result differs from the number that its recipe expects. The tolerance is `within` in the recipe,
+    /// by default 0.1 percentage points. Recipes without their data are skipped. If no recipe has its data, exits with code 2.
     ///
     /// Example: turnwise bench reproduce --paper dial2vec --data data --report dial2vec.html
     Reproduce {
@@ -87,8 +86,8 @@ pub(crate) enum BenchCommand {
     },
     /// Compare two results query by query
     ///
-    /// Prints for each measure the means of A and B, the difference B − A, its 95% confidence interval (bootstrap) and
-    /// the p-value (paired randomization test).
+    /// Prints the means of A and B for each measure, and the difference B − A with its 95% confidence interval (bootstrap) and
+    /// its p-value (paired randomization test).
     Compare {
         /// First result file (the baseline), from the folder of results
         a: PathBuf,
@@ -230,7 +229,7 @@ pub(crate) struct AnnArgs {
     /// Size of the candidate list while building the graph (HNSW's efConstruction)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) ef_construction: usize,
-    /// Store the vectors in 16-bit precision
+    /// Store the vectors in 16-bit precision instead of 32-bit
     #[arg(long)]
     pub(crate) half: bool,
     /// Folder for the results

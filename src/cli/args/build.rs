@@ -23,7 +23,7 @@ pub(crate) enum BuildCommand {
         /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How to choose the candidates of each sentence
+        /// Method of choosing the candidates of each sentence
         #[arg(long, alias = "recipe", value_enum, value_name = "SELECTION", default_value = "text")]
         candidate_selection: CandidateSelection,
         /// How BM25 splits a sentence into terms (see TERMS in `bench sr --help`)
@@ -36,8 +36,8 @@ pub(crate) enum BuildCommand {
     /// such as 1 (different) to 5 (same meaning). Separate the scores of several people by commas; `bench dsts`
     /// uses their median.
     ///
-    /// Each ranker contributes an equal share of the pairs: a sentence and one of its ten nearest. If the sentences
-    /// have intents, one more share has two sentences with the same intent. The pairs are shuffled.
+    /// A pair is a sentence and one of the ten sentences nearest to it. Each ranker finds the same number of pairs. If the
+    /// sentences have intents, the same number of pairs with equal intents is added. The pairs are shuffled.
     #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]
@@ -80,8 +80,8 @@ pub(crate) enum BuildCommand {
     },
     /// Build a test set for `bench response` from dialogues
     ///
-    /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from the previous
-    /// one. The turn is the right response; the wrong responses are random turns of other dialogues.
+    /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from that of
+    /// the turn before it. The turn is the right response; the wrong responses are random turns of other dialogues.
     Response {
         #[command(flatten)]
         input: InputArgs,
@@ -113,7 +113,7 @@ pub(crate) struct SentencesArgs {
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// If the input is dialogues: what to use as the intent of a turn
+    /// Label of a turn to use as its intent, if the input is dialogues
     #[arg(long, value_enum, value_name = "LABEL", default_value = "intent")]
     pub(crate) label: LabelArg,
     /// Use a random sample of N sentences [default: all]

@@ -36,7 +36,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// First option given, if any.
+    /// Name of the first of these options that was given; `None` if none was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),
@@ -116,7 +116,7 @@ pub(crate) struct IngestArgs {
     /// To do both later, run `turnwise encode` and then `turnwise index build`.
     #[arg(long)]
     pub(crate) no_index: bool,
-    // Last, because its heading applies to all options after it.
+    // These arguments are last, because their heading applies to all options after them.
     #[command(flatten)]
     pub(crate) clean: CleanArgs,
 }
@@ -139,8 +139,7 @@ pub(crate) struct CleanArgs {
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
-    /// The IDs may differ. An earlier dialogue is one of the same run or, for `ingest`, one in the index. Without this
-    /// flag, all of them are written. Not available with --engine.
+    /// The IDs can be different. For `ingest`, the dialogues in the index also count as earlier. Not available with --engine.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
@@ -154,7 +153,7 @@ pub(crate) struct CleanArgs {
 pub(crate) enum CorpusCommand {
     /// Show statistics of the dialogues in files
     ///
-    /// Without PATH, shows those of an index, as `turnwise stats` does.
+    /// Without PATH, shows the statistics of an index, as `turnwise stats` does.
     Stats {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]
@@ -224,7 +223,7 @@ pub(crate) struct WriteArgs {
 }
 
 impl CorpusCommand {
-    /// Whether the command reads an index, or the collection given by `--engine`.
+    /// Whether the command handles `--engine` itself. It may still return an error for it.
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),

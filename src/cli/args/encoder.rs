@@ -10,7 +10,7 @@ use turnwise_encoder::{
     transformer::{Layers, Settings, Tokens},
 };
 
-/// Options that override the configuration files of a transformer.
+/// Options that override settings in the model folder of a transformer.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct TokenArgs {
@@ -75,7 +75,7 @@ pub(crate) struct EncoderArgs {
     pub(crate) pooling: Option<DialoguePooling>,
 }
 
-/// Describes what the options of [`EncoderArgs`] mean in benchmarks.
+/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in benchmarks.
 pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "precision" => arg.long_help(
@@ -87,7 +87,7 @@ pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
     }
 }
 
-/// Describes what the options of [`EncoderArgs`] mean in `turnwise model bench`.
+/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in `turnwise model bench`.
 pub(super) fn describe_for_model_bench(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "precision" => arg.long_help(
@@ -98,7 +98,7 @@ pub(super) fn describe_for_model_bench(arg: Arg) -> Arg {
     }
 }
 
-/// Describes what the options of [`EncoderArgs`] mean in `turnwise encode`.
+/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in `turnwise encode`.
 pub(super) fn describe_for_encode(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "model" => arg
@@ -130,7 +130,7 @@ impl EncoderArgs {
         Settings { device: self.device, precision, tokens, ..Settings::default() }
     }
 
-    /// Requested precision; `None` lets the encoder choose.
+    /// Precision given by `--precision`; `None` for `auto`.
     pub(crate) fn precision(&self) -> Option<Precision> {
         match self.precision {
             PrecisionArg::Auto => None,

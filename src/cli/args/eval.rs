@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Options like those of trec_eval. Measures, columns and the order of ties are the same, too.
+/// Arguments of `turnwise eval`. They have the names and meanings of trec_eval's options.
 #[derive(Debug, Args)]
 #[command(after_help = MEASURES)]
 pub(crate) struct EvalArgs {

@@ -14,7 +14,7 @@ pub(crate) enum ModelCommand {
     /// Download a model from the Hugging Face hub to the cache
     ///
     /// Resumes interrupted downloads and verifies checksums. The cache is shared with the Hugging Face libraries of
-    /// Python. Only this command and `turnwise demo` download models.
+    /// Python. Apart from this command, only `turnwise demo` and `turnwise bench smoke` download models.
     Pull(PullArgs),
     /// Copy a model from a folder to the models folder, to use it by name
     ///

@@ -79,8 +79,8 @@ pub(crate) struct TuneArgs {
     pub(crate) labelled: Option<PathBuf>,
     /// Save the best weights as the default of the index
     ///
-    /// Without this flag, the weights are only printed. The weights are chosen on one half of the queries and compared
-    /// with the current default on the other half. They are saved only if they are better there.
+    /// Without this flag, the weights are only printed. The weights are chosen on one half of the queries. They are saved only
+    /// if they are better than the current default on the other half.
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the saved weights, and use the built-in defaults again
@@ -101,7 +101,7 @@ pub(crate) struct SimilarArgs {
     pub(crate) how: QueryArgs,
 }
 
-/// Describes what the options of [`QueryArgs`] mean in `turnwise similar`.
+/// Changes the help of the options of [`QueryArgs`] that have a different meaning in `turnwise similar`.
 fn describe_for_similar(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "rerank" => arg
@@ -175,8 +175,8 @@ pub(crate) struct QueryArgs {
 pub(crate) struct RankingArgs {
     /// How hybrid search combines the dense and BM25 scores [default: weighted]
     ///
-    /// `search tune --save` saves better defaults of --fusion, --rrf-k, --dense-weight and --bm25-weight in the index. If one
-    /// of these four options is given, the saved defaults are not used for the others either.
+    /// `search tune --save` stores other defaults for --fusion, --rrf-k, --dense-weight and --bm25-weight in the index. If you
+    /// give one of these four options, none of the stored defaults is used.
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) fusion: Option<FusionMethod>,
     /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
@@ -202,7 +202,7 @@ pub(crate) struct RankingArgs {
     ///
     /// maxsim and matching encode the texts of the hits again. They need a text query and work only for utterances.
     ///
-    /// exact only sorts the top hits again. To compare the query with all vectors, use the flag --exact.
+    /// exact sorts the top hits by their cosines. It does not find other hits; the flag --exact can.
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
@@ -247,7 +247,8 @@ Query syntax (--syntax):
 Parts that cannot be parsed are ignored, with a warning.";
 
 impl RankingArgs {
-    /// Fusion settings, if any of them was given. The others have the built-in defaults, not those saved by tuning.
+    /// Fusion settings; `None` if no option sets one. Settings that are not given have the built-in defaults, not the saved
+    /// ones.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
         if self.fusion.is_none() && numbers == [None; 3] {

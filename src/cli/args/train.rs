@@ -27,8 +27,8 @@ pub(crate) struct TrainArgs {
 pub(crate) enum TrainCommand {
     /// Train once with each value of a setting and compare the results
     ///
-    /// Prints for each combination of values the loss, the agreement with neighbors by BM25, and the measures of the
-    /// held-out dialogues and of the --dev tasks. With several seeds, these are means.
+    /// For each combination of values, prints the loss, the agreement with neighbors by BM25, and the measures of the held-out
+    /// dialogues and of the --dev tasks. With several seeds, prints the means.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
     /// List the included recipes, the models they start from, and whether their data is on this machine
@@ -42,7 +42,7 @@ pub(crate) struct ListArgs {
     pub(crate) data: PathBuf,
 }
 
-/// Describes what the options of [`TrainRunArgs`] mean in `turnwise train sweep`.
+/// Changes the help of the options of [`TrainRunArgs`] that have a different meaning in `turnwise train sweep`.
 fn describe_for_sweep(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "output" => arg.help("Output folder of all runs").long_help(
@@ -68,7 +68,7 @@ pub(crate) struct SweepArgs {
     pub(crate) run: TrainRunArgs,
 }
 
-/// Parses a setting and its values.
+/// Parses a setting and its values, such as `negatives=1,4,9`.
 fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
     let expected = "expected SETTING=VALUE,VALUE, such as negatives=1,4,9";
     let (name, values) = text.split_once('=').ok_or(expected)?;
@@ -92,7 +92,7 @@ pub(crate) struct TrainRunArgs {
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
     /// Folders are read recursively. Each path is one corpus. With some objectives, all examples of a step come from the same
-    /// corpus. The default number of steps of auto and joint is per corpus. See docs/training.md.
+    /// corpus. With auto and joint, each corpus adds to the default number of steps. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
     /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
@@ -147,7 +147,7 @@ pub(crate) struct TrainRunArgs {
 }
 
 impl TrainRunArgs {
-    /// Main device and the additional devices. A GPU cannot be listed twice.
+    /// Returns the main device and the additional devices. Returns an error if a GPU is listed twice.
     pub(crate) fn devices(&self) -> Result<(DeviceChoice, &[DeviceChoice]), Error> {
         for (n, device) in self.devices.iter().enumerate() {
             if *device != DeviceChoice::Cpu && self.devices[..n].contains(device) {
@@ -274,7 +274,7 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
     ///
-    /// A sequence is an utterance, or a whole dialogue with objectives for dialogues.
+    /// A sequence is one utterance. With objectives that train the vectors of dialogues, it is a whole dialogue.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     /// Temperature τ of the softmax [default: set by the objective]
@@ -339,10 +339,10 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) dialogues: Option<usize>,
 }
 
-/// Seeds of several runs.
+/// Seeds of several training runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seeds {
-    /// Number of consecutive seeds.
+    /// Number of consecutive seeds. The first one is given by `--seed`.
     Count(u64),
     /// First and last seed, both included.
     Range(u64, u64),
@@ -384,7 +384,7 @@ pub(crate) enum Preset {
     Small,
 }
 
-/// Parses an objective and its weight.
+/// Parses an objective and its weight, such as `keep=1`.
 fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> {
     let (name, weight) =
         text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as self-distillation=1")?;
@@ -397,7 +397,7 @@ Examples:
   turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
   turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
-/// Describes the objectives.
+/// Help after the options: the objectives, and examples.
 fn train_help() -> String {
     let mut help = "Objectives, and the vectors that they train:\n".to_owned();
     for definition in ObjectiveName::ALL.iter().map(|objective| objective.definition()) {

@@ -98,7 +98,7 @@ pub(crate) struct EncodeArgs {
     /// those of the index, and INPUT is refused.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// What to encode [default: what the index already has vectors for; if it has none, both]
+    /// What to encode [default: the kinds that already have vectors; both if there are no vectors]
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) of: Option<UnitsArg>,
     /// Compute all vectors again; required to change the model or its options
@@ -125,7 +125,7 @@ pub(crate) struct ShardArgs {
     /// Requires --out. Several shards can be given, such as 3,7-9/100.
     #[arg(long, value_name = "I/N", value_parser = parse_value::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
     pub(crate) shard: Option<Shards>,
-    /// Where to write the shards: a folder or an s3://, gs:// or az:// URL
+    /// Place to write the shards to: a folder or an s3://, gs:// or az:// URL
     #[arg(long, value_name = "PLACE", requires = "shard")]
     pub(crate) out: Option<String>,
     /// File format of a shard

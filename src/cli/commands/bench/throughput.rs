@@ -36,10 +36,11 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
             measured_with_vectors(throughput, location.as_ref(), plan, &options, args, context)?
         }
         None => {
-            let root = TemporaryIndex(files::temporary_path(&args.results.join("throughput-index")));
-            files::remove_folder(&root.0)?;
+            let root = files::temporary_path(&args.results.join("throughput-index"));
+            files::remove_folder(&root)?;
+            let _removed = OnDrop(|| drop(files::remove_folder(&root)));
             let model = |_: &Path, _: &Snapshot| model(args, context);
-            measured(throughput, &root.0, plan, &options, &model, args.queries, context)?
+            measured(throughput, &root, plan, &options, &model, args.queries, context)?
         }
     };
     throughput.write(&args.results)?;
@@ -73,7 +74,7 @@ fn measured_with_vectors(
         &Options::default(),
     );
     let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
-    let _removed = TemporaryName(location);
+    let _removed = OnDrop(|| drop(location.remove()));
     let mut writer = location.open_writer(WriterOptions {
         mode: WriteMode::CreateOrAppend(Some(recipe)),
         encoder: Some(encoder.clone()),
@@ -94,12 +95,12 @@ fn measured_with_vectors(
     Ok(throughput)
 }
 
-/// Guard that removes a name from a remote engine when it is dropped.
-struct TemporaryName<'a>(&'a dyn Location);
+/// Guard that calls a function when it is dropped.
+struct OnDrop<F: FnMut()>(F);
 
-impl Drop for TemporaryName<'_> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
-        let _ = self.0.remove();
+        self.0();
     }
 }
 
@@ -206,15 +207,6 @@ fn searched(searcher: &Searcher, name: &str, mode: Mode, queries: &[String]) -> 
         latency: Latency::of(times),
         qps_all: a_second(queries.len(), together),
     })
-}
-
-/// Guard that removes a folder when it is dropped.
-struct TemporaryIndex(PathBuf);
-
-impl Drop for TemporaryIndex {
-    fn drop(&mut self) {
-        let _ = files::remove_folder(&self.0);
-    }
 }
 
 pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<()> {
