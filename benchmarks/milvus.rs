@@ -1,4 +1,4 @@
-//! Overhead of turnwise compared with Milvus' own client: the same searches, alternating, in one process.
+//! Overhead of turnwise compared with Milvus's own client: the same searches, alternating, in one process.
 //!
 //!     cargo bench --features milvus --bench milvus -- milvus://127.0.0.1:19530/chats [ROUNDS]
 //!
@@ -35,7 +35,7 @@ use turnwise_index::{engine::Engine, vectors::Kind};
 use turnwise_milvus::{Milvus, Target, Walk};
 use turnwise_search::{Mode, SearchRequest as Request, Searcher};
 
-/// The allocator of the program.
+/// The same allocator as in the program turnwise.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -95,7 +95,7 @@ fn request(text: &str) -> Request {
     Request { query: text.to_owned(), mode: Some(Mode::Dense), k: K, ..Request::default() }
 }
 
-/// Direct use of Milvus' own client, with knowledge of the collections.
+/// Milvus's own client, which searches the collections of turnwise directly.
 struct Raw {
     runtime: Runtime,
     client: ClientV2,
@@ -159,7 +159,7 @@ fn texts(columns: &[FieldData], wanted: &str) -> Vec<String> {
     column.unwrap_or_default()
 }
 
-/// Replaces the encoder: it has the vectors of the queries.
+/// Encoder that returns the known vectors of the queries.
 struct Known {
     dim: usize,
     fingerprint: Fingerprint,

@@ -8,13 +8,13 @@
 //! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the
 //! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
 //!
-//! Prints JSON objects, one per line. First the graph. Then, for each `ef`, the speed of one thread: queries per
-//! second of processor time, the 50th and 99th percentile by the clock, and the recall at 10. All queries run
-//! `--passes` times, and the fastest pass counts. `quiet_p99_us` is the 99th percentile of the fastest time of each
+//! Prints JSON objects, one per line. The first object describes the graph. The next objects, one for each `ef`, have the
+//! speed of one thread: queries per second of processor time, the 50th and 99th percentile of the wall-clock time, and
+//! the recall at 10. All queries run `--passes` times, and the fastest pass is reported. `quiet_p99_us` is the 99th percentile of the fastest time of each
 //! query, so it is not affected by interruptions.
 //!
 //! - `--peer`: build and search with hnsw_rs.
-//! - `--scan`: find the number of vectors from which a beam search is faster than a scan.
+//! - `--scan`: find the number of vectors above which a graph search is faster than a scan of all codes.
 //! - `--filters`: measure searches with a filter that allows one row in N.
 //! - `--scaling`: measure the build time on one thread and on `--threads`, alternating.
 
@@ -33,12 +33,12 @@ use turnwise_nearest::{
     SearchOptions, VectorFormat, write_graph,
 };
 
-/// The allocator of the program.
+/// The same allocator as in the program turnwise.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const K: usize = 10;
-/// The same values as in side.py.
+/// Sizes of the candidate list during a search, as in side.py.
 const EFS: [usize; 36] = [
     10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136,
     144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384,

@@ -43,7 +43,7 @@ struct Args {
     seconds: f64,
     #[arg(long, global = true, default_value = "/v1/search")]
     path: String,
-    /// Passed by `cargo bench`
+    /// Flag that `cargo bench` adds; it has no effect
     #[arg(long, global = true, hide = true)]
     bench: bool,
 }

@@ -21,7 +21,7 @@ use turnwise_train::{
     trainer::{Plan, Trainer},
 };
 
-/// The allocator of the program. Training allocates and frees large tensors in every step.
+/// The same allocator as in the program turnwise. Training allocates and frees large tensors in every step.
 #[global_allocator]
 static ALLOCATOR: turnwise_memory::Memory = turnwise_memory::Memory;
 

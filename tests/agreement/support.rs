@@ -108,7 +108,7 @@ impl Peers {
         }
     }
 
-    /// Runs the script.
+    /// Runs the Python script with these arguments and returns its output.
     #[track_caller]
     pub fn reference(&self, args: &[&str]) -> String {
         let mut command = Command::new(&self.0);

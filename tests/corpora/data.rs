@@ -1,4 +1,4 @@
-//! Finding, unpacking and reading the shared data sets.
+//! Finds, unpacks and reads the shared data sets.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ impl Read {
         self.dialogues.iter().map(|d| d.turns.len()).sum()
     }
 
-    /// Dialogues per domain.
+    /// Number of dialogues per domain.
     #[allow(dead_code)]
     pub fn domains(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
