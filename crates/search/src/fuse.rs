@@ -66,18 +66,18 @@ pub(super) fn fuse(
                 score: 0.0,
                 before: None,
             });
-            let place = Some(RankedScore { rank: n + 1, score: entry.score });
+            let ranked = Some(RankedScore { rank: n + 1, score: entry.score });
             match list {
-                0 => (candidate.dense, candidate.cosine) = (place, Some(entry.score)),
-                _ => candidate.bm25 = place,
+                0 => (candidate.dense, candidate.cosine) = (ranked, Some(entry.score)),
+                _ => candidate.bm25 = ranked,
             }
         }
     }
     let mut all: Vec<FusedCandidate> = found.into_values().collect();
     for candidate in &mut all {
         candidate.score = match mode {
-            Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
-            Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
+            Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
+            Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Hybrid => {
                 // The dense list has no cosine for a candidate that only the lexical search has found.
                 if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
@@ -93,10 +93,10 @@ pub(super) fn fuse(
 
 /// Returns the contributions of the dense and the lexical list to the fused score.
 pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
-    let rank = |place: RankedScore| 1.0 / (fusion.k + place.rank as f32);
+    let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
     let [dense, bm25] = match fusion.method {
         FusionMethod::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
-        FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|place| scaled(place.score))],
+        FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))],
     };
     [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
 }

@@ -118,9 +118,8 @@ impl Searcher {
             query.words = Some(words);
         }
         if mode != Mode::Bm25 {
-            let said: Vec<&str> =
-                request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty()).collect();
-            let texts: Vec<&str> = said.into_iter().chain([request.query.as_str()]).collect();
+            let context = request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty());
+            let texts: Vec<&str> = context.chain([request.query.as_str()]).collect();
             let weights = weights(texts.len(), request.decay);
             query.vector = Some(match vectors.get(request.query.as_str()).filter(|_| texts.len() == 1) {
                 Some(vector) => vector.clone(),

@@ -145,10 +145,10 @@ impl Searcher {
 
     /// Ranks the given candidates by their cosine with the context.
     fn rank_candidates(&self, request: &RespondRequest) -> Result<Vec<Reply>> {
-        let said: Vec<&str> =
+        let turns: Vec<&str> =
             request.context.iter().map(String::as_str).filter(|turn| !turn.trim().is_empty()).collect();
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
-        let context = self.average(&said, &weights(said.len(), request.decay), &mut Vec::new())?;
+        let context = self.average(&turns, &weights(turns.len(), request.decay), &mut Vec::new())?;
         let texts: Vec<&str> = request.candidates.iter().map(String::as_str).collect();
         let vectors = self.encoder()?.encode(&texts, &options)?.vectors;
         let mut replies: Vec<Reply> = texts
@@ -186,7 +186,7 @@ impl Searcher {
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
         })?;
-        let mut said = HashSet::new();
+        let mut seen = HashSet::new();
         let mut replies = Vec::new();
         for hit in found.hits {
             let answers = |turn: &&Turn| {
@@ -194,7 +194,7 @@ impl Searcher {
                 other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
             };
             let Some(turn) = hit.after.iter().find(answers) else { continue };
-            if turn.text.trim().is_empty() || !said.insert(turn.text.trim().to_lowercase()) {
+            if turn.text.trim().is_empty() || !seen.insert(turn.text.trim().to_lowercase()) {
                 continue;
             }
             replies.push(Reply {

@@ -1,7 +1,7 @@
 //! Durable storage for dialogues.
 //!
 //! An index is a folder. Its source of truth is an append-only, checksummed log of all puts and deletes. Everything
-//! else can be rebuilt from the log: the directory tables, the copy of the records in sled ([`records`]), and the
+//! else can be rebuilt from the log: the directory tables, the copy of the records in the database sled ([`records`]), and the
 //! search indexes. The directory tables map a dialogue id to its position in the log.
 //!
 //! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.

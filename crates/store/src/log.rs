@@ -179,7 +179,7 @@ impl Frames<'_> {
         Frames { skips_damage: true, ..self }
     }
 
-    /// Expects frames up to `end`, even if the segment is shorter.
+    /// Reads frames up to the offset `end`. The iterator returns an error if the segment is shorter.
     pub fn up_to(self, end: u64) -> Self {
         Frames { end, ..self }
     }

@@ -1,6 +1,7 @@
-//! The manifest, `manifest.json`: the list of files that belong to an index. It is always replaced atomically.
+//! The manifest, `manifest.json`: the last checkpoint of an index and the names of its directory tables. The file is
+//! always replaced atomically.
 //!
-//! It also determines the folders in use ([`IndexPaths`]). Each compaction writes the log, the tables and the records
+//! The manifest also determines the folders in use ([`IndexPaths`]). Each compaction writes the log, the tables and the records
 //! into new folders with the next number as a suffix.
 
 use std::{

@@ -243,7 +243,7 @@ impl Salvage {
     }
 }
 
-/// Restores lost records from sled. Drops records whose delete was lost, if sled shows that they were deleted.
+/// Restores lost records from the copy in sled. Drops records whose delete was lost, if sled does not contain them.
 fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
     let Ok(records) = Records::open(&paths.records()) else {
         repaired.missing = salvage.missing.len() as u64;

@@ -94,7 +94,7 @@ impl Snapshot {
         &self.root
     }
 
-    /// Returns the number of the last visible batch.
+    /// Returns the number of the last batch that this snapshot contains, or 0 if the index has no batch.
     pub fn batch(&self) -> u64 {
         self.state.batch
     }
@@ -137,7 +137,7 @@ impl Snapshot {
         self.directory.get(key).map(|entry| entry.seq)
     }
 
-    /// Returns the end of the visible part of the log.
+    /// Returns the end of the last batch that this snapshot contains, as a log position.
     pub fn end(&self) -> Position {
         self.state.at
     }
@@ -261,7 +261,7 @@ impl LiveRecords<'_> {
 pub enum Change<'a> {
     /// A dialogue was added or replaced.
     Put {
-        /// The dialogue.
+        /// The dialogue after the change.
         dialogue: Box<Dialogue>,
         /// Whether this version of the dialogue still exists in the snapshot.
         live: bool,

@@ -11,7 +11,7 @@ use crate::{
 };
 use turnwise_core::{Error, IdKey, Result, Seq};
 
-/// The batches after the last checkpoint. The writer applies them to sled.
+/// Batches of the log after the last checkpoint. The writer applies them to the copy of the records in sled.
 #[derive(Default)]
 pub(super) struct Tail {
     pub(super) batches: Vec<TailBatch>,

@@ -33,13 +33,13 @@ pub struct Report {
     pub turns: u64,
     /// Number of directory tables.
     pub tables: usize,
-    /// Result of comparing sled with the log.
+    /// Result of comparing the copy of the records in sled with the log.
     pub records: RecordsChecked,
     /// All damage found, at most 1000 entries. Empty if the index is intact.
     pub damage: Vec<Damage>,
 }
 
-/// Result of comparing sled with the log.
+/// Result of comparing the copy of the records in the database sled with the log.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsChecked {

@@ -167,7 +167,7 @@ pub(super) fn describe(
     wanted: &ClusterOptions<'_>,
     items: Items<'_>,
     partition: &Partition,
-    places: &[Option<u32>],
+    item_indices: &[Option<u32>],
     made: &mut Clusters,
     stop: Stop<'_>,
 ) -> Result<()> {
@@ -183,7 +183,7 @@ pub(super) fn describe(
     let mut single: BTreeMap<String, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut shown: BTreeMap<u32, Central> = BTreeMap::new();
     let look = |n: usize, dialogue: Dialogue| -> Result<Option<(u32, DialogueFacts)>> {
-        let Some(item) = places.get(n).copied().flatten() else { return Ok(None) };
+        let Some(item) = item_indices.get(n).copied().flatten() else { return Ok(None) };
         let terms = terms_of(&dialogue, &wanted.analyzer);
         let domains = dialogue.domains.clone();
         let shown = is_central(item) || drawn.contains_key(&item);

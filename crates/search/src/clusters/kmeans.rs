@@ -130,9 +130,9 @@ pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize
     if count <= limit {
         return (0..count).collect();
     }
-    let mut places: Vec<(u64, usize)> = (0..count).map(|n| (hash64(seed, n as u64), n)).collect();
-    places.select_nth_unstable(limit);
-    let mut drawn: Vec<usize> = places[..limit].iter().map(|(_, n)| *n).collect();
+    let mut hashes: Vec<(u64, usize)> = (0..count).map(|n| (hash64(seed, n as u64), n)).collect();
+    hashes.select_nth_unstable(limit);
+    let mut drawn: Vec<usize> = hashes[..limit].iter().map(|(_, n)| *n).collect();
     drawn.sort_unstable();
     drawn
 }
@@ -142,16 +142,16 @@ pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize
 /// is kept.
 fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
     let mut centers: Vec<f32> = Vec::new();
-    let mut apart = vec![f32::INFINITY; items.len()];
+    let mut distances = vec![f32::INFINITY; items.len()];
     let draws = 2 + k.ilog2() as usize;
     while centers.len() < k * items.dim {
         stop.check()?;
         let mut best: Option<(f64, Vec<f32>, Vec<f32>)> = None;
         for _ in 0..draws {
-            let Some(next) = draw(&apart, random) else { break };
+            let Some(next) = draw(&distances, random) else { break };
             let center = items.unit(next);
             let left = items.each(&center, |n, cosines| {
-                let now = (1.0 - cosines[0]).min(apart[n]);
+                let now = (1.0 - cosines[0]).min(distances[n]);
                 if now < EPSILON { 0.0 } else { now }
             });
             let sum = left.iter().map(|d| f64::from(*d)).sum();
@@ -162,7 +162,7 @@ fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<
         // Nothing can be drawn if every item equals a center.
         let Some((_, center, left)) = best else { break };
         centers.extend_from_slice(&center);
-        apart = left;
+        distances = left;
     }
     Ok(centers)
 }

@@ -177,9 +177,9 @@ pub fn clusters(
     let mut made = Clusters::default();
     let mut items = Vec::new();
     // Item index of each dialogue, in the order of the log. `None` for dialogues that are not clustered.
-    let mut places: Vec<Option<u32>> = Vec::new();
+    let mut item_indices: Vec<Option<u32>> = Vec::new();
     each_dialogue(snapshot, stop, &|_, dialogue| select(&dialogue, vectors, wanted), &mut |selection| {
-        places.push(matches!(selection, Selection::Item(_)).then_some(items.len() as u32));
+        item_indices.push(matches!(selection, Selection::Item(_)).then_some(items.len() as u32));
         match selection {
             Selection::Filtered => {}
             Selection::NoVector => made.without += 1,
@@ -199,7 +199,7 @@ pub fn clusters(
     };
     let partition = kmeans(items, k, wanted.seed, RESTARTS, stop)?;
     made.cohesion = mean(partition.cosines.iter());
-    describe(snapshot, wanted, items, &partition, &places, &mut made, stop)?;
+    describe(snapshot, wanted, items, &partition, &item_indices, &mut made, stop)?;
     Ok(made)
 }
 

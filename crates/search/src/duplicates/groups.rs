@@ -79,11 +79,8 @@ impl Component {
 
     /// Returns the greatest id.
     fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
-        let mut greatest = None;
-        for owner in self.first_built.iter().chain(&self.first_recent) {
-            greatest = greatest.max(id_of(sweep, owner)?);
-        }
-        Ok(greatest)
+        let owners = self.first_built.iter().chain(&self.first_recent);
+        owners.map(|owner| id_of(sweep, owner)).try_fold(None, |greatest, id| Ok(greatest.max(id?)))
     }
 
     fn group(self, sweep: &DistinctVectors<'_>, shown: usize) -> Result<Group> {

@@ -116,7 +116,7 @@ pub struct Ingested {
     pub tally: Tally,
     /// Number of records that an earlier, interrupted run had processed.
     pub resumed: u64,
-    /// The first rejects, at most 5.
+    /// The first rejected records of this run, at most 5.
     pub first_rejects: Vec<Reject>,
 }
 
