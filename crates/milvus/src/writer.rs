@@ -61,20 +61,13 @@ impl MilvusWriter {
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
     ) -> Result<Self> {
-        MilvusWriter::open_or_create_in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
+        let source = |manifest: &Manifest| encoding(manifest, encoder);
+        MilvusWriter::open_or_create_with_source(target, analyzer, recipe, source)
     }
 
-    /// Like [`MilvusWriter::open_or_create`], with any vector source instead of an encoder.
+    /// Like [`MilvusWriter::open_or_create`], with any vector source instead of an encoder. `source` receives the
+    /// manifest of the generation.
     pub fn open_or_create_with_source(
-        target: &Target,
-        analyzer: Analyzer,
-        recipe: Option<Recipe>,
-        source: Option<Box<dyn VectorSource>>,
-    ) -> Result<Self> {
-        MilvusWriter::open_or_create_in_use(target, analyzer, recipe, |_| source)
-    }
-
-    fn open_or_create_in_use(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,

@@ -94,7 +94,7 @@ impl MilvusAssembly<'_> {
         let writer = if self.replace {
             MilvusWriter::new_generation(target, analyzer, recipe, source, Unfinished::Discard)?
         } else {
-            MilvusWriter::open_or_create_with_source(target, analyzer, recipe, source)?
+            MilvusWriter::open_or_create_with_source(target, analyzer, recipe, |_| source)?
         };
         let (plan, read) = self.files.plan(progress)?;
         Ok(PreparedIngest { writer, plan, options: IngestOptions { read, ..options } })

@@ -73,6 +73,26 @@ fn any_of(terms: &[Term]) -> Box<dyn Query> {
     Box::new(BooleanQuery::new(terms.iter().map(clause).collect()))
 }
 
+/// A term is common if it is in more than a quarter (1/`COMMON`) of the documents.
+const COMMON: u64 = 4;
+
+/// Score of one term in a document, and the numbers that BM25 computes it from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TermScore {
+    /// The term.
+    pub term: String,
+    /// Inverse document frequency: ln(1 + (N − n + ½) / (n + ½)) for n of N documents.
+    pub idf: f32,
+    /// Number of occurrences in the document.
+    pub frequency: u32,
+    /// Number of terms in the document, rounded as in Tantivy's field norms.
+    pub length: u32,
+    /// Mean number of terms per document.
+    pub mean_length: f32,
+    /// Contribution of the term to the BM25 score.
+    pub score: f32,
+}
+
 impl Lexical {
     /// Creates a query from analyzed terms.
     pub fn of_terms(&self, terms: Vec<String>) -> LexicalQuery {
@@ -100,29 +120,7 @@ impl Lexical {
         let terms = top::terms_of(query.as_ref(), text_field);
         LexicalQuery { query, sum: None, terms, warnings }
     }
-}
 
-/// A term is common if it is in more than a quarter (1/`COMMON`) of the documents.
-const COMMON: u64 = 4;
-
-/// Score of one term in a document, and the numbers that BM25 computes it from.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct TermScore {
-    /// The term.
-    pub term: String,
-    /// Inverse document frequency: ln(1 + (N − n + ½) / (n + ½)) for n of N documents.
-    pub idf: f32,
-    /// Number of occurrences in the document.
-    pub frequency: u32,
-    /// Number of terms in the document, rounded as in Tantivy's field norms.
-    pub length: u32,
-    /// Mean number of terms per document.
-    pub mean_length: f32,
-    /// Contribution of the term to the BM25 score.
-    pub score: f32,
-}
-
-impl Lexical {
     /// Returns the BM25 scores of the query's terms in an utterance or a dialogue, highest first. Terms that do not
     /// occur are omitted.
     pub fn explain(

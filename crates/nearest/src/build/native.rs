@@ -156,36 +156,7 @@ impl NativeBuilder<'_> {
     fn own(&self, node: u32) -> f32 {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
-}
 
-/// Task that finds the neighbors of a new node on each of its levels.
-struct FindNeighbors<'a> {
-    builder: &'a NativeBuilder<'a>,
-    node: u32,
-    scratch: &'a mut Scratch,
-}
-
-impl Task for FindNeighbors<'_> {
-    type Output = Vec<Vec<u32>>;
-
-    #[inline(always)]
-    fn run<S: Distances>(self) -> Vec<Vec<u32>> {
-        let FindNeighbors { builder, node, scratch } = self;
-        let distances = builder.codes.distances_from(node);
-        let Some(nibbles) = builder.nibbles else {
-            return builder.find::<S>(node, &distances, &distances, scratch);
-        };
-        let mut signed = std::mem::take(&mut scratch.signed);
-        signed.clear();
-        signed.extend(distances.row.iter().map(|code| (*code ^ 128) as i8));
-        let lists =
-            builder.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &distances, scratch);
-        scratch.signed = signed;
-        lists
-    }
-}
-
-impl NativeBuilder<'_> {
     /// Finds the neighbors of a node on each of its levels: candidates by the distances `search`, and the neighbors among
     /// them by the more accurate `distances`.
     #[inline(always)]
@@ -220,6 +191,33 @@ impl NativeBuilder<'_> {
             self.choose::<S>(self.own(node), candidates, most, chosen);
             lists[level].extend_from_slice(chosen);
         }
+        lists
+    }
+}
+
+/// Task that finds the neighbors of a new node on each of its levels.
+struct FindNeighbors<'a> {
+    builder: &'a NativeBuilder<'a>,
+    node: u32,
+    scratch: &'a mut Scratch,
+}
+
+impl Task for FindNeighbors<'_> {
+    type Output = Vec<Vec<u32>>;
+
+    #[inline(always)]
+    fn run<S: Distances>(self) -> Vec<Vec<u32>> {
+        let FindNeighbors { builder, node, scratch } = self;
+        let distances = builder.codes.distances_from(node);
+        let Some(nibbles) = builder.nibbles else {
+            return builder.find::<S>(node, &distances, &distances, scratch);
+        };
+        let mut signed = std::mem::take(&mut scratch.signed);
+        signed.clear();
+        signed.extend(distances.row.iter().map(|code| (*code ^ 128) as i8));
+        let lists =
+            builder.find::<S>(node, &NibbleDistances::new(nibbles.bytes(), &signed), &distances, scratch);
+        scratch.signed = signed;
         lists
     }
 }
