@@ -67,6 +67,23 @@ enum Field {
     Meta(String),
 }
 
+/// All fields except metadata fields, with their names in filters.
+static NAMED_FIELDS: [(&str, Field); 13] = [
+    ("id", Field::Id),
+    ("source", Field::Source),
+    ("title", Field::Title),
+    ("language", Field::Language),
+    ("domain", Field::Domain),
+    ("intent", Field::Intent),
+    ("role", Field::Role),
+    ("speaker", Field::Speaker),
+    ("text", Field::Text),
+    ("time", Field::Time),
+    ("turns", Field::Turns),
+    ("turn", Field::Turn),
+    ("length", Field::Length),
+];
+
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Text(String),
@@ -190,22 +207,7 @@ type Visit<'a, 'b> = &'a mut dyn FnMut(TypedValue<'b>);
 
 impl Field {
     fn name(&self) -> &'static str {
-        match self {
-            Field::Id => "id",
-            Field::Source => "source",
-            Field::Title => "title",
-            Field::Language => "language",
-            Field::Domain => "domain",
-            Field::Intent => "intent",
-            Field::Role => "role",
-            Field::Speaker => "speaker",
-            Field::Text => "text",
-            Field::Time => "time",
-            Field::Turns => "turns",
-            Field::Turn => "turn",
-            Field::Length => "length",
-            Field::Meta(_) => "meta.KEY",
-        }
+        NAMED_FIELDS.iter().find(|(_, field)| field == self).map_or("meta.KEY", |(name, _)| *name)
     }
 
     /// Visits the values that the dialogue itself has for this field. Each turn of the dialogue has these values too.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Comparison, FIELDS, Field, Filter, Node, Test, Value};
+use super::{Comparison, FIELDS, Field, Filter, NAMED_FIELDS, Node, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
@@ -227,23 +227,12 @@ fn one_or(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
 }
 
 pub(super) fn field(name: &str) -> Result<Field> {
-    Ok(match name {
-        "id" => Field::Id,
-        "source" | "corpus" => Field::Source,
-        "title" => Field::Title,
-        "language" => Field::Language,
-        "domain" => Field::Domain,
-        "intent" => Field::Intent,
-        "role" => Field::Role,
-        "speaker" => Field::Speaker,
-        "text" => Field::Text,
-        "time" => Field::Time,
-        "turns" => Field::Turns,
-        "turn" => Field::Turn,
-        "length" => Field::Length,
-        _ => match name.strip_prefix("meta.").filter(|key| !key.is_empty()) {
-            Some(key) => Field::Meta(key.to_owned()),
-            None => return Err(Error::unknown_name("filter field", name, FIELDS)),
-        },
-    })
+    let canonical = if name == "corpus" { "source" } else { name };
+    if let Some((_, field)) = NAMED_FIELDS.iter().find(|(known, _)| *known == canonical) {
+        return Ok(field.clone());
+    }
+    match name.strip_prefix("meta.").filter(|key| !key.is_empty()) {
+        Some(key) => Ok(Field::Meta(key.to_owned())),
+        None => Err(Error::unknown_name("filter field", name, FIELDS)),
+    }
 }

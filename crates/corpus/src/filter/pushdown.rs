@@ -8,7 +8,7 @@
 //! The texts of turns are not stored as facts, and a very long value is stored only as a marker. If the result of a
 //! filter depends on a text or a marker, the engine must read the record.
 
-use super::{Field, Filter, Node, Value, parse};
+use super::{Field, Filter, NAMED_FIELDS, Node, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
@@ -69,12 +69,8 @@ impl Facts {
 
 /// Returns all fields: the fixed ones, then a metadata field for each of the keys.
 fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
-    use Field::{
-        Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Time, Title, Turn, Turns,
-    };
-    [Id, Source, Title, Language, Domain, Intent, Role, Speaker, Text, Time, Turns, Turn, Length]
-        .into_iter()
-        .chain(keys.map(|key| Meta(key.clone())))
+    let named = NAMED_FIELDS.iter().map(|(_, field)| field.clone());
+    named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
 /// Returns whether the facts of a dialogue include the values that its turns have for a field. Texts and turn numbers
