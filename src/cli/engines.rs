@@ -1,62 +1,60 @@
 //! The factory of engines: turns `--engine ADDRESS`, or else `-i`, into a location.
 
+#[cfg(feature = "milvus")]
+use crate::cli::env_vars;
 use crate::cli::prelude::*;
 use turnwise_index::{embedded::Folder, location::Location};
 use turnwise_search::Searcher;
 
 #[cfg(feature = "milvus")]
-mod milvus {
-    use crate::cli::{Context, env_vars};
-    use turnwise_core::error::{Error, Result};
-    use turnwise_index::location::Location;
-    use turnwise_milvus::{MilvusLocation, Target};
+use turnwise_milvus::{MilvusLocation, Target};
 
-    /// Returns the location at an address.
-    pub(super) fn location(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
-        Ok(Box::new(MilvusLocation::new(context.milvus_target_at(address)?)))
+/// Returns the location at an address. Add new engines here.
+fn at(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+    milvus(address, context)
+}
+
+#[cfg(feature = "milvus")]
+fn milvus(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+    Ok(Box::new(MilvusLocation::new(context.milvus_target_at(address)?)))
+}
+
+#[cfg(feature = "milvus")]
+impl Context<'_> {
+    /// Milvus collection given by `--engine`, with the credentials.
+    pub(crate) fn milvus_target(&self) -> Result<Target> {
+        self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
     }
 
-    impl Context<'_> {
-        /// Milvus target given by `--engine`, with its credentials.
-        pub(crate) fn milvus_target(&self) -> Result<Target> {
-            self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
+    /// Milvus collection at an address, with the credentials. Returns an error if they would be sent unencrypted to
+    /// another machine.
+    pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
+        let target: Target = address.parse()?;
+        let token = env_vars::get(env_vars::MILVUS_TOKEN);
+        let is_local =
+            ["localhost", "[::1]"].contains(&target.host.as_str()) || target.host.starts_with("127.");
+        if token.is_some() && !target.tls && !is_local {
+            return Err(Error::input(format!("the credentials for {target} would be sent unencrypted"))
+                .with_hint("use milvuss:// for an encrypted connection"));
         }
-
-        /// Milvus target at an address, with its credentials.
-        pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
-            let target: Target = address.parse()?;
-            let token = env_vars::get(env_vars::MILVUS_TOKEN);
-            if token.is_some() && !target.tls && !is_local(&target.host) {
-                return Err(Error::input(format!("the credentials for {target} would be sent unencrypted"))
-                    .with_hint("use milvuss:// for an encrypted connection"));
-            }
-            Ok(target.with_token(token))
-        }
-    }
-
-    fn is_local(host: &str) -> bool {
-        host == "localhost" || host == "[::1]" || host.starts_with("127.")
+        Ok(target.with_token(token))
     }
 }
 
+/// Type of the Milvus collection in a build without Milvus. It has no values.
 #[cfg(not(feature = "milvus"))]
-mod milvus {
-    use crate::cli::Context;
-    use turnwise_core::error::{Error, Result};
-    use turnwise_index::location::Location;
+pub(crate) enum NoTarget {}
 
-    /// Target type of a build without Milvus. It has no values.
-    pub(crate) enum NoTarget {}
+#[cfg(not(feature = "milvus"))]
+fn milvus(_: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
+    match context.milvus_target()? {}
+}
 
-    pub(super) fn location(_: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
-        match context.milvus_target()? {}
-    }
-
-    impl Context<'_> {
-        pub(crate) fn milvus_target(&self) -> Result<NoTarget> {
-            Err(Error::unavailable("--engine needs Milvus support, and this turnwise was built without it")
-                .with_hint("build it with `cargo build --release --features milvus`"))
-        }
+#[cfg(not(feature = "milvus"))]
+impl Context<'_> {
+    pub(crate) fn milvus_target(&self) -> Result<NoTarget> {
+        Err(Error::unavailable("--engine needs Milvus support, and this turnwise was built without it")
+            .with_hint("build it with `cargo build --release --features milvus`"))
     }
 }
 
@@ -64,11 +62,6 @@ mod milvus {
 pub(crate) fn unused_engine() -> Error {
     Error::input("this command does not support --engine, because it neither searches nor fills Milvus")
         .with_hint("leave it out; `turnwise migrate` copies a Milvus collection to an index on this machine")
-}
-
-/// Returns the location at an address. Add new engines here.
-fn at(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
-    milvus::location(address, context)
 }
 
 impl Context<'_> {

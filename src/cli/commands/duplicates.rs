@@ -10,7 +10,7 @@ use turnwise_index::{
 use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
-/// Number of dialogues newer than the graph above which a warning about the slow comparison is printed.
+/// Maximum number of dialogues newer than the graph without a warning. These dialogues are compared pair by pair.
 const LONG_TAIL: usize = 10_000;
 
 /// Result of `turnwise duplicates`. Also its JSON output, whose shape `schema` names.
