@@ -65,7 +65,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
     }
     let name = recipe.objective.name();
     Err(Error::input(format!("{name} has no strength: it is a setting of the layer"))
-        .with_hint("append a layer with --layer, or omit --strength"))
+        .with_hint("append a layer with --context-layer, or omit --context-weight"))
 }
 
 /// Returns the names of the settings in the recipe that only some objectives use.
