@@ -256,7 +256,7 @@ pub(crate) mod testing {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         let (format, fit) = crate::formats::sniff(&input.probe())?;
-        (fit > crate::formats::Fit::Companion).then(|| format.name)
+        (fit > crate::formats::Fit::Companion).then_some(format.name)
     }
 }
 
