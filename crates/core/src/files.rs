@@ -28,9 +28,9 @@ pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
 
 /// Method of writing to a path: atomic replacement or direct writes.
 pub enum WriteTarget {
-    /// An existing regular file (with symbolic links resolved) or a new file. It can be replaced atomically.
+    /// An existing regular file (with symbolic links resolved) or a new file, which can be replaced atomically.
     File(PathBuf),
-    /// A device, a pipe or similar. It is written to directly and never replaced.
+    /// A device, a pipe or a similar target, which is written directly and never replaced.
     Stream,
 }
 
@@ -52,7 +52,7 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Syncs the folder that contains `path`, so that a created, renamed or removed file survives a crash.
+/// Syncs the folder that contains `path`, so that creating, renaming or removing `path` is not undone by a crash.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
         // A bare file name is relative to the current folder.
@@ -62,7 +62,7 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs a folder, so that changes to its entries survive a crash. Does nothing on Windows.
+/// Syncs a folder, so that changes to its entries are not undone by a crash. Does nothing on Windows.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     // Windows cannot sync a folder; it journals renames.
     if cfg!(windows) {

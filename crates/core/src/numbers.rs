@@ -23,7 +23,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Formats a count with its noun: `1 dialogue`, `2 dialogues`.
+/// Formats a count with its noun: `1 dialogue`, `2 dialogues`. `one` is the singular, and the plural adds an `s`.
 pub fn counted(n: u64, one: &str) -> String {
     match n {
         1 => format!("1 {one}"),

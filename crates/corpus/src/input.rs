@@ -33,7 +33,7 @@ pub struct Input {
     pub path: Option<PathBuf>,
     stream: Box<dyn BufRead + Send>,
     head: Vec<u8>,
-    /// Whether `head` is known to be the complete input.
+    /// Whether `head`, the buffered beginning, is known to be the complete input.
     whole: bool,
 }
 
@@ -43,7 +43,7 @@ impl Input {
         Input::open_counted(path, &Arc::default())
     }
 
-    /// Opens a file like [`Input::open`]. All bytes that are later read from disk are added to `read`.
+    /// Opens a file as [`Input::open`] does, and adds the number of bytes read from disk to `read`.
     pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
             let (stream, available) = Piped::standard_input()?.probed();
@@ -57,7 +57,7 @@ impl Input {
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
-    /// Wraps a stream. `name` and `path` are those of the file from which the stream reads, if there is one.
+    /// Wraps a stream. `name` is shown in messages. `path` is the file that the stream reads, if there is one.
     pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
         Input::with_head(name, path, raw, None)
     }
@@ -131,7 +131,7 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// Returns the file name without folder and extension. For a stream, returns a name made from a hash of the first line.
+    /// Returns the file name without folder and extension. For a stream, returns a hash of the first non-blank line.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
@@ -172,7 +172,7 @@ impl Read for Counting {
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,
-    /// A read error that occurred while the beginning was read. It is returned after the bytes of `current`.
+    /// A read error that occurred while the beginning was read. `read` returns it after the bytes of `current`.
     broken: Option<io::Error>,
 }
 
@@ -270,13 +270,13 @@ impl<'a> Probe<'a> {
         self.file_name().ends_with(extension)
     }
 
-    /// Returns the lines that are complete and not blank. A beginning without a line ending is one line.
+    /// Returns the lines that are complete and not blank. If the text has no line ending, the whole text is one line.
     pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// Returns the first value at a nesting depth of a JSON document, with the keys that lead to the value.
+    /// Returns the first complete value at a nesting depth of a JSON document, if any, with the keys that lead to it.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;

@@ -14,7 +14,7 @@ pub struct Statistics {
     pub dialogues: u64,
     /// Number of turns.
     pub turns: u64,
-    /// Number of distinct speaker names.
+    /// Number of distinct speaker names. Empty names are not counted.
     pub speakers: u64,
     /// Number of words in the texts of turns, as counted by [`count_words`].
     pub words: u64,
@@ -24,7 +24,7 @@ pub struct Statistics {
     pub turns_per_dialogue: Histogram,
     /// Distribution of words per turn.
     pub words_per_turn: Histogram,
-    /// Distribution of speakers per dialogue.
+    /// Distribution of speakers per dialogue. All turns without a speaker name count as one speaker.
     pub speakers_per_dialogue: Histogram,
     /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
@@ -126,7 +126,7 @@ impl Statistics {
         *last = time.max(*last);
     }
 
-    /// Returns the statistics of the dialogues of both.
+    /// Returns the statistics of all dialogues that `self` and `other` have counted.
     #[must_use]
     pub fn joined(mut self, other: Statistics) -> Self {
         self.dialogues += other.dialogues;

@@ -29,7 +29,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same one.
+/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same analyzer.
 pub const ANALYZER: &str = "mixed-1";
 
 /// Maximum length of a word in characters. Longer runs of letters are split.
@@ -97,8 +97,8 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in
-/// benchmarks.
+/// Splits a text into words, and into single letters for scripts without word spaces. The baseline rankers of
+/// benchmarks use it.
 pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);

@@ -227,8 +227,8 @@ impl Field {
         }
     }
 
-    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue or of the first turn
-    /// with a time, and the length is the sum of the turns.
+    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue, or else of the first
+    /// turn with a time. The length is the total length of the turns.
     fn visit_turns<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         match self {
             Field::Time => {

@@ -28,9 +28,8 @@ fn shape(probe: &Probe<'_>) -> Shape {
     }
 }
 
-/// Returns `Yes` if one of the first eight records has a list under one of `keys` whose first item passes `is_turn`. If
-/// the first record is too long to see its end, returns `Maybe` if the beginning of the file contains `start`, which has
-/// no white space.
+/// Returns `Yes` if one of the first eight records has a list under one of `keys`, and the first item of the list
+/// passes `is_turn`. If no record is complete, returns `Maybe` if the beginning, without white space, contains `start`.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -190,7 +189,7 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// Returns the names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
+/// Returns the names in a list of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
 fn names(tools: Option<&Value>) -> Vec<String> {
     let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);
@@ -226,7 +225,7 @@ pub(super) struct Content {
     pub(super) calls: Vec<Call>,
     /// Types of the parts without text, such as `image_url`.
     pub(super) other: Vec<String>,
-    /// Id of the tool call whose result the content is. `None` if the content is not a tool result.
+    /// Id of the tool call that the content answers. `None` if the content is not a tool result.
     pub(super) answers: Option<String>,
 }
 

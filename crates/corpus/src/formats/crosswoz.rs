@@ -23,7 +23,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(rename = "sys-usr")]
-    /// Numbers of the two crowd workers: the one of the system and the one of the user.
+    /// Numbers of the two crowd workers, who play the system and the user.
     workers: Option<Value>,
 }
 

@@ -139,8 +139,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Checks the first five lines of a file. Returns whether the file is a clustering file, or `None` if it is neither a
-/// clustering file nor a `train.tsv`.
+/// Checks the first five lines of a file. Returns `Some(true)` for a clustering file, `Some(false)` for a `train.tsv`,
+/// and `None` for other files.
 fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;

@@ -167,7 +167,7 @@ impl Format {
     }
 }
 
-/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the earlier one.
+/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the first of them.
 pub fn all() -> &'static [&'static Format] {
     static ALL: &[&Format] = &[
         &canonical::FORMAT,

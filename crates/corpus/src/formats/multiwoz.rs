@@ -160,7 +160,7 @@ const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_
 
 /// Maximum number of dialog acts that are read from a file: more than ten times the number in MultiWOZ.
 const MAX_ACTS: usize = 4_000_000;
-/// Maximum number of ids that are read from the lists of a split.
+/// Maximum number of ids that are read from the list files of a split.
 const MAX_LISTED: usize = 1_000_000;
 
 /// Returns whether a file belongs to the corpus but contains no dialogues.
@@ -221,8 +221,8 @@ fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
 
-/// Reads the ids in the list files with a name next to `path`. A list has one id per line, and the extension `.json`,
-/// `.txt` or none.
+/// Reads the ids in the files `NAME`, `NAME.json` and `NAME.txt` in the folder of `path`, one id per line. Missing
+/// files are ignored.
 fn listed(path: &Path, name: &str) -> HashSet<String> {
     let mut ids = HashSet::new();
     for extension in ["", ".json", ".txt"] {

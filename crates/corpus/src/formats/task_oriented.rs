@@ -38,7 +38,7 @@ pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
-/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if it is `None`.
+/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if `id_field` is `None`.
 pub(super) fn record<T: DeserializeOwned>(
     element: &Element,
     id_field: Option<&str>,
@@ -110,8 +110,8 @@ pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
     })
 }
 
-/// Returns whether a JSON value is a dialogue of SGD or MultiWOZ 2.2. The two corpora have the same layout, but the turns
-/// of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
+/// Returns whether a JSON value is a dialogue of MultiWOZ 2.2, or of SGD if `is_multiwoz` is false. The two corpora
+/// have the same layout, but the turns of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
 pub(super) fn is_framed(value: &Value, is_multiwoz: bool) -> bool {
     let turn = value.get("turns").and_then(|turns| turns.get(0));
     let id = value.get("dialogue_id").and_then(Value::as_str);

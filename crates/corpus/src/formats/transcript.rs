@@ -67,9 +67,9 @@ fn is_markup(probe: &Probe<'_>) -> bool {
     ["{", "<", "[{", "[\n", "[\""].iter().any(|markup| start.starts_with(markup))
 }
 
-/// Returns whether blank lines do not separate dialogues in a file.
+/// Returns whether blank lines separate turns, not dialogues: the first blocks have one turn each and several speakers.
 ///
-/// Only the first three blocks of lines are checked, so the result does not change if more lines are appended.
+/// At most three blocks are checked, so the result does not change if more lines are appended.
 fn ignores_blank_lines(head: &str) -> bool {
     let mut blocks: Vec<usize> = Vec::new();
     let mut speakers = BTreeSet::new();
@@ -150,7 +150,7 @@ impl LineReader for Reader {
     }
 
     /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
-    /// unless it has a stray line, which is reported.
+    /// unless a line in it is neither a title nor a comment. Such a line is reported.
     fn end(&mut self, out: &mut Out) {
         self.speakers.clear();
         match self.draft.take() {
@@ -216,7 +216,7 @@ impl Reader {
                 self.heading.stray_line = None;
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be part of an id.
+            // The id is invalid, because of the file name.
             Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
@@ -391,7 +391,7 @@ fn known_role(name: &str) -> Option<Role> {
     })
 }
 
-/// Returns the role of a speaker. It is recognized from the whole name, or from its first word, as in `Agent Smith`.
+/// Returns the role that a name or its first word indicates, as in `Agent Smith`. Any other name is a participant.
 fn role(name: &str) -> Role {
     known_role(name).or_else(|| known_role(name.split_whitespace().next()?)).unwrap_or(Role::Participant)
 }

@@ -82,7 +82,7 @@ struct Message {
     nick: String,
     text: String,
     act: Option<&'static str>,
-    /// The time of the message as a result of [`Clock::run`].
+    /// Time of the message in minutes, from [`Clock::run`]. `None` if the line has no time.
     minute: Option<i64>,
 }
 
@@ -193,8 +193,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds the dialogue of a conversation. Returns `None` for a conversation without messages, or one of which the end
-    /// could not be read.
+    /// Builds the dialogue of a conversation. Returns `None` if the conversation has no messages, or if its end could
+    /// not be read.
     fn dialogue(&self, conversation: &BTreeSet<u64>, path: &str) -> Result<Option<Dialogue>, Problem> {
         let messages: Vec<_> = conversation
             .iter()

@@ -52,7 +52,7 @@ pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     Some((ts, thread))
 }
 
-/// Returns whether a message is skipped, because it is a join, a leave, or an edit event that repeats a message.
+/// Returns whether a message is skipped: a join, a leave, a bot that is added or removed, or an edit or reply event.
 pub(super) fn is_left_out(raw: &Raw) -> bool {
     const LEFT_OUT: &str = "channel_join channel_leave group_join group_leave bot_add bot_remove message_changed \
                             message_deleted message_replied";
@@ -99,7 +99,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
 
 /// Returns the name of the speaker, or the id of the user if no name is known.
 fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
-    // The message of an integration can contain its own name.
+    // The message of an integration can contain the name of the integration.
     let given = text(raw, "username").map(str::to_owned);
     let listed = user.and_then(|id| names.user(id)).map(str::to_owned);
     let profile = |key: &str| {
