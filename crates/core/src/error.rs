@@ -34,7 +34,7 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
 /// Class of an error: the kind of failure. It determines the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A requested check failed.
+    /// A command that checks something, such as `doctor`, found a problem.
     Assertion,
     /// The request is invalid: a wrong flag, path, name or setting.
     Input,
@@ -44,7 +44,7 @@ pub enum Class {
     Corrupt,
     /// Another process holds the writer lock of the index.
     Busy,
-    /// A resource (disk space, permission, device, server) or support for an index's format version is missing.
+    /// A resource is missing (disk space, permission, device, server), or a format version is not supported.
     Unavailable,
     /// A bug in turnwise.
     Internal,
@@ -101,7 +101,7 @@ pub enum Error {
     /// A record or a file of a corpus is invalid.
     #[error("{message}")]
     Data {
-        /// Description of the problem, with path and line.
+        /// Description of the problem, usually with path and line.
         message: String,
         /// Suggested fix.
         hint: Option<String>,
@@ -124,12 +124,12 @@ pub enum Error {
         /// Suggested fix, for example the names of the existing indexes.
         hint: Option<String>,
     },
-    /// The index was written in a different format version.
+    /// The index or backup has a different format version.
     #[error("{} has format version {found}, and this turnwise reads version {supported}", path.display())]
     FormatVersion {
         /// Path of the file with the format version: the manifest of an index or of a backup.
         path: PathBuf,
-        /// Format version of the index.
+        /// Format version of the index or backup.
         found: u32,
         /// Format version that this build reads.
         supported: u32,
@@ -176,7 +176,7 @@ pub enum Error {
         /// Name of the device.
         device: String,
     },
-    /// A requested check failed.
+    /// A command that checks something, such as `doctor`, found a problem.
     #[error("{0}")]
     Assertion(String),
     /// The user interrupted the command.
@@ -206,7 +206,7 @@ impl Error {
         Error::Unavailable { message: message.into(), hint: None }
     }
 
-    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or all of `known`.
+    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or else all these names.
     pub fn unknown_name<'a>(
         kind: &'static str,
         name: &str,

@@ -34,7 +34,7 @@ pub enum WriteTarget {
     Stream,
 }
 
-/// Returns the method of writing to a path.
+/// Returns the method of writing to a path: files are replaced, and devices and pipes are written directly.
 pub fn write_target(path: &Path) -> WriteTarget {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -84,7 +84,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
         return remove_folder(new);
     }
     if replaces {
-        // A rename cannot overwrite a folder that is not empty, so the previous one is moved away first. This is not
+        // A rename cannot overwrite a folder that is not empty, so the previous folder is moved away first. This is not
         // atomic: a process killed between the two renames leaves the previous folder at `old`.
         remove_folder(old)?;
         fs::rename(folder, old).at("move", folder)?;
@@ -100,7 +100,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     remove_folder(old)
 }
 
-/// Swaps the names of two folders atomically. Returns whether the system supports it and it succeeded.
+/// Swaps the names of two folders atomically. Returns false if the system does not support the swap, or if it fails.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn exchange(a: &Path, b: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -13,7 +13,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// Formats a number of bytes with a unit, such as `2.5 MB`.
+/// Formats a number of bytes with a decimal unit, such as `2.5 MB`.
 pub fn bytes(n: u64) -> String {
     match n {
         0..1_000 => format!("{n} B"),

@@ -81,7 +81,7 @@ impl Vectors {
         }
     }
 
-    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Rows that are not longer are unchanged.
+    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Shorter rows are unchanged.
     #[must_use]
     pub fn truncate(self, dim: usize) -> Self {
         if dim >= self.dim {

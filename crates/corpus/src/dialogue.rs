@@ -192,7 +192,7 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first turn of the user that has text, or the first turn with text if there is none. It serves as a
+    /// Returns the first turn with text by the user, or else the first turn with text by anyone. This turn serves as a
     /// preview of the dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
@@ -219,9 +219,9 @@ pub enum Role {
     User,
     /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// No person: the source of instructions and automatic notices.
+    /// Not a person: the source of instructions and automatic notices.
     System,
-    /// A person in a conversation whose members have no distinct roles.
+    /// A person in a conversation without distinct roles.
     Participant,
     /// Any other role, by name.
     Other(Box<str>),
@@ -291,7 +291,7 @@ impl JsonSchema for Role {
     }
 }
 
-/// Point in time. It is serialized as RFC 3339 in UTC.
+/// Point in time, serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Time(pub jiff::Timestamp);

@@ -18,7 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Number of bytes at the beginning of an input that are used to detect the format.
+/// Maximum number of bytes at the beginning of an input that are used to detect the format.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Maximum time to wait for more data from standard input if it starts with a JSON line. After this time, the format is
@@ -131,7 +131,7 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// Returns the file name without folder and extension. For a stream, returns a hash of the first non-blank line.
+    /// Returns the file name without folder and extension, or `stdin-` and a hash of a line for a stream.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
@@ -201,7 +201,7 @@ impl Piped {
     /// Reads the beginning of the stream. Returns the number of bytes that have arrived if the stream is slow, or `None` if
     /// [`PROBE_BYTES`] or the whole stream were read.
     ///
-    /// A stream that starts with a JSON line can time out, because that line is enough to detect the format.
+    /// Only a stream that starts with a JSON line can time out, because that line is enough to detect the format.
     fn probed(mut self) -> (Self, Option<usize>) {
         let mut head = Vec::new();
         let mut available = None;
@@ -265,7 +265,7 @@ impl<'a> Probe<'a> {
         name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
     }
 
-    /// Returns whether the file name has an extension. The argument is in lower case and starts with a dot.
+    /// Returns whether the result of [`Probe::file_name`] ends with `extension`, such as `.csv`.
     pub fn has_extension(&self, extension: &str) -> bool {
         self.file_name().ends_with(extension)
     }

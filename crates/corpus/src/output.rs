@@ -1,4 +1,4 @@
-//! Output to files and standard output. A file is compressed if its extension says so, and replaced atomically.
+//! Output to files and standard output. Files are replaced atomically, and `.gz` and `.zst` files compressed.
 
 use std::{
     fs::{self, File},

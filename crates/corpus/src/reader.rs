@@ -18,7 +18,7 @@ use turnwise_core::{
 /// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
-    /// Format in which all files are read. `None` detects the format of each file.
+    /// Format in which all files are read. `None` means CSV if there is a column map, or else the detected format.
     pub format: Option<&'static Format>,
     /// Options for reading a file.
     pub options: ReadOptions,

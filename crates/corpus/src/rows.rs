@@ -55,7 +55,7 @@ impl<'a> Row<'a> {
         self.bytes.get(start..end)
     }
 
-    /// Iterates over the cells. Their quotes are removed.
+    /// Iterates over the cells, without their quotes.
     pub fn cells(&self) -> impl Iterator<Item = &'a [u8]> {
         let row = *self;
         (0..row.width()).filter_map(move |at| row.cell(at))
@@ -93,7 +93,7 @@ pub enum RowError {
     },
 }
 
-/// Maximum number of cells in a row. A row with more cells is damaged.
+/// Maximum number of cells in a row. A row with more cells is skipped as damaged.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// Reader for rows with a maximum length. Empty lines are skipped.

@@ -30,7 +30,7 @@ pub struct Statistics {
     pub sources: BTreeMap<String, u64>,
     /// Number of dialogues by language. The key `unknown` is for dialogues without a language.
     pub languages: BTreeMap<String, u64>,
-    /// Number of dialogues by domain. A dialogue with several domains is counted for each of them.
+    /// Number of dialogues by domain. A dialogue with several domains is counted for each domain.
     pub domains: BTreeMap<String, u64>,
     /// Number of turns by role. The key `none` is for turns without a role.
     pub roles: BTreeMap<String, u64>,
@@ -38,7 +38,7 @@ pub struct Statistics {
     pub intents: BTreeMap<String, u64>,
     /// Number of turns with dialog acts.
     pub turns_with_acts: u64,
-    /// The earliest and the latest time of a dialogue or a turn. `None` if none of them has a time.
+    /// The earliest and the latest time of a dialogue or a turn. `None` if no dialogue or turn has a time.
     pub times: Option<(Time, Time)>,
     /// Hashes of the distinct speaker names.
     #[serde(skip)]
@@ -74,7 +74,7 @@ impl Histogram {
         *self.0.entry(value).or_default() += 1;
     }
 
-    /// Returns the summary. All its values are 0 if the histogram is empty.
+    /// Returns the summary. All values of the summary are 0 if the histogram is empty.
     pub fn summary(&self) -> Summary {
         let count: u64 = self.0.values().sum();
         let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();

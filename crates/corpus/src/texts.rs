@@ -16,7 +16,7 @@ use turnwise_core::error::{Error, Result};
 pub enum TextFormat {
     /// Every line is a text, even if it is empty.
     Lines,
-    /// Every line is a JSON object with a `text` and an optional `id`.
+    /// Every line is a JSON object with a `text` and an optional `id`. Blank lines are skipped.
     Jsonl,
 }
 
@@ -39,7 +39,7 @@ impl TextFormat {
     /// All text formats.
     pub const ALL: [TextFormat; 2] = [TextFormat::Lines, TextFormat::Jsonl];
 
-    /// Returns the name for `--from`.
+    /// Returns the name of the format for `--from`.
     pub const fn name(self) -> &'static str {
         match self {
             TextFormat::Lines => "lines",

@@ -191,8 +191,8 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns how well a file in a folder matches the format `from`, or the detected format if `from` is `None`. Returns
-/// `None` if the file cannot be opened or no format is detected.
+/// Returns the format of a file (`from`, or the detected format if `from` is `None`), and how well the file matches it.
+/// Returns `None` if the file cannot be opened or no format is detected.
 fn detect(path: &Path, from: Option<&'static Format>) -> Option<(&'static Format, Fit)> {
     let input = Input::open(path).ok()?;
     match from {

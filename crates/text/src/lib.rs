@@ -97,8 +97,8 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single letters for scripts without word spaces. The baseline rankers of
-/// benchmarks use it.
+/// Splits a text into words, and into single letters for scripts without word spaces. Baseline rankers of benchmarks
+/// use this function.
 pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);

@@ -113,7 +113,7 @@ impl Filter {
         format!("({}) and ({})", self.text, other.text).parse()
     }
 
-    /// Returns the first field in the filter that is not in `fields`. The name of every metadata field is `meta.KEY`.
+    /// Returns the name of the first field that is not in `fields`. Every metadata field has the name `meta.KEY`.
     pub fn first_field_not_in(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
@@ -166,7 +166,7 @@ impl Test {
         any
     }
 
-    /// Returns whether a value of the field satisfies the comparison.
+    /// Returns whether `value`, a value of the field, satisfies the comparison.
     fn fits(&self, value: TypedValue<'_>) -> bool {
         match (value, &self.value) {
             (TypedValue::Number(n), Value::Number(wanted)) => self.comparison.holds(n.partial_cmp(wanted)),

@@ -25,7 +25,7 @@ const OF_TURNS: char = '*';
 pub struct Facts(Vec<String>);
 
 impl Facts {
-    /// Returns the facts of a dialogue and its turns, except texts and turn numbers. They are sorted and distinct.
+    /// Returns the sorted, distinct facts of a dialogue, without its id and the texts, numbers and metadata of turns.
     pub fn of_dialogue(dialogue: &Dialogue) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(dialogue.metadata.keys()) {
@@ -41,7 +41,7 @@ impl Facts {
         facts.distinct()
     }
 
-    /// Returns the facts of a turn, except its text and the facts of its dialogue. They are sorted and distinct.
+    /// Returns the sorted, distinct facts of a turn. Its text and the facts of its dialogue are omitted.
     pub fn of_turn(dialogue: &Dialogue, turn: &Turn) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(turn.metadata.keys()).filter(|field| *field != Field::Text) {
@@ -143,7 +143,7 @@ impl Filter {
             Some('t') => TypedValue::Text(value),
             Some('n') => TypedValue::Number(value.parse().ok()?),
             Some('i') => TypedValue::Time(Time::parse(value)?),
-            // The fact belongs to a different metadata key that starts with this one.
+            // The fact belongs to a different metadata key that starts with this key.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
@@ -255,7 +255,7 @@ fn full_name(field: &Field) -> String {
 }
 
 /// Visits all field values that filters can match: those of a turn and its dialogue, or those of the whole dialogue if
-/// `turn` is `None`. For a whole dialogue, the texts and numbers of its turns are omitted.
+/// `turn` is `None`. For a whole dialogue, the texts, numbers and metadata of its turns are omitted.
 pub fn visit_values<'a>(
     dialogue: &'a Dialogue,
     turn: Option<&'a Turn>,

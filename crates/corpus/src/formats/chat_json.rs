@@ -21,15 +21,15 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line that is cut off at the end of the probe can end like this too, but the first line is rarely that long.
+    // A line that is cut off can also end like this, but the first line is rarely long enough to be cut off.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// Returns `Yes` if one of the first eight records has a list under one of `keys`, and the first item of the list
-/// passes `is_turn`. If no record is complete, returns `Maybe` if the beginning, without white space, contains `start`.
+/// Returns `Yes` if `is_turn` accepts the first item of a list under one of `keys` in one of the first eight records.
+/// If no record is complete, returns `Maybe` if the first 400 characters contain `start`, ignoring white space.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -189,7 +189,7 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// Returns the names in a list of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
+/// Returns the names in a list of tools, such as `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
 fn names(tools: Option<&Value>) -> Vec<String> {
     let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);

@@ -13,7 +13,7 @@ pub(super) trait LineReader: Send {
     /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Completes the current dialogue, if there is one. [`read`] calls it at the end of the file, unless reading fails.
+    /// Completes the current dialogue, if any. [`read`] calls this at the end of the file, unless reading fails.
     fn end(&mut self, out: &mut Out);
 }
 
@@ -59,7 +59,7 @@ impl Draft {
         Draft { dialogue, start_line: line, bytes: 0, limit }
     }
 
-    /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit; its turns are then
+    /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit. If so, its turns are
     /// removed.
     fn is_over(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;

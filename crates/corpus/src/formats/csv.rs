@@ -118,7 +118,7 @@ fn split(cell: &str, separators: &[char]) -> Vec<String> {
     parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Parses RFC 3339, a date with an optional time, or a Unix timestamp in seconds or milliseconds.
+/// Parses an RFC 3339 time, a date with an optional time, or a Unix timestamp in seconds or milliseconds.
 fn read_time(text: &str) -> Option<Time> {
     match text.parse::<f64>() {
         Ok(seconds) if (1e8..1e11).contains(&seconds) => Time::from_unix(seconds),
@@ -181,7 +181,7 @@ impl ColumnMap {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
 
-    /// Returns the first field with a column outside the table, and the column. `row` is the first row of the table.
+    /// Returns the first mapped field and column where the table lacks the column. `row` is the first row of the table.
     fn missing_in(&self, row: &[String]) -> Option<(&String, &String)> {
         self.fields.iter().find(|(_, column)| column_index(column, row).is_none())
     }
@@ -357,8 +357,8 @@ fn is_regular(text: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Returns whether quotes are ordinary characters in a TSV file, because a cell starts with a quote but does not end
-/// with one. Most programs do not quote the cells of TSV files, but spreadsheets do.
+/// Returns whether quotes are ordinary characters in a TSV file: a cell starts with a quote but does not end with a
+/// quote. Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(text: &str) -> bool {
     let mut cells = text.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))

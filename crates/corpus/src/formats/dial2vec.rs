@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(sniffed("train.tsv", &first(TRAIN)), Some("dial2vec-train"));
         assert_eq!(sniffed("x.tsv", &first(CLUSTERING)), Some("dial2vec-clustering"));
         assert_eq!(sniffed("clustering_test.tsv", "10\thello#hi\t1\n"), Some("dial2vec-clustering"));
-        // A score and two sentences.
+        // This line has a score and two sentences.
         assert_ne!(sniffed("sts.txt", "4\ta b\tc d\n"), Some("dial2vec-train"));
     }
 }

@@ -20,7 +20,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    // `movie_all` contains the domain `movie`.
+    // The file name `movie_all` contains the domain `movie`.
     let stem = input.stem();
     let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
     Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))

@@ -186,7 +186,7 @@ fn is_list_name(name: &str) -> bool {
     ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
-/// Splits of the dialogues in a file.
+/// Splits (train, val or test) of the dialogues in a file.
 struct Splits {
     /// The split of all dialogues, if the name of the file or of its folder contains a split.
     whole: Option<String>,
@@ -195,7 +195,7 @@ struct Splits {
 }
 
 impl Splits {
-    /// Returns the splits. If `whole` is `None`, the ids of each split are read from list files next to the file.
+    /// Returns the splits. If `whole` is `None`, reads the ids of the val and test splits from files next to `path`.
     fn of(path: Option<&Path>, whole: Option<String>) -> Self {
         let list = |name: &str| match path {
             Some(path) if whole.is_none() => listed(path, name),

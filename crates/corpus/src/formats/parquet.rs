@@ -1,7 +1,7 @@
 //! Parquet tables.
 //!
 //! A table with only plain columns is read like CSV, with one turn per row. A table with nested columns is read like
-//! JSON lines, with one dialogue per row. The JSON format is detected.
+//! JSON lines, with one dialogue per row. The JSON format (such as `messages`) is detected.
 
 use std::{
     fmt::Display,

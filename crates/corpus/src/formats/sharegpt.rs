@@ -1,8 +1,8 @@
 //! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one JSON array.
 //!
-//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be
-//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text
-//! `system` in the record becomes the first turn.
+//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be `{"role",
+//! "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text field `system`
+//! in the record becomes the first turn.
 
 use serde_json::Value;
 

@@ -56,7 +56,7 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Returns the message of a JSON error with the column but without the line, which is not the line in the file.
+/// Returns the message of a JSON error with the column. The line is omitted, because it counts from the record.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();
@@ -115,7 +115,7 @@ pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))
 }
 
-/// Creates a dialogue without turns. Its source is the name of a corpus.
+/// Creates a dialogue without turns. `source` is the name of the corpus or of the file.
 pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> Dialogue {
     let mut dialogue = Dialogue::new(id);
     dialogue.source = source.to_owned();
@@ -207,7 +207,7 @@ where
     }))
 }
 
-/// Splits a line at tabs. Returns an error if the line does not have N columns; `names` lists them for the error.
+/// Splits a line at tabs into N columns. The error for a different number of columns contains `names`.
 pub(crate) fn columns<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], RecordError> {
     let cells: Vec<&str> = line.split('\t').collect();
     let count = cells.len();

@@ -110,7 +110,7 @@ pub(super) trait TurnRows: Send + 'static {
     /// if the table has one.
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// Returns whether the first row is a header.
+    /// Returns whether the first row is a header. By default, it is.
     fn has_header(&self) -> bool {
         true
     }
@@ -119,7 +119,7 @@ pub(super) trait TurnRows: Send + 'static {
 /// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
 ///
 /// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected.
-/// Only the first million ids are remembered. Rows with a later id that occurs again become a second dialogue.
+/// Only the first million ids are remembered. If a later id occurs again, its rows become a second dialogue.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -252,7 +252,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
     }
 }
 
-/// Starts the dialogue of a row. Returns it with the turn number of the row.
+/// Starts the dialogue of a row. Returns the dialogue, and the turn number if the row has one.
 fn begin(
     parse: &impl TurnRows,
     seen: &mut HashSet<u64>,

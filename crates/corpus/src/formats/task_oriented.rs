@@ -50,8 +50,8 @@ pub(super) fn record<T: DeserializeOwned>(
     }
 }
 
-/// Returns whether one of the first five values at a depth of a JSON document passes a test. The arguments of the test
-/// are the keys of the value and the value.
+/// Returns whether one of the first five values at nesting depth `depth` of a JSON document passes a test. The
+/// arguments of the test are the keys of the value and the value.
 pub(super) fn any_element(
     probe: &Probe<'_>,
     depth: usize,
@@ -75,7 +75,7 @@ pub(super) fn any_json_line(
     lines.any(|line| serde_json::from_str(line).is_ok_and(|object| test(&object)))
 }
 
-/// Appends an item that is not empty and not yet in the list.
+/// Appends an item, unless it is empty or already in the list.
 pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     if !item.is_empty() && !list.iter().any(|known| known == item) {
         list.push(item.to_owned());

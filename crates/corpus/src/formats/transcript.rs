@@ -67,7 +67,7 @@ fn is_markup(probe: &Probe<'_>) -> bool {
     ["{", "<", "[{", "[\n", "[\""].iter().any(|markup| start.starts_with(markup))
 }
 
-/// Returns whether blank lines separate turns, not dialogues: the first blocks have one turn each and several speakers.
+/// Returns whether blank lines separate turns, not dialogues: the first blocks have one turn each, by several speakers.
 ///
 /// At most three blocks are checked, so the result does not change if more lines are appended.
 fn ignores_blank_lines(head: &str) -> bool {
@@ -225,9 +225,9 @@ impl Reader {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Blank,
-    /// A rule with an optional title.
+    /// A rule, such as `===`, with its title (or an empty text).
     Rule(&'a str),
-    /// A line that starts with `#`.
+    /// A line that starts with `#`, with the text after the `#`.
     Comment(&'a str),
     Text,
 }
@@ -253,14 +253,14 @@ fn kind(line: &str) -> Kind<'_> {
 #[derive(Debug, PartialEq)]
 struct Spoken<'a> {
     time: Option<Time>,
-    /// A time of day or an offset, as written.
+    /// A time of day, or an offset from the start, as written.
     at: Option<String>,
     speaker: String,
     text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker: neither known
-/// (`is_known`), nor a role name, nor similar to a name.
+/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a known speaker (`is_known`), is
+/// not a role name and does not look like a name.
 fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
@@ -360,7 +360,7 @@ fn is_stamp(text: &str) -> bool {
     is_clock(text) || text.as_bytes().get(4) == Some(&b'-') && Time::parse(text).is_some()
 }
 
-/// Returns whether a text is a time of day or an offset: `00:12`, `1:02:03`, `00:12.345`.
+/// Returns whether a text is a time of day or an offset from the start: `00:12`, `1:02:03`, `00:12.345`.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let digits = |t: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -440,7 +440,7 @@ mod tests {
                 "calls-000003 [Later] Ann/participant: x",
             ]
         );
-        // Blocks with one turn each of the same speaker are dialogues.
+        // If all blocks have the same speaker, each block is a dialogue.
         assert_eq!(show("User: a\n\nUser: b\n\nUser: c\n").len(), 3);
     }
 

@@ -91,7 +91,7 @@ struct Message {
 struct Log {
     /// The messages by line number, counted from 0.
     messages: BTreeMap<u64, Message>,
-    /// The start of the day in the file name, on the time scale of [`Clock::run`].
+    /// Midnight of the date in the file name, in minutes on the scale of [`Clock::run`].
     midnight: Option<i64>,
     /// Number of lines that were read, including invalid lines.
     lines: u64,

@@ -23,8 +23,8 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Converts a function that takes messages to a function that takes JSON values, with the line of each value. A value that
-/// is not a message gives an error.
+/// Converts a function that takes a message and its line to a function that takes a JSON value and its line. A value
+/// that is not an object gives an error.
 pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) -> impl FnMut(Value, u64) -> Result<(), RecordError> {

@@ -122,7 +122,7 @@ fn files(raw: &Raw) -> Vec<String> {
 }
 
 /// Returns the text of a message and its attachments, without link previews. If that text is empty, returns the text of
-/// the blocks.
+/// the layout blocks.
 fn message_text(raw: &Raw, names: &Names) -> String {
     let mut all = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {
@@ -163,8 +163,8 @@ fn message_text(raw: &Raw, names: &Names) -> String {
     all
 }
 
-/// Appends the text of a block, or of a list of blocks. The recursion ends, because the JSON parser limits the nesting
-/// depth.
+/// Appends the text of a layout block, or of a list of them. The recursion ends, because the JSON parser limits the
+/// nesting depth.
 fn append_block(value: &Value, names: &Names, out: &mut String) {
     let block = match value {
         Value::Object(block) => block,
@@ -246,7 +246,7 @@ fn plain_tag(tag: &str, names: &Names) -> String {
     }
 }
 
-/// Appends a text and decodes the three entities that Slack uses.
+/// Appends a text and decodes the three entities that Slack uses: `&lt;`, `&gt;` and `&amp;`.
 fn unescape(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {

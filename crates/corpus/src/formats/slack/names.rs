@@ -39,7 +39,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Returns the display name. If it is blank, returns the real name or the name.
+    /// Returns the display name, the real name or the name: the first of these that is not blank.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }

@@ -48,7 +48,7 @@ pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{a0}' | '\u{202f}' | '\u{2009}')
 }
 
-/// Removes white space at the ends, and all direction marks except U+200F, which is part of texts from right to left.
+/// Removes white space at the ends, and all direction marks except U+200F, which right-to-left texts contain.
 pub(super) fn clean(text: &str) -> String {
     let text: String = text.chars().filter(|&c| c == '\u{200f}' || !is_mark(c)).collect();
     text.trim().to_owned()
@@ -186,7 +186,7 @@ fn half(text: &str) -> (Option<bool>, bool, &str) {
 /// Detects the order of the dates at the beginning of a file. Returns the order, and whether it is only assumed.
 ///
 /// 1. The order with the most valid dates is chosen. Years before 2009 are invalid.
-/// 2. On a tie, the order in which the fewest messages are earlier than the previous message is chosen.
+/// 2. On a tie, the order with the fewest steps back in time between consecutive messages is chosen.
 /// 3. If day first and month first are still tied, the order is assumed: month first if a header has the format of the
 ///    United States (`3/2/26, 9:14 AM`), otherwise day first.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
