@@ -98,7 +98,7 @@ pub enum Error {
         /// The most similar known name, or the list of known names.
         hint: Option<String>,
     },
-    /// A record or a file of a corpus is invalid.
+    /// The input data is invalid, for example a record or a file of a corpus.
     #[error("{message}")]
     Data {
         /// Description of the problem, usually with path and line.
@@ -152,7 +152,7 @@ pub enum Error {
         /// Description of the process that holds the lock, from the lock file.
         holder: String,
     },
-    /// An operation of the operating system failed.
+    /// A file or folder operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// The operation, as a verb: `read`, `create`, …

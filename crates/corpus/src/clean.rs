@@ -40,7 +40,7 @@ pub struct Cleaning {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleaned {
-    /// Number of turns whose text was changed by normalization.
+    /// Number of turns with texts that normalization changed.
     pub normalized_turns: u64,
     /// Number of turns merged into the previous turn.
     pub merged_turns: u64,

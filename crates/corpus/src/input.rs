@@ -27,7 +27,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// An open file or stream, decompressed and positioned at its start.
 pub struct Input {
-    /// The name as given by the user. `-` is standard input.
+    /// The name for messages: the path as given by the user, `-` for standard input, or the name of a stream.
     pub name: String,
     /// The path of a file. `None` for a stream.
     pub path: Option<PathBuf>,

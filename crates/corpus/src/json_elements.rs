@@ -226,8 +226,7 @@ impl<R: BufRead> Bytes<R> {
         }
     }
 
-    /// Reads a value whose first byte is already consumed. Finds only the end of the value, without validating the
-    /// JSON.
+    /// Reads the rest of a value after its first byte. Finds only the end of the value, without validating the JSON.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {

@@ -284,8 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a filter as an index does: finds the conditions that are satisfied by a fact, and those that are
-    /// unknown.
+    /// Evaluates a filter as an index does: finds the conditions that a fact (encoded field value) satisfies, and the
+    /// unknown conditions.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();

@@ -10,7 +10,7 @@ pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
 /// Builder of the dialogues in a file, line by line. Each plain-text format implements this trait.
 pub(super) trait LineReader: Send {
-    /// Processes the next line.
+    /// Processes the next line of the file. Appends the completed dialogues and errors to `out`.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
     /// Completes the current dialogue, if any. [`read`] calls this at the end of the file, unless reading fails.

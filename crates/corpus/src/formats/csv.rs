@@ -143,8 +143,8 @@ enum Field {
     Title,
 }
 
-/// The name of each field in `--map`, and common column names, the most likely one first. Column names are in lower case
-/// and without punctuation.
+/// The name of each field in `--map`, and common column names, the most likely name first. Column names are in lower
+/// case and without punctuation.
 const FIELDS: [(&str, &str); 10] = [
     (
         "id",
@@ -181,7 +181,7 @@ impl ColumnMap {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
 
-    /// Returns the first mapped field and column where the table lacks the column. `row` is the first row of the table.
+    /// Returns the first entry of the map with a column that the table lacks. `row` is the first row of the table.
     fn missing_in(&self, row: &[String]) -> Option<(&String, &String)> {
         self.fields.iter().find(|(_, column)| column_index(column, row).is_none())
     }

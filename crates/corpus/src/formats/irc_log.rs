@@ -85,8 +85,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Converts the time of the next line, in minutes since midnight. Returns the minutes since the last midnight
-    /// before the first line. With a 12-hour clock, that can be noon instead.
+    /// Takes the time of the next line, in minutes since midnight. Returns the minutes since the midnight before the
+    /// first line. With a 12-hour clock, the result can count from noon instead.
     pub(super) fn run(&mut self, clock: i64) -> i64 {
         self.is_24_hour |= clock >= 13 * HOUR;
         if let Some(last) = self.last {
@@ -101,7 +101,7 @@ impl Clock {
         self.passed + clock
     }
 
-    /// Returns the result of [`Clock::run`] for the last line with a time, and the argument of that call.
+    /// Returns the last result of [`Clock::run`], and the argument of that call.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }

@@ -155,7 +155,7 @@ fn domains_of_intents(intents: &[String]) -> Vec<String> {
 const DOMAINS: [&str; 8] =
     ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
-/// Names that the file with the dialog acts has in the versions of MultiWOZ.
+/// Names of the file with the dialog acts in the different versions of MultiWOZ.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
 
 /// Maximum number of dialog acts that are read from a file: more than ten times the number in MultiWOZ.

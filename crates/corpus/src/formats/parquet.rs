@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{Dialogue, formats::Problem};
 
-    /// Writes a table of text columns. A column with levels has lists.
+    /// Writes a table of text columns. Each column has its texts, definition levels and repetition levels.
     fn write(path: &Path, schema: &str, columns: &[(&[&str], &[i16], &[i16])]) {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let properties = Arc::new(WriterProperties::builder().build());

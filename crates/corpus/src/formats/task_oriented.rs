@@ -33,7 +33,7 @@ pub(super) fn split_of(name: &str) -> Option<String> {
     found.next().is_none().then(|| split.to_owned())
 }
 
-/// Returns the position of a record in its array, counted from 1. Returns 0 for a record whose key is not a number.
+/// Returns the position of a record in its array, counted from 1. Returns 0 if the key of the record is not a number.
 pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }

@@ -253,7 +253,7 @@ fn kind(line: &str) -> Kind<'_> {
 #[derive(Debug, PartialEq)]
 struct Spoken<'a> {
     time: Option<Time>,
-    /// A time of day, or an offset from the start, as written.
+    /// A time of day, or an offset from the start of the conversation, as written.
     at: Option<String>,
     speaker: String,
     text: &'a str,

@@ -139,7 +139,7 @@ impl LineReader for Chat {
 enum Table {
     /// The columns are context, utterance and label.
     Train,
-    /// The columns are context, true utterance and distractors.
+    /// The columns are context, true utterance and distractors (wrong utterances).
     Evaluation,
 }
 

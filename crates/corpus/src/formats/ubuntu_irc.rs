@@ -277,7 +277,7 @@ some stray line
         (dir, path)
     }
 
-    /// Reads a log. Returns the dialogues, and the problems with only the file name of the path.
+    /// Reads a log. Returns the dialogues, and the problems as texts with file names instead of full paths.
     fn read(path: &Path, options: &ReadOptions) -> (Vec<Dialogue>, Vec<String>) {
         let (mut dialogues, mut problems) = (Vec::new(), Vec::new());
         for item in FORMAT.read(Input::open(path).unwrap(), options).unwrap() {

@@ -226,7 +226,7 @@ pub(super) struct Content {
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
-/// Phrases in the notices that an iPhone exports as messages.
+/// English phrases in the notices that an iPhone exports as messages.
 const NOTICES: [&str; 22] = [
     "end-to-end encrypted",
     "created this group",
