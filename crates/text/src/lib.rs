@@ -51,8 +51,7 @@ pub fn analyze(text: &str) -> Vec<Token> {
 
 /// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
 ///
-/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end offset of the run, and the
-/// output.
+/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end of the run, and the output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();

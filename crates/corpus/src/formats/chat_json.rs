@@ -21,7 +21,7 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line that is cut off can also end like this, but the first line is rarely long enough to be cut off.
+    // A line can also end like this if it is cut off, but the first line is rarely that long.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
@@ -110,7 +110,7 @@ fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, Rec
     Ok(dialogue)
 }
 
-/// Removes the first field that has one of the keys and that `convert` accepts. Returns the converted value.
+/// Removes the first field with one of the keys and with a value that `convert` accepts. Returns the converted value.
 fn take<'k, T>(
     record: &mut Record,
     keys: impl IntoIterator<Item = &'k str>,
@@ -139,7 +139,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Removes and returns the first field that has one of the keys and a text that is not blank.
+/// Removes and returns the first text that is not blank in a field with one of the keys.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     take(record, keys.iter().copied(), |value| {
         value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)

@@ -364,8 +364,8 @@ fn literal_quotes(text: &str) -> bool {
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// Returns the index of a column, given by number (from 1) or by name. A number is looked up as a name only if the row
-/// has fewer columns, because a table without a header can have numbers as cells.
+/// Returns the index of a column, given by number (from 1) or by name. A number is a name only if the row has fewer
+/// columns, because a table without a header can have numbers as cells.
 fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))

@@ -1,6 +1,6 @@
 //! Corpus formats. Each module for a format has a static [`Format`].
 //!
-//! A reader holds one dialogue, or a small part of the corpus such as a day of a channel or a log file, in memory. An
+//! A reader holds one dialogue in memory, or a small part of the corpus such as a day of a channel or a log file. An
 //! invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last
 //! item of that file is a [`Problem::File`].
 

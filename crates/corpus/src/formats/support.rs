@@ -56,7 +56,7 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Returns the message of a JSON error with the column. The line is omitted, because it counts from the record.
+/// Returns the message of a JSON error with the column, but without the line, which is counted within the record.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();

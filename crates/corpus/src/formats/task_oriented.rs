@@ -82,8 +82,8 @@ pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     }
 }
 
-/// Returns the dialog acts in an annotation of MultiWOZ. Depending on the version, the annotation is an object with the
-/// acts as keys, a list of `[act, domain, slot, value]`, or a string, usually "No Annotation".
+/// Returns the dialog acts in an annotation of MultiWOZ. In some versions, the annotation is an object with the acts as
+/// keys. In others, it is a list of `[act, domain, slot, value]`, or a string such as "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {

@@ -259,8 +259,8 @@ struct Spoken<'a> {
     text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a known speaker (`is_known`), is
-/// not a role name and does not look like a name.
+/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker. A speaker is known
+/// (`is_known`), is a role name, or looks like a name.
 fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;

@@ -23,8 +23,8 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Converts a function that takes a message and its line to a function that takes a JSON value and its line. A value
-/// that is not an object gives an error.
+/// Converts a function of a message and its line to a function of a JSON value and its line. A value that is not an
+/// object gives an error.
 pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) -> impl FnMut(Value, u64) -> Result<(), RecordError> {
@@ -44,7 +44,7 @@ pub(super) struct ChannelDays {
     next: usize,
     /// For each thread, the index of the day on which the thread starts.
     start_days: HashMap<Ts, usize>,
-    /// For each day, the later days with replies to threads that start on that day.
+    /// For each day, the later days with replies to the threads of that day.
     later: BTreeMap<usize, BTreeSet<usize>>,
 }
 
