@@ -14,16 +14,16 @@ use std::{
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 thread_local! {
-    /// Whether a panic on this thread is expected and will be caught. Read by the panic hook.
+    /// Whether [`caught`] is running on this thread. The panic hook reads it through [`panic_is_caught`].
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether a panic on this thread will be caught and reported as an error.
+/// Returns whether [`caught`] is running on this thread and will catch a panic.
 pub fn panic_is_caught() -> bool {
     CAUGHT.get()
 }
 
-/// Calls third-party code that may panic on damaged files. Returns `None` if it panics.
+/// Calls third-party code that may panic, for example on damaged files. Returns `None` if it panics.
 pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     CAUGHT.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(call));
@@ -34,7 +34,7 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
 /// Class of an error: the kind of failure. It determines the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A requested check failed.
+    /// A command that checks something, such as `doctor`, found a problem.
     Assertion,
     /// The request is invalid: a wrong flag, path, name or setting.
     Input,
@@ -44,7 +44,7 @@ pub enum Class {
     Corrupt,
     /// Another process holds the writer lock of the index.
     Busy,
-    /// An external resource (disk space, permissions, a device, a server) is missing.
+    /// A resource is missing (disk space, permission, device, server), or a format version is not supported.
     Unavailable,
     /// A bug in turnwise.
     Internal,
@@ -80,7 +80,7 @@ pub enum Error {
         /// Suggested fix.
         hint: Option<String>,
     },
-    /// The search engine does not support the request; another one does.
+    /// The search engine does not support the request, but a different engine does.
     #[error("{message}")]
     Unsupported {
         /// Description of the unsupported feature, with the name of the engine.
@@ -98,10 +98,10 @@ pub enum Error {
         /// The most similar known name, or the list of known names.
         hint: Option<String>,
     },
-    /// A record or a file of a corpus is invalid.
+    /// The input data is invalid, for example a record or a file of a corpus.
     #[error("{message}")]
     Data {
-        /// Description of the problem, with path and line.
+        /// Description of the problem, usually with path and line.
         message: String,
         /// Suggested fix.
         hint: Option<String>,
@@ -124,12 +124,12 @@ pub enum Error {
         /// Suggested fix, for example the names of the existing indexes.
         hint: Option<String>,
     },
-    /// The index was written in a different format version.
+    /// The index or backup has a different format version.
     #[error("{} has format version {found}, and this turnwise reads version {supported}", path.display())]
     FormatVersion {
-        /// Path of the manifest.
+        /// Path of the file with the format version: the manifest of an index or of a backup.
         path: PathBuf,
-        /// Format version of the index.
+        /// Format version of the index or backup.
         found: u32,
         /// Format version that this build reads.
         supported: u32,
@@ -147,12 +147,12 @@ pub enum Error {
     /// Another process writes to the index.
     #[error("{} is being written by {holder}", path.display())]
     Busy {
-        /// Folder of the index.
+        /// Path of the index.
         path: PathBuf,
         /// Description of the process that holds the lock, from the lock file.
         holder: String,
     },
-    /// An operation of the operating system failed.
+    /// A file or folder operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// The operation, as a verb: `read`, `create`, …
@@ -176,13 +176,13 @@ pub enum Error {
         /// Name of the device.
         device: String,
     },
-    /// A requested check failed.
+    /// A command that checks something, such as `doctor`, found a problem.
     #[error("{0}")]
     Assertion(String),
-    /// The user interrupted the command. Acknowledged records are kept.
+    /// The user interrupted the command.
     #[error("interrupted")]
     Interrupted {
-        /// Suggested way to continue.
+        /// Suggested way to continue the interrupted work.
         hint: Option<String>,
     },
     /// A bug in turnwise.
@@ -206,7 +206,7 @@ impl Error {
         Error::Unavailable { message: message.into(), hint: None }
     }
 
-    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or all of `known`.
+    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or else all these names.
     pub fn unknown_name<'a>(
         kind: &'static str,
         name: &str,
@@ -323,10 +323,10 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
-/// A rejected record with the reason. Ingest writes it to the rejects file and continues.
+/// A rejected record or file, with the reason. Readers report it and continue with the next record or file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Reject {
-    /// The file, as given by the user (`-` for standard input).
+    /// The path of the file. `-` is standard input.
     pub path: String,
     /// The line where the record starts, counted from 1. `None` if unknown.
     pub line: Option<u64>,
@@ -350,7 +350,7 @@ impl fmt::Display for Reject {
     }
 }
 
-/// Returns the known name most similar to `name`, if it is similar enough (Jaro-Winkler ≥ 0.8).
+/// Returns the known name most similar to `name`, ignoring case, if their Jaro-Winkler similarity is at least 0.8.
 pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known

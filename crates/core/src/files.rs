@@ -28,13 +28,13 @@ pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
 
 /// Method of writing to a path: atomic replacement or direct writes.
 pub enum WriteTarget {
-    /// An existing regular file (with symbolic links resolved) or a new file. It can be replaced atomically.
+    /// An existing regular file (with symbolic links resolved) or a new file, which can be replaced atomically.
     File(PathBuf),
-    /// A device, a pipe or similar. It is written to directly and never replaced.
+    /// A device, a pipe or a similar target, which is written directly and never replaced.
     Stream,
 }
 
-/// Returns the method of writing to a path.
+/// Returns the method of writing to a path: files are replaced, and devices and pipes are written directly.
 pub fn write_target(path: &Path) -> WriteTarget {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -52,7 +52,7 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Syncs the folder that contains `path`, so that a created, renamed or removed file survives a crash.
+/// Syncs the folder that contains `path`, so that creating, renaming or removing `path` is not undone by a crash.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
         // A bare file name is relative to the current folder.
@@ -62,7 +62,7 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs a folder, so that changes to its entries survive a crash. Does nothing on Windows.
+/// Syncs a folder, so that changes to its entries are not undone by a crash. Does nothing on Windows.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     // Windows cannot sync a folder; it journals renames.
     if cfg!(windows) {
@@ -84,7 +84,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
         return remove_folder(new);
     }
     if replaces {
-        // A rename cannot overwrite a folder that is not empty, so the previous one is moved away first. This is not
+        // A rename cannot overwrite a folder that is not empty, so the previous folder is moved away first. This is not
         // atomic: a process killed between the two renames leaves the previous folder at `old`.
         remove_folder(old)?;
         fs::rename(folder, old).at("move", folder)?;
@@ -100,7 +100,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     remove_folder(old)
 }
 
-/// Swaps the names of two folders atomically. Returns whether the system supports it and it succeeded.
+/// Swaps the names of two folders atomically. Returns false if the system does not support the swap, or if it fails.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn exchange(a: &Path, b: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

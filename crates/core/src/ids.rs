@@ -41,7 +41,7 @@ impl DialogueId {
         &self.0
     }
 
-    /// Returns the 128-bit key that the store's tables use for this id.
+    /// Returns the 128-bit key of this id, which the tables of an index use instead of the text.
     pub fn key(&self) -> IdKey {
         IdKey::of(&self.0)
     }
@@ -116,7 +116,7 @@ impl FromStr for UtteranceId {
     }
 }
 
-/// First 128 bits of a BLAKE3 hash. Tables use it as a fixed-width key for dialogue ids, texts and records.
+/// First 128 bits of a BLAKE3 hash. An index uses it as a fixed-width key for ids, texts and records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct IdKey(pub [u8; 16]);
 

@@ -13,7 +13,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// Formats a number of bytes with a unit, such as `2.5 MB`.
+/// Formats a number of bytes with a decimal unit, such as `2.5 MB`.
 pub fn bytes(n: u64) -> String {
     match n {
         0..1_000 => format!("{n} B"),
@@ -23,7 +23,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Formats a count with its noun: `1 dialogue`, `2 dialogues`.
+/// Formats a count with its noun: `1 dialogue`, `2 dialogues`. `one` is the singular, and the plural adds an `s`.
 pub fn counted(n: u64, one: &str) -> String {
     match n {
         1 => format!("1 {one}"),

@@ -1,7 +1,6 @@
 //! Properties of writing systems, such as whether words are separated by spaces.
 
-/// Returns whether a letter is from a script that turnwise analyzes without word spaces (Han, Kana, Hangul
-/// syllables).
+/// Returns whether a character is Han, Kana or a Hangul syllable, which turnwise treats as text without word spaces.
 pub fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'

@@ -1,6 +1,6 @@
 //! Mean and standard deviation.
 
-/// Returns the mean and the sample standard deviation. The deviation of fewer than two values is 0.
+/// Returns the mean (0 without values) and the sample standard deviation (0 with fewer than two values).
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     if values.is_empty() {

@@ -43,12 +43,12 @@ impl Vectors {
         self.data.is_empty()
     }
 
-    /// Returns row `n`. Panics if there are not enough rows.
+    /// Returns row `n`, counted from 0. Panics if there are not enough rows.
     pub fn row(&self, n: usize) -> &[f32] {
         &self.data[n * self.dim..(n + 1) * self.dim]
     }
 
-    /// Returns row `n` as a mutable slice. Panics if there are not enough rows.
+    /// Returns row `n`, counted from 0, as a mutable slice. Panics if there are not enough rows.
     pub fn row_mut(&mut self, n: usize) -> &mut [f32] {
         &mut self.data[n * self.dim..(n + 1) * self.dim]
     }
@@ -74,14 +74,14 @@ impl Vectors {
         &self.data
     }
 
-    /// Scales every row to unit length. Zero rows are unchanged.
+    /// Scales every row to unit length. Rows that contain only zeros are unchanged.
     pub fn normalize(&mut self) {
         if self.dim > 0 {
             self.data.chunks_exact_mut(self.dim).for_each(normalize);
         }
     }
 
-    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Has no effect on shorter rows.
+    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Shorter rows are unchanged.
     #[must_use]
     pub fn truncate(self, dim: usize) -> Self {
         if dim >= self.dim {

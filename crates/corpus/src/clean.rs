@@ -25,7 +25,7 @@ pub enum NormalForm {
 pub struct Cleaning {
     /// Unicode form to which the texts of turns are normalized. `None` skips this step.
     pub normalize: Option<NormalForm>,
-    /// Whether to merge consecutive turns of a speaker.
+    /// Whether to merge consecutive turns of the same speaker.
     pub merge_turns: bool,
     /// Minimum number of turns. Dialogues that have fewer turns after merging are dropped.
     pub min_turns: usize,
@@ -40,7 +40,7 @@ pub struct Cleaning {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleaned {
-    /// Number of turns whose text was changed by normalization.
+    /// Number of turns with texts that normalization changed.
     pub normalized_turns: u64,
     /// Number of turns merged into the previous turn.
     pub merged_turns: u64,
@@ -53,8 +53,8 @@ pub struct Cleaned {
 }
 
 impl Cleaning {
-    /// Cleans a dialogue, except for duplicates, and adds the changes to `cleaned`. Returns `false` if the dialogue is
-    /// too short and must be dropped.
+    /// Applies all steps except `dedupe` to a dialogue, and adds the changes to `cleaned`. Returns `false` if the
+    /// dialogue has too few turns and must be dropped.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {
@@ -93,10 +93,10 @@ pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
     if normal == text { Cow::Borrowed(text) } else { Cow::Owned(normal) }
 }
 
-/// Merges consecutive turns of a speaker, and returns the number of turns removed.
+/// Merges consecutive turns of the same speaker, and returns the number of turns removed.
 ///
-/// A merged turn has the number and time of its first turn, and the first intent. Dialog acts and metadata are
-/// combined; of two values with the same key, the first is kept.
+/// A merged turn has the number and time of its first turn, and the first intent of its turns. Dialog acts and metadata
+/// are combined. If two turns have metadata with the same key, the first value is kept.
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {

@@ -75,7 +75,7 @@ fn is_unnumbered(number: &TurnNo) -> bool {
 }
 
 impl Turn {
-    /// Returns the speaker name, or the name of the role if the turn has no speaker name.
+    /// Returns the speaker name, else the name of the role, else an empty string.
     pub fn who(&self) -> &str {
         match self.speaker.as_str() {
             "" => self.role.as_ref().map_or("", Role::as_str),
@@ -89,7 +89,7 @@ impl Turn {
     }
 
     /// Returns the name of the turn's dialog acts, for example `inform` for `inform(area=north)`. Returns `None` if the
-    /// turn has no acts, or acts with different names.
+    /// turn has no acts, or acts with different names, or if the name is empty.
     pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
@@ -181,7 +181,7 @@ impl Dialogue {
         UtteranceId { dialogue: self.id.clone(), turn }
     }
 
-    /// Returns the distinct speaker names, in order of first appearance.
+    /// Returns the distinct speaker names, in order of first appearance. Turns without a name give one empty name.
     pub fn speakers(&self) -> Vec<&str> {
         let mut seen = Vec::new();
         for turn in &self.turns {
@@ -192,15 +192,15 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first turn with text by the user, or by anyone if the user has none. It serves as a preview of the
-    /// dialogue.
+    /// Returns the first turn with text by the user, or else the first turn with text by anyone. This turn serves as a
+    /// preview of the dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
         with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())
     }
 
-    /// Returns a hash of the texts and roles of the turns. Dialogues that differ only in ids, names or labels have
-    /// equal hashes.
+    /// Returns a hash of the texts and roles of the turns. Dialogues that differ only in other data, such as ids, names
+    /// or times, have equal hashes.
     pub fn text_key(&self) -> IdKey {
         let mut hasher = blake3::Hasher::new();
         for turn in &self.turns {
@@ -219,9 +219,9 @@ pub enum Role {
     User,
     /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// The source of instructions and notices that no person says.
+    /// Not a person: the source of instructions and automatic notices.
     System,
-    /// A person in a conversation whose members have no distinct roles.
+    /// A person in a conversation without distinct roles.
     Participant,
     /// Any other role, by name.
     Other(Box<str>),
@@ -291,7 +291,7 @@ impl JsonSchema for Role {
     }
 }
 
-/// Point in time. It is serialized as RFC 3339 in UTC.
+/// Point in time, serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Time(pub jiff::Timestamp);

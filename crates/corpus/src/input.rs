@@ -18,7 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Number of bytes at the beginning of an input that are used to detect the format.
+/// Maximum number of bytes at the beginning of an input that are used to detect the format.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Maximum time to wait for more data from standard input if it starts with a JSON line. After this time, the format is
@@ -27,13 +27,13 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// An open file or stream, decompressed and positioned at its start.
 pub struct Input {
-    /// The name as given by the user. `-` is standard input.
+    /// The name for messages: the path as given by the user, `-` for standard input, or the name of a stream.
     pub name: String,
     /// The path of a file. `None` for a stream.
     pub path: Option<PathBuf>,
     stream: Box<dyn BufRead + Send>,
     head: Vec<u8>,
-    /// Whether `head` is known to be the complete input.
+    /// Whether `head`, the buffered beginning, is known to be the complete input.
     whole: bool,
 }
 
@@ -43,7 +43,7 @@ impl Input {
         Input::open_counted(path, &Arc::default())
     }
 
-    /// Opens a file like [`Input::open`]. All bytes that are later read from disk are added to `read`.
+    /// Opens a file as [`Input::open`] does, and adds the number of bytes read from disk to `read`.
     pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
             let (stream, available) = Piped::standard_input()?.probed();
@@ -57,7 +57,7 @@ impl Input {
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
-    /// Wraps a stream. `name` and `path` are those of the file from which the stream reads, if there is one.
+    /// Wraps a stream. `name` is shown in messages. `path` is the file that the stream reads, if there is one.
     pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
         Input::with_head(name, path, raw, None)
     }
@@ -131,7 +131,7 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// Returns the file name without folder and extension. For a stream, returns a name made from a hash of the first line.
+    /// Returns the file name without folder and extension, or `stdin-` and a hash of a line for a stream.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
@@ -172,7 +172,7 @@ impl Read for Counting {
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,
-    /// A read error that occurred while the beginning was read. It is returned after the bytes of `current`.
+    /// A read error that occurred while the beginning was read. `read` returns it after the bytes of `current`.
     broken: Option<io::Error>,
 }
 
@@ -201,7 +201,7 @@ impl Piped {
     /// Reads the beginning of the stream. Returns the number of bytes that have arrived if the stream is slow, or `None` if
     /// [`PROBE_BYTES`] or the whole stream were read.
     ///
-    /// A stream that starts with a JSON line can time out, because that line is enough to detect the format.
+    /// Only a stream that starts with a JSON line can time out, because that line is enough to detect the format.
     fn probed(mut self) -> (Self, Option<usize>) {
         let mut head = Vec::new();
         let mut available = None;
@@ -265,18 +265,18 @@ impl<'a> Probe<'a> {
         name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
     }
 
-    /// Returns whether the file name has an extension. The argument is in lower case and starts with a dot.
+    /// Returns whether the result of [`Probe::file_name`] ends with `extension`, such as `.csv`.
     pub fn has_extension(&self, extension: &str) -> bool {
         self.file_name().ends_with(extension)
     }
 
-    /// Returns the lines that are complete and not blank. A beginning without a line ending is one line.
+    /// Returns the lines that are complete and not blank. If the text has no line ending, the whole text is one line.
     pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// Returns the first value at a nesting depth of a JSON document, with the keys that lead to the value.
+    /// Returns the first complete value at a nesting depth of a JSON document, if any, with the keys that lead to it.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;

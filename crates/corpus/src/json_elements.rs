@@ -21,9 +21,9 @@ pub struct Element {
 pub enum ElementError {
     /// The value is longer than `limit` bytes. It was skipped, and reading continues.
     TooLong { keys: Vec<String>, line: u64, bytes: u64, limit: usize },
-    /// The document is invalid JSON or ends early. No more items follow.
+    /// The document is invalid JSON, ends early or is nested too deeply. No more values follow.
     Broken { line: u64, what: String },
-    /// The stream failed. No more items follow.
+    /// The stream failed. No more values follow.
     Stream { line: u64, source: io::Error },
 }
 
@@ -54,7 +54,7 @@ const EARLY_END: &str = "the file ends in the middle of a JSON value";
 const MAX_DEPTH: usize = 256;
 
 impl<R: BufRead> Elements<R> {
-    /// Creates an iterator over the values at `depth`, which is at least 1. A value longer than `limit` bytes gives an
+    /// Creates an iterator over the values at `depth`. A depth of 0 means 1. A value longer than `limit` bytes gives an
     /// error.
     pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
         let bytes = Bytes { stream, line: 1 };
@@ -226,8 +226,7 @@ impl<R: BufRead> Bytes<R> {
         }
     }
 
-    /// Reads a value whose first byte is already consumed. Only the end of the value is found; the value may be invalid
-    /// JSON.
+    /// Reads the rest of a value after its first byte. Finds only the end of the value, without validating the JSON.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {

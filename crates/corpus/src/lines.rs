@@ -1,7 +1,7 @@
 //! Line reader with a maximum line length.
 //!
-//! A line that is too long or not UTF-8 gives an error, and the next line can be read. The reader needs no more memory
-//! than the maximum length.
+//! A line that is too long or not UTF-8 gives an error, and the next line can be read. The reader buffers at most one
+//! line of the maximum length.
 
 use std::io::{self, BufRead};
 

@@ -1,4 +1,4 @@
-//! Output to files and standard output. A file is compressed if its extension says so, and replaced atomically.
+//! Output to files and standard output. Files are replaced atomically, and `.gz` and `.zst` files compressed.
 
 use std::{
     fs::{self, File},
@@ -13,12 +13,12 @@ use turnwise_core::{
 
 /// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
 ///
-/// Data is written to a temporary file. [`Output::finish`] renames the file to its final name. If `finish` is not called,
-/// the temporary file is removed. A device or a pipe is written directly.
+/// Data is written to a temporary file. [`Output::finish`] renames the file to its final name. If `finish` is not
+/// called, dropping the output removes the temporary file. A device or a pipe is written directly.
 pub struct Output {
     name: PathBuf,
     stream: Stream,
-    /// Temporary path and final path.
+    /// Temporary path and final path. `None` for standard output, a device or a pipe.
     temporary: Option<(PathBuf, PathBuf)>,
 }
 

@@ -18,7 +18,7 @@ use turnwise_core::{
 /// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
-    /// Format in which all files are read. `None` detects the format of each file.
+    /// Format in which all files are read. `None` means CSV if there is a column map, or else the detected format.
     pub format: Option<&'static Format>,
     /// Options for reading a file.
     pub options: ReadOptions,
@@ -34,7 +34,7 @@ impl Default for Reader {
 
 /// Event reported while files are read.
 pub enum ReadEvent<'a> {
-    /// The files were found, before the first file is read.
+    /// The files to read were found. This event comes before the first file is read.
     Found(&'a Plan),
     /// Another dialogue or problem was read.
     Read {
@@ -79,8 +79,8 @@ impl Reader {
         walk::plan(paths, format)
     }
 
-    /// Reads files and folders. Passes each dialogue to `take`, and progress and problems to `event`. An error of one of
-    /// them ends reading.
+    /// Reads files and folders. Passes each dialogue to `take`, and progress and problems to `event`. If `take` or
+    /// `event` returns an error, reading ends with this error.
     pub fn each_dialogue(
         &self,
         paths: &[PathBuf],

@@ -1,7 +1,7 @@
 //! Row reader for delimited text (CSV, TSV) with a maximum row length.
 //!
-//! A row that is too long or too wide gives an error, and the next row can be read. A quote that is never closed makes
-//! the rest of the file one row. At the end of the file, it gives an error with the line where that row starts.
+//! A row that is too long or has too many cells gives an error, and reading continues. A quote that is never closed
+//! makes the rest of the file one row. This row gives an error with the line where it starts.
 
 use std::io::{self, BufRead};
 
@@ -55,7 +55,7 @@ impl<'a> Row<'a> {
         self.bytes.get(start..end)
     }
 
-    /// Iterates over the cells. Their quotes are removed.
+    /// Iterates over the cells, without their quotes.
     pub fn cells(&self) -> impl Iterator<Item = &'a [u8]> {
         let row = *self;
         (0..row.width()).filter_map(move |at| row.cell(at))
@@ -71,7 +71,7 @@ pub enum RowError {
         line: u64,
         /// Length of the row in bytes, with delimiters and quotes.
         bytes: u64,
-        /// Maximum length of a row in bytes.
+        /// Maximum total length of the cells of a row, in bytes.
         limit: usize,
     },
     /// The row has more than 65,536 cells. It was skipped, and reading continues.
@@ -93,7 +93,7 @@ pub enum RowError {
     },
 }
 
-/// Maximum number of cells in a row. A row with more cells is damaged.
+/// Maximum number of cells in a row. A row with more cells is skipped as damaged.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// Reader for rows with a maximum length. Empty lines are skipped.
@@ -143,14 +143,14 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Reads a row into the buffers. Returns its start line, and the number of bytes and cells in the buffers.
+    /// Reads a row into the buffers. Returns its start line, number of bytes and number of cells, or `None` at the end.
     fn read(&mut self) -> Result<Option<(u64, usize, usize)>, RowError> {
         if !self.skip_line_endings()? {
             return Ok(None);
         }
         let (line, limit) = (self.line, self.limit);
         let (mut length, mut bytes, mut cells) = (0, 0, 0);
-        // Set for a row over a limit. The rest of the row is read but not stored.
+        // `Some(true)` if the row has too many cells, `Some(false)` if it is too long. The rest is not stored.
         let mut too_wide = None;
         self.core.reset();
         loop {

@@ -9,7 +9,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Names of parts with their shares of the dialogues. The shares add up to 1.
+/// Names of the parts of a split, each with its share of the dialogues. The shares add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts(Vec<(String, f64)>);
 
@@ -19,7 +19,7 @@ impl Parts {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the index of the part to which a dialogue belongs. The order of the parts is that of [`Parts::names`].
+    /// Returns the index of the part to which a dialogue belongs, in the order of [`Parts::names`].
     pub fn part_of(&self, id: &DialogueId, seed: u64) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(id.as_str().as_bytes());

@@ -14,7 +14,7 @@ pub struct Statistics {
     pub dialogues: u64,
     /// Number of turns.
     pub turns: u64,
-    /// Number of distinct speaker names.
+    /// Number of distinct speaker names. Empty names are not counted.
     pub speakers: u64,
     /// Number of words in the texts of turns, as counted by [`count_words`].
     pub words: u64,
@@ -24,13 +24,13 @@ pub struct Statistics {
     pub turns_per_dialogue: Histogram,
     /// Distribution of words per turn.
     pub words_per_turn: Histogram,
-    /// Distribution of speakers per dialogue.
+    /// Distribution of speakers per dialogue. All turns without a speaker name count as one speaker.
     pub speakers_per_dialogue: Histogram,
     /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
     /// Number of dialogues by language. The key `unknown` is for dialogues without a language.
     pub languages: BTreeMap<String, u64>,
-    /// Number of dialogues by domain. A dialogue with several domains is counted for each of them.
+    /// Number of dialogues by domain. A dialogue with several domains is counted for each domain.
     pub domains: BTreeMap<String, u64>,
     /// Number of turns by role. The key `none` is for turns without a role.
     pub roles: BTreeMap<String, u64>,
@@ -38,7 +38,7 @@ pub struct Statistics {
     pub intents: BTreeMap<String, u64>,
     /// Number of turns with dialog acts.
     pub turns_with_acts: u64,
-    /// The earliest and the latest time of a dialogue or a turn. `None` if none of them has a time.
+    /// The earliest and the latest time of a dialogue or a turn. `None` if no dialogue or turn has a time.
     pub times: Option<(Time, Time)>,
     /// Hashes of the distinct speaker names.
     #[serde(skip)]
@@ -74,7 +74,7 @@ impl Histogram {
         *self.0.entry(value).or_default() += 1;
     }
 
-    /// Returns the summary. All its values are 0 if the histogram is empty.
+    /// Returns the summary. All values of the summary are 0 if the histogram is empty.
     pub fn summary(&self) -> Summary {
         let count: u64 = self.0.values().sum();
         let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();
@@ -126,7 +126,7 @@ impl Statistics {
         *last = time.max(*last);
     }
 
-    /// Returns the statistics of the dialogues of both.
+    /// Returns the statistics of all dialogues that `self` and `other` have counted.
     #[must_use]
     pub fn joined(mut self, other: Statistics) -> Self {
         self.dialogues += other.dialogues;

@@ -1,4 +1,5 @@
-//! Reader for single texts instead of dialogues: one per line, as plain text or as a JSON object with `id` and `text`.
+//! Reader for single texts instead of dialogues: one per line, as plain text or as JSON with `text` and an optional
+//! `id`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use turnwise_core::error::{Error, Result};
 pub enum TextFormat {
     /// Every line is a text, even if it is empty.
     Lines,
-    /// Every line is a JSON object with a `text` and an optional `id`.
+    /// Every line is a JSON object with a `text` and an optional `id`. Blank lines are skipped.
     Jsonl,
 }
 
@@ -31,14 +32,14 @@ pub struct Text {
 /// Iterator over the texts of one file.
 pub type Texts = Box<dyn Iterator<Item = Result<Text, Problem>> + Send>;
 
-/// Number of lines at the beginning of a file that are checked to detect its format.
+/// Number of lines at the beginning of a file that are checked to detect its format. Blank lines are not counted.
 const PROBE_LINES: usize = 20;
 
 impl TextFormat {
     /// All text formats.
     pub const ALL: [TextFormat; 2] = [TextFormat::Lines, TextFormat::Jsonl];
 
-    /// Returns the name for `--from`.
+    /// Returns the name of the format for `--from`.
     pub const fn name(self) -> &'static str {
         match self {
             TextFormat::Lines => "lines",
@@ -51,8 +52,8 @@ impl TextFormat {
         TextFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Detects the format of a file that is not a dialogue corpus. Returns an error for JSON without texts. `name` is the
-    /// file name for the error.
+    /// Detects the format of a file that is not a dialogue corpus. Returns an error if the first line looks like JSON
+    /// but no line has a `text`. `name` is the file name for the error.
     pub fn sniff(name: &str, probe: &Probe<'_>) -> Result<Self> {
         let lines = || probe.lines().filter(|line| !line.trim().is_empty()).take(PROBE_LINES);
         if lines().any(|line| serde_json::from_str::<Record>(line).is_ok_and(|r| r.text.is_some())) {

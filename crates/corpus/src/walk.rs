@@ -44,8 +44,8 @@ impl Source {
         }
     }
 
-    /// Returns the absolute path, size and modification time of the source as a text. If the text is the same in a later
-    /// run, the source has not changed. Returns `None` for an input that was already open.
+    /// Returns the absolute path, size and modification time of the source as a text. If the text is the same in a
+    /// later run, the source has not changed. Returns `None` for an open or unreadable input.
     pub fn identity(&self) -> Option<String> {
         let path = match &self.location {
             Location::Opened(_) => return None,
@@ -56,7 +56,7 @@ impl Source {
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// Returns the size of a file on disk in bytes. Returns `None` for a folder or an open input.
+    /// Returns the size of a file on disk in bytes. Returns `None` for a folder, an open input or an unreadable file.
     pub fn bytes(&self) -> Option<u64> {
         match &self.location {
             Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),
@@ -87,14 +87,14 @@ pub struct Plan {
     pub sources: Vec<Source>,
     /// Files that belong to a corpus format but contain no dialogues.
     pub companions: Vec<PathBuf>,
-    /// Files that are in no known format or could not be opened.
+    /// Files of folders that could not be opened, or that are not in a known format or the requested format.
     pub unrecognized: Vec<PathBuf>,
 }
 
 /// Finds the sources in the given paths. `-` is standard input. Folders are searched recursively.
 ///
-/// If `from` is `None`, the format of each file is detected. Otherwise, each given file is read in the format `from`, and
-/// so are those files of folders that match it. Returns an error for a folder without dialogues.
+/// If `from` is `None`, the format of each file is detected. Otherwise, each given file is read in the format `from`.
+/// In a folder, only the files that match `from` are read. Returns an error for a folder without any source.
 pub fn plan(paths: &[PathBuf], from: Option<&'static Format>) -> Result<Plan> {
     let mut plan = Plan::default();
     for path in paths {
@@ -143,7 +143,7 @@ fn file_source(path: &Path, from: Option<&'static Format>) -> Result<Source> {
     })
 }
 
-/// Adds the sources in a folder to the plan.
+/// Adds the sources and the other files in a folder to the plan.
 fn walk(folder: &Path, from: Option<&'static Format>, plan: &mut Plan) -> Result<()> {
     let claims = |f: &&&'static Format| f.claims_folder(folder);
     let claimed = match from {
@@ -191,8 +191,8 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns how well a file in a folder matches the format `from`, or the detected format if `from` is `None`. Returns
-/// `None` if the file cannot be opened or no format is detected.
+/// Returns the format of a file (`from`, or the detected format if `from` is `None`), and how well the file matches it.
+/// Returns `None` if the file cannot be opened or no format is detected.
 fn detect(path: &Path, from: Option<&'static Format>) -> Option<(&'static Format, Fit)> {
     let input = Input::open(path).ok()?;
     match from {

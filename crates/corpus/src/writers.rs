@@ -132,8 +132,8 @@ pub struct Rejects {
 }
 
 impl Rejects {
-    /// Opens the file and truncates it to `keep` bytes, which an earlier run of the same ingest has written. If `path` is
-    /// `None`, nothing is ever written.
+    /// Opens the file and truncates it to `keep` bytes: the lines that an earlier run of the same ingest has written.
+    /// If `path` is `None`, [`Rejects::write`] does nothing.
     pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
         let mut file =

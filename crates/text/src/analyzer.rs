@@ -8,10 +8,10 @@ use crate::{
 };
 use turnwise_core::{Error, Result};
 
-/// Name of the analyzer that splits Chinese by dictionary and all other text like `mixed-1`.
+/// Name of the analyzer that splits Chinese by dictionary. It splits all other text as `mixed-1` does.
 const JIEBA: &str = "jieba-1";
 
-/// Separator between the base analyzer and the stemming language.
+/// Separator between the base analyzer and the stemming language in the name of an analyzer.
 const STEM: &str = "+stem-";
 
 /// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
@@ -29,7 +29,7 @@ enum Segmentation {
     /// Overlapping character bigrams.
     #[default]
     Bigrams,
-    /// Dictionary words for Han; bigrams for Kana, Hangul and mixed runs.
+    /// Dictionary words for runs of Han characters, and character bigrams for runs that contain Kana or Hangul.
     #[cfg(feature = "jieba")]
     Dictionary,
 }

@@ -7,7 +7,7 @@ use jieba_rs::Jieba;
 use super::{Token, bigrams, push};
 
 /// Splits a run of Han letters into dictionary words. Also adds the shorter words within a long word, so that a short
-/// query matches it. A run that contains Kana or Hangul is split into bigrams instead.
+/// query matches the long word. Splits a run that contains Kana or Hangul into bigrams instead.
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
     if !run.chars().all(is_han) {

@@ -29,7 +29,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same one.
+/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same analyzer.
 pub const ANALYZER: &str = "mixed-1";
 
 /// Maximum length of a word in characters. Longer runs of letters are split.
@@ -51,8 +51,7 @@ pub fn analyze(text: &str) -> Vec<Token> {
 
 /// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
 ///
-/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end offset of the run, and the
-/// output.
+/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end of the run, and the output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -97,8 +96,8 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in
-/// benchmarks.
+/// Splits a text into words, and into single letters for scripts without word spaces. Baseline rankers of benchmarks
+/// use this function.
 pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);

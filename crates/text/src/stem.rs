@@ -34,7 +34,7 @@ impl Language {
         LANGUAGES[self.0].0
     }
 
-    /// Replaces words by their stems. Terms with letters of other scripts or with digits are unchanged.
+    /// Replaces words by their stems. Terms that contain anything but Latin letters are unchanged.
     pub(super) fn stem_all(self, tokens: &mut [Token]) {
         let stemmer = Stemmer::new(LANGUAGES[self.0].1);
         for token in tokens.iter_mut().filter(|token| token.term.chars().all(is_latin)) {

@@ -1,7 +1,7 @@
 //! Redaction of personal data: e-mail addresses, phone numbers and payment card numbers.
 //!
 //! Card numbers are recognized by length and check digit. Phone numbers are recognized by an international prefix, a
-//! usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts are not redacted.
+//! usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts usually do not match.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -94,7 +94,7 @@ fn has_check_digit(number: &str) -> bool {
     (13..=19).contains(&digits.len()) && sum.is_multiple_of(10) && digits.iter().any(|&d| d != 0)
 }
 
-/// Redacts the title, texts, speaker names and metadata strings of a dialogue.
+/// Redacts the title of a dialogue, and the texts, speaker names and metadata strings of the dialogue and its turns.
 pub fn dialogue(dialogue: &mut Dialogue, cleaned: &mut Cleaned) {
     let mut redact = |field: &mut String| {
         if let Cow::Owned(redacted) = text(field, cleaned) {

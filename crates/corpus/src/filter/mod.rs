@@ -113,7 +113,7 @@ impl Filter {
         format!("({}) and ({})", self.text, other.text).parse()
     }
 
-    /// Returns the first field in the filter that is not in `fields`. The name of every metadata field is `meta.KEY`.
+    /// Returns the name of the first field that is not in `fields`. Every metadata field has the name `meta.KEY`.
     pub fn first_field_not_in(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
@@ -166,7 +166,7 @@ impl Test {
         any
     }
 
-    /// Returns whether a value of the field satisfies the comparison.
+    /// Returns whether `value`, a value of the field, satisfies the comparison.
     fn fits(&self, value: TypedValue<'_>) -> bool {
         match (value, &self.value) {
             (TypedValue::Number(n), Value::Number(wanted)) => self.comparison.holds(n.partial_cmp(wanted)),
@@ -227,8 +227,8 @@ impl Field {
         }
     }
 
-    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue or of the first turn
-    /// with a time, and the length is the sum of the turns.
+    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue, or else of the first
+    /// turn with a time. The length is the total length of the turns.
     fn visit_turns<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         match self {
             Field::Time => {

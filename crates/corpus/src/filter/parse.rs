@@ -9,7 +9,7 @@ use super::{Comparison, FIELDS, Field, Filter, NAMED_FIELDS, Node, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum number of conditions in a filter. [`Filter::decide`] has one bit per condition in a `u64`.
+/// Maximum number of conditions in a filter, because [`Filter::decide`] has one bit per condition in a `u64`.
 const MAX_TESTS: usize = 64;
 
 impl FromStr for Filter {
@@ -124,7 +124,7 @@ struct Parser {
     tests: Vec<Test>,
 }
 
-/// Maximum nesting depth of parentheses and `not`. The depth of the recursion has the same limit.
+/// Maximum nesting depth of parentheses and `not`. It also limits the recursion of the parser.
 const MAX_DEPTH: usize = 64;
 
 impl Parser {

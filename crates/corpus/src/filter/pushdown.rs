@@ -12,12 +12,12 @@ use super::{Field, Filter, NAMED_FIELDS, Node, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
-/// Maximum length of a text value in a fact, in bytes. For a longer value, the fact contains only a marker.
+/// Maximum length in bytes of a text in a fact (encoded field value). A marker replaces a longer text.
 pub const MAX_FACT_BYTES: usize = 1024;
 
-/// Divider between the field name and the value in a fact.
+/// Divider between the field name and the value in a fact, which is an encoded field value.
 const DIVIDER: char = '\u{1}';
-/// First character of each fact that a dialogue gets from its turns.
+/// First character of each fact (encoded field value) that a dialogue gets from its turns.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
@@ -25,7 +25,7 @@ const OF_TURNS: char = '*';
 pub struct Facts(Vec<String>);
 
 impl Facts {
-    /// Returns the facts of a dialogue, sorted and distinct. They include facts about its turns.
+    /// Returns the sorted, distinct facts of a dialogue, without its id and the texts, numbers and metadata of turns.
     pub fn of_dialogue(dialogue: &Dialogue) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(dialogue.metadata.keys()) {
@@ -41,7 +41,7 @@ impl Facts {
         facts.distinct()
     }
 
-    /// Returns the facts of a turn, sorted and distinct. They do not include the facts of its dialogue.
+    /// Returns the sorted, distinct facts of a turn. Its text and the facts of its dialogue are omitted.
     pub fn of_turn(dialogue: &Dialogue, turn: &Turn) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(turn.metadata.keys()).filter(|field| *field != Field::Text) {
@@ -67,7 +67,7 @@ impl Facts {
     }
 }
 
-/// Returns all fields: the fixed ones, then a metadata field for each of the keys.
+/// Returns all fields: the fields with fixed names, then a metadata field for each key.
 fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     let named = NAMED_FIELDS.iter().map(|(_, field)| field.clone());
     named.chain(keys.map(|key| Field::Meta(key.clone())))
@@ -79,8 +79,8 @@ fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 
-/// Returns the prefix of all facts of a field. A divider in a metadata key is doubled, so that it differs from the
-/// divider after the key.
+/// Returns the prefix of all facts (encoded values) of a field. A divider in a metadata key is doubled, so that it
+/// differs from the divider after the key.
 fn name(field: &Field) -> String {
     match field {
         Field::Meta(key) => {
@@ -90,7 +90,7 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// The two prefixes that the facts of a field can have: one for values from turns, and one for other values.
+/// The two prefixes of the facts (encoded values) of a field: one for values from turns, one for other values.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
@@ -100,7 +100,7 @@ impl FactNames {
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// Returns the value in a fact. Returns `None` if the fact belongs to a different field or contains only a marker.
+    /// Returns the value in a fact. Returns `None` if the fact has a different field, or a marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -118,22 +118,22 @@ impl Filter {
         self.tests[test].field == Field::Id
     }
 
-    /// Returns the prefixes of the facts that the condition with this index tests. They include the prefix for values
-    /// from turns if `whole` is true, which means that the filter is evaluated on whole dialogues.
+    /// Returns the prefixes of the facts (encoded values) that the condition with this index tests. If `whole` is true,
+    /// the filter is evaluated on whole dialogues, and the prefix for values from turns is included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
-    /// Returns whether the condition with this index needs the record, because facts are not enough to evaluate it.
-    /// `whole` means that the filter is evaluated on whole dialogues.
+    /// Returns whether evaluating the condition with this index needs the stored dialogue, because facts are not
+    /// enough. `whole` means that the filter is evaluated on whole dialogues.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
         *field == Field::Text || whole && !indexes_turn_values(field)
     }
 
-    /// Returns whether the value in a fact satisfies the condition with this index. Returns `None` if the record is
-    /// needed. `field!=value` has the condition `field=value`.
+    /// Returns whether the value in a fact satisfies the condition with this index. Returns `None` for the marker of a
+    /// long text. For `field!=x`, the condition is `field=x`.
     pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();
         let kind = chars.next();
@@ -143,19 +143,19 @@ impl Filter {
             Some('t') => TypedValue::Text(value),
             Some('n') => TypedValue::Number(value.parse().ok()?),
             Some('i') => TypedValue::Time(Time::parse(value)?),
-            // The fact belongs to a different metadata key that starts with this one.
+            // The fact belongs to a different metadata key that starts with this key.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
     }
 
-    /// Returns whether a dialogue id satisfies the condition with this index. `id!=value` has the condition `id=value`.
+    /// Returns whether a dialogue id satisfies the condition with this index. For `id!=x`, the condition is `id=x`.
     pub fn id_matches(&self, test: usize, id: &str) -> bool {
         self.tests[test].fits(TypedValue::Text(id))
     }
 
-    /// Evaluates the filter. Bit N of `fit` is 1 if some value satisfies condition N. Bit N of `unknown` is 1 if a value
-    /// of condition N is unknown. Returns `None` if the result depends on unknown values.
+    /// Evaluates the filter. Bit N of `fit` is 1 if some value satisfies condition N. Bit N of `unknown` is 1 if an
+    /// unknown value may satisfy condition N. Returns `None` if the result depends on unknown values.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
         self.node.holds(&|n| {
             let bit = 1u64 << n;
@@ -254,8 +254,8 @@ fn full_name(field: &Field) -> String {
     }
 }
 
-/// Visits all field values that filters can match: those of a turn, or those of the dialogue if `turn` is `None`.
-/// For a dialogue, the texts and numbers of its turns are omitted.
+/// Visits all field values that filters can match: those of a turn and its dialogue, or those of the whole dialogue if
+/// `turn` is `None`. For a whole dialogue, the texts, numbers and metadata of its turns are omitted.
 pub fn visit_values<'a>(
     dialogue: &'a Dialogue,
     turn: Option<&'a Turn>,
@@ -284,8 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a filter as an index does: finds the conditions that are satisfied by a fact, and those that are
-    /// unknown.
+    /// Evaluates a filter as an index does: finds the conditions that a fact (encoded field value) satisfies, and the
+    /// unknown conditions.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();

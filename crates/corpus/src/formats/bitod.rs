@@ -22,7 +22,7 @@ struct Record {
     events: Vec<Event>,
 }
 
-/// Event of a dialogue: an utterance of the user or the wizard, a query of the wizard, or a result of the knowledge base.
+/// Event of a dialogue: an utterance of the user or the agent, a query of the agent, or a result of the query.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with an event")]
 struct Event {
@@ -64,7 +64,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Appends the utterances as turns. The names of the wizard's queries become metadata of the next wizard turn.
+/// Appends the utterances as turns. The names of the agent's queries become metadata of its next turn.
 fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
     let mut queried = Vec::new();
     for event in events {
@@ -93,7 +93,7 @@ fn names(value: &Value) -> impl Iterator<Item = &str> {
     list.iter().filter_map(Value::as_str).filter(|name| !name.is_empty())
 }
 
-/// Returns the domains of the tasks of the user, or else of the tasks that the wizard can do.
+/// Returns the domains of the user's tasks. If there are none, returns the domains of the tasks that the agent can do.
 fn domains(scenario: &Value) -> Vec<String> {
     let goals = scenario.get("User_Goal").and_then(Value::as_object);
     let capabilities = scenario.get("WizardCapabilities").and_then(Value::as_array);

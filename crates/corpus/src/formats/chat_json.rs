@@ -21,16 +21,15 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line that is cut off at the end of the probe can end like this too, but the first line is rarely that long.
+    // A line can also end like this if it is cut off, but the first line is rarely that long.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// Returns `Yes` if one of the first eight records has a list under one of `keys` whose first item passes `is_turn`. If
-/// the first record is too long to see its end, returns `Maybe` if the beginning of the file contains `start`, which has
-/// no white space.
+/// Returns `Yes` if `is_turn` accepts the first item of a list under one of `keys` in one of the first eight records.
+/// If no record is complete, returns `Maybe` if the first 400 characters contain `start`, ignoring white space.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -111,7 +110,7 @@ fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, Rec
     Ok(dialogue)
 }
 
-/// Removes the first field that has one of the keys and that `convert` accepts. Returns the converted value.
+/// Removes the first field with one of the keys and with a value that `convert` accepts. Returns the converted value.
 fn take<'k, T>(
     record: &mut Record,
     keys: impl IntoIterator<Item = &'k str>,
@@ -140,7 +139,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Removes and returns the first field that has one of the keys and a text that is not blank.
+/// Removes and returns the first text that is not blank in a field with one of the keys.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     take(record, keys.iter().copied(), |value| {
         value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
@@ -190,7 +189,7 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// Returns the names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
+/// Returns the names in a list of tools, such as `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
 fn names(tools: Option<&Value>) -> Vec<String> {
     let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);
@@ -226,7 +225,7 @@ pub(super) struct Content {
     pub(super) calls: Vec<Call>,
     /// Types of the parts without text, such as `image_url`.
     pub(super) other: Vec<String>,
-    /// Id of the tool call whose result the content is. `None` if the content is not a tool result.
+    /// Id of the tool call that the content answers. `None` if the content is not a tool result.
     pub(super) answers: Option<String>,
 }
 

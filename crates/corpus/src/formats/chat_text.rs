@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 
 use crate::formats::prelude::*;
 
-/// Dialogues and errors that a [`LineReader`] has completed, each with its line.
+/// Dialogues and errors that a [`LineReader`] has completed, each with the line where it starts.
 pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
-/// Builder of the dialogues in a file of one format. It gets the lines of the file.
+/// Builder of the dialogues in a file, line by line. Each plain-text format implements this trait.
 pub(super) trait LineReader: Send {
-    /// Processes the next line.
+    /// Processes the next line of the file. Appends the completed dialogues and errors to `out`.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Completes the current dialogue, if there is one. Called at the end of the file, but not after a read error.
+    /// Completes the current dialogue, if any. [`read`] calls this at the end of the file, unless reading fails.
     fn end(&mut self, out: &mut Out);
 }
 
-/// Reads the dialogues of a file. After a read error, the unfinished dialogue is dropped, because it would look complete.
+/// Reads the dialogues of a file. If reading fails, the last dialogue is dropped, because it would look complete.
 pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -50,7 +50,7 @@ pub(super) struct Draft {
     limit: usize,
 }
 
-/// Number of bytes that a turn counts in addition to its texts.
+/// Number of bytes that each turn adds to the size of a dialogue, in addition to its texts.
 const TURN_BYTES: u64 = 64;
 
 impl Draft {
@@ -59,7 +59,7 @@ impl Draft {
         Draft { dialogue, start_line: line, bytes: 0, limit }
     }
 
-    /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit; its turns are then
+    /// Adds `bytes` to the size of the dialogue. Returns whether the dialogue is over the limit. If so, its turns are
     /// removed.
     fn is_over(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;

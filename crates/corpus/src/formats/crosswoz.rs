@@ -15,7 +15,7 @@ pub(super) static FORMAT: Format = Format {
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Lists of a number, a domain, a slot, a value and whether the goal was reached.
+    /// Each goal is a list of a number, a domain, a slot, a value and whether the goal was reached.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -23,7 +23,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(rename = "sys-usr")]
-    /// Numbers of the two crowd workers: the one of the system and the one of the user.
+    /// Numbers of the two crowd workers, who play the system and the user.
     workers: Option<Value>,
 }
 
@@ -31,7 +31,7 @@ struct Record {
 struct Message {
     content: String,
     role: String,
-    /// Lists of an intent, a domain, a slot and a value. `none` and the empty text mean that a part is missing.
+    /// Each act is a list of an intent, a domain, a slot and a value. `none` and the empty text mean a missing part.
     #[serde(default)]
     dialog_act: Vec<Vec<Value>>,
 }
@@ -75,7 +75,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     Ok(dialogue)
 }
 
-/// Formats a dialog act, a list of an intent, a domain, a slot and a value.
+/// Formats a dialog act, which is a list of an intent, a domain, a slot and a value.
 fn act(parts: &[Value]) -> String {
     let part = |at| match parts.get(at).and_then(Value::as_str) {
         Some("none") | None => "",

@@ -118,7 +118,7 @@ fn split(cell: &str, separators: &[char]) -> Vec<String> {
     parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Parses RFC 3339, a date with an optional time, or a Unix timestamp in seconds or milliseconds.
+/// Parses an RFC 3339 time, a date with an optional time, or a Unix timestamp in seconds or milliseconds.
 fn read_time(text: &str) -> Option<Time> {
     match text.parse::<f64>() {
         Ok(seconds) if (1e8..1e11).contains(&seconds) => Time::from_unix(seconds),
@@ -143,8 +143,8 @@ enum Field {
     Title,
 }
 
-/// The name of each field in `--map`, and common column names, the most likely one first. Column names are in lower case
-/// and without punctuation.
+/// The name of each field in `--map`, and common column names, the most likely name first. Column names are in lower
+/// case and without punctuation.
 const FIELDS: [(&str, &str); 10] = [
     (
         "id",
@@ -181,7 +181,7 @@ impl ColumnMap {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
 
-    /// Returns the first field whose column is not in the table, and the column. `row` is the first row of the table.
+    /// Returns the first entry of the map with a column that the table lacks. `row` is the first row of the table.
     fn missing_in(&self, row: &[String]) -> Option<(&String, &String)> {
         self.fields.iter().find(|(_, column)| column_index(column, row).is_none())
     }
@@ -222,7 +222,7 @@ struct Columns {
     /// Number of columns in the first row.
     width: usize,
     text: usize,
-    /// The column of each [`Field`].
+    /// The column of each [`Field`], or `None` if the table has no such column.
     fields: [Option<usize>; FIELDS.len()],
     /// Names and columns of the turn metadata.
     metadata: Vec<(String, usize)>,
@@ -328,8 +328,8 @@ impl Columns {
 
 /// Reads the first row with each delimiter, and sorts the results by likelihood.
 ///
-/// A delimiter that gives all rows the same number of columns is more likely than the others. Otherwise, more columns
-/// are more likely.
+/// A delimiter that splits each of the first 20 rows into the same number of columns (at least 2) is the most likely.
+/// Otherwise, more columns are more likely.
 fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
     // The last line may be cut off.
     let complete = beginning.rsplit_once('\n').map_or(beginning, |(complete, _)| complete);
@@ -357,15 +357,15 @@ fn is_regular(text: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Returns whether quotes are ordinary characters in a TSV file. They are if a cell starts with a quote but does not
-/// end with one. Most programs do not quote the cells of TSV files, but spreadsheets do.
+/// Returns whether quotes are ordinary characters in a TSV file: a cell starts with a quote but does not end with a
+/// quote. Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(text: &str) -> bool {
     let mut cells = text.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// Returns the index of a column given as a number from 1 or by name. A number is not taken as a name if the row has
-/// that many columns, because the numbers in a table without a header are not names.
+/// Returns the index of a column, given by number (from 1) or by name. A number is a name only if the row has fewer
+/// columns, because a table without a header can have numbers as cells.
 fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))

@@ -139,8 +139,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Checks the first five lines of a file. Returns whether the file is a clustering file, or `None` if it is neither a
-/// clustering file nor a `train.tsv`.
+/// Checks the first five lines of a file. Returns `Some(true)` for a clustering file, `Some(false)` for a `train.tsv`,
+/// and `None` for other files.
 fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(sniffed("train.tsv", &first(TRAIN)), Some("dial2vec-train"));
         assert_eq!(sniffed("x.tsv", &first(CLUSTERING)), Some("dial2vec-clustering"));
         assert_eq!(sniffed("clustering_test.tsv", "10\thello#hi\t1\n"), Some("dial2vec-clustering"));
-        // A score and two sentences.
+        // This line has a score and two sentences.
         assert_ne!(sniffed("sts.txt", "4\ta b\tc d\n"), Some("dial2vec-train"));
     }
 }

@@ -85,8 +85,8 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
         })
 }
 
-/// Returns whether a file is a JSON object whose first key is `key`. The object is not parsed, because it is usually
-/// longer than the probe.
+/// Returns whether a file is a JSON object with `key` as its first key. The object is not parsed, because the probe
+/// (the beginning of the file) is usually incomplete.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()

@@ -10,7 +10,7 @@ use crate::formats::prelude::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogLine<'a> {
     Message(Message<'a>),
-    /// A notice from the server or the client: joins, parts, nick or mode changes.
+    /// A notice from the server or the client, such as a join, a leave, or a change of nick or mode.
     System,
     Unknown,
 }
@@ -85,8 +85,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Converts the time of the next line, in minutes since midnight. Returns the minutes since the midnight (with a
-    /// 12-hour clock, also the noon) before the first line.
+    /// Takes the time of the next line, in minutes since midnight. Returns the minutes since the midnight before the
+    /// first line. With a 12-hour clock, the result can count from noon instead.
     pub(super) fn run(&mut self, clock: i64) -> i64 {
         self.is_24_hour |= clock >= 13 * HOUR;
         if let Some(last) = self.last {
@@ -101,7 +101,7 @@ impl Clock {
         self.passed + clock
     }
 
-    /// Returns the result of [`Clock::run`] for the last line with a time, and the argument of that call.
+    /// Returns the last result of [`Clock::run`], and the argument of that call.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }

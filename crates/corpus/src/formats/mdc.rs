@@ -20,7 +20,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
 }
 
 fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
-    // `movie_all` contains the domain `movie`.
+    // The file name `movie_all` contains the domain `movie`.
     let stem = input.stem();
     let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
     Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
@@ -33,7 +33,7 @@ struct Messages {
 impl TurnRows for Messages {
     const NUMBER_KEY: &'static str = "message_id";
 
-    /// Returns the domain and the session number, because the sessions of each file are numbered from 1.
+    /// The id is the domain and the session number, because session numbers start at 1 in every file.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
             "" => Err("the row has no session.ID".into()),

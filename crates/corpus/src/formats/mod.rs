@@ -1,8 +1,8 @@
 //! Corpus formats. Each module for a format has a static [`Format`].
 //!
-//! A reader holds one dialogue, or a small part of the corpus such as a day of a channel, in memory. An invalid record
-//! becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
-//! [`Problem::File`].
+//! A reader holds one dialogue in memory, or a small part of the corpus such as a day of a channel or a log file. An
+//! invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last
+//! item of that file is a [`Problem::File`].
 
 mod bitod;
 mod canonical;
@@ -145,7 +145,7 @@ impl Format {
         (self.read)(input, options)
     }
 
-    /// Returns the functions for folders. Returns `None` if the format reads only files.
+    /// Returns the functions that read folders. Returns `None` if the format reads only files.
     fn folder(&self) -> Option<&'static Folder> {
         (self.name == slack::FORMAT.name).then_some(&slack::FOLDER)
     }
@@ -167,7 +167,7 @@ impl Format {
     }
 }
 
-/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the earlier one.
+/// Returns all formats. If two formats match a file equally well, [`sniff`] returns the first of them.
 pub fn all() -> &'static [&'static Format] {
     static ALL: &[&Format] = &[
         &canonical::FORMAT,

@@ -155,12 +155,12 @@ fn domains_of_intents(intents: &[String]) -> Vec<String> {
 const DOMAINS: [&str; 8] =
     ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
-/// Names that the file with the dialog acts has in the versions of MultiWOZ.
+/// Names of the file with the dialog acts in the different versions of MultiWOZ.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
 
 /// Maximum number of dialog acts that are read from a file: more than ten times the number in MultiWOZ.
 const MAX_ACTS: usize = 4_000_000;
-/// Maximum number of ids that are read from the lists of a split.
+/// Maximum number of ids that are read from the list files of a split.
 const MAX_LISTED: usize = 1_000_000;
 
 /// Returns whether a file belongs to the corpus but contains no dialogues.
@@ -186,7 +186,7 @@ fn is_list_name(name: &str) -> bool {
     ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
-/// Splits of the dialogues in a file.
+/// Splits (train, val or test) of the dialogues in a file.
 struct Splits {
     /// The split of all dialogues, if the name of the file or of its folder contains a split.
     whole: Option<String>,
@@ -195,7 +195,7 @@ struct Splits {
 }
 
 impl Splits {
-    /// Returns the splits. If `whole` is `None`, the ids of each split are read from list files next to the file.
+    /// Returns the splits. If `whole` is `None`, reads the ids of the val and test splits from files next to `path`.
     fn of(path: Option<&Path>, whole: Option<String>) -> Self {
         let list = |name: &str| match path {
             Some(path) if whole.is_none() => listed(path, name),
@@ -221,8 +221,8 @@ fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
 
-/// Reads the ids in the list files with a name next to `path`. A list has one id per line, and the extension `.json`,
-/// `.txt` or none.
+/// Reads the ids in the files `NAME`, `NAME.json` and `NAME.txt` in the folder of `path`, one id per line. Missing
+/// files are ignored.
 fn listed(path: &Path, name: &str) -> HashSet<String> {
     let mut ids = HashSet::new();
     for extension in ["", ".json", ".txt"] {

@@ -1,7 +1,7 @@
 //! Parquet tables.
 //!
-//! A table with only plain columns is read like CSV, with one turn per row. A table with list columns is read like JSON
-//! lines, with one dialogue per row. The JSON format is detected.
+//! A table with only plain columns is read like CSV, with one turn per row. A table with nested columns is read like
+//! JSON lines, with one dialogue per row. The JSON format (such as `messages`) is detected.
 
 use std::{
     fmt::Display,
@@ -89,7 +89,7 @@ fn broken(name: &str, e: &dyn Display) -> Error {
 
 /// Reader that converts the rows of a table to text, one row at a time.
 struct Text {
-    /// The rows that were not read yet. `None` after the library has panicked.
+    /// The rows that are not yet converted. `None` after the library has panicked.
     rows: Option<RowIter<'static>>,
     /// The columns of a table that is converted to CSV. `None` if the table is converted to JSON lines.
     columns: Option<Vec<String>>,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{Dialogue, formats::Problem};
 
-    /// Writes a table of text columns. A column with levels has lists.
+    /// Writes a table of text columns. Each column has its texts, definition levels and repetition levels.
     fn write(path: &Path, schema: &str, columns: &[(&[&str], &[i16], &[i16])]) {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let properties = Arc::new(WriterProperties::builder().build());

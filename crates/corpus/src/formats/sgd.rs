@@ -78,7 +78,7 @@ mod tests {
         assert_eq!((d.turns[0].speaker.as_str(), d.turns[1].speaker.as_str()), ("USER", "SYSTEM"));
         assert_eq!(d.turns[0].acts, ["INFORM_INTENT", "INFORM"]);
         assert_eq!(d.turns[1].metadata["service_call"], "FindBoat");
-        // The intent of a turn is its new intent.
+        // If a turn has a new intent and repeats earlier intents, its intent is the new one.
         let intents: Vec<_> = d.turns.iter().map(|t| t.intent.as_deref()).collect();
         assert_eq!(intents, [Some("FindBoat"), None, Some("FindInn"), None]);
         assert_eq!(d.turns[2].metadata["services"], serde_json::json!(["Boats_1", "Inns_2"]));

@@ -1,8 +1,8 @@
 //! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one JSON array.
 //!
-//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be
-//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text
-//! `system` in the record becomes the first turn.
+//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be `{"role",
+//! "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text field `system`
+//! in the record becomes the first turn.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(super) static FORMAT: Format = Format {
 const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
 const SPEAKERS: [&str; 3] = ["from", "role", "speaker"];
 const TEXTS: [&str; 4] = ["value", "content", "text", "markdown"];
-/// Keys of a member with a question and its answer.
+/// Keys of the question in a member that consists of a question and its answer.
 const QUESTIONS: [&str; 2] = ["human", "user"];
 const ANSWERS: [&str; 3] = ["assistant", "gpt", "bot"];
 
@@ -56,8 +56,8 @@ fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String>
     Ok(())
 }
 
-/// Adds the turns of a member of the list: one turn, or a question and its answer. The error is the end of a sentence
-/// about the member.
+/// Adds the turns of a member of the list: one turn, or a question and its answer. The error continues a sentence that
+/// starts with `turn N`.
 fn add_member(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
     let Some(speaker) = chat_json::take_text(&mut turn, &SPEAKERS) else {
         let before = dialogue.turns.len();

@@ -4,8 +4,8 @@
 //! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
 //!   dialogue per day.
 //! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. A later
-//!   export gives the same ids. One exception: a message that gets its first reply after an export is in the dialogue of
-//!   its day in that export, and in the dialogue of its thread in later exports.
+//!   export gives the same ids. One exception: a message may get its first reply after an export. In that export, the
+//!   message is in the dialogue of its day. In later exports, it is in the dialogue of its thread.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
 //! - Joins, leaves and edit events are skipped. The metadata `left_out` of the day's dialogue counts them. New topics,
 //!   pins and similar notices are turns with the role `system`. A day with only notices is skipped. Bots have the role

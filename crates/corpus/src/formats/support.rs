@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::formats::prelude::*;
 
-/// Reason for rejecting a record, with the id of the record if known. File and line are added later.
+/// Reason for rejecting a record, with the id of the record if known. [`RecordError::at`] adds file and line.
 #[derive(Debug)]
 pub(crate) struct RecordError {
     id: Option<String>,
@@ -56,7 +56,7 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Returns the message of a JSON error with the column but without the line, which is not the line in the file.
+/// Returns the message of a JSON error with the column, but without the line, which is counted within the record.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();
@@ -115,7 +115,7 @@ pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))
 }
 
-/// Creates a dialogue without turns. Its source is the name of a corpus.
+/// Creates a dialogue without turns. `source` is the name of the corpus or of the file.
 pub(crate) fn dialogue(id: DialogueId, source: &str, language: Option<&str>) -> Dialogue {
     let mut dialogue = Dialogue::new(id);
     dialogue.source = source.to_owned();
@@ -145,7 +145,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-/// Creates the problem for a file of which no more records can be read.
+/// Creates the problem for a file that cannot be read further.
 pub(crate) fn file_problem(path: &str, line: Option<u64>, reason: impl Into<String>) -> Problem {
     Problem::File(Reject { path: path.to_owned(), line, id: None, reason: reason.into() })
 }
@@ -176,8 +176,7 @@ pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
     }
 }
 
-/// Reads dialogues from a file with one record per line. Blank lines are skipped, and lines for which `parse` returns
-/// `None`.
+/// Reads dialogues from a file with one record per line. Skips blank lines and lines for which `parse` returns `None`.
 pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
 where
     F: FnMut(Line<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
@@ -208,7 +207,7 @@ where
     }))
 }
 
-/// Splits a line at tabs. Returns an error if the line does not have N columns; `names` lists them for the error.
+/// Splits a line at tabs into N columns. The error for a different number of columns contains `names`.
 pub(crate) fn columns<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], RecordError> {
     let cells: Vec<&str> = line.split('\t').collect();
     let count = cells.len();
@@ -231,19 +230,19 @@ pub(crate) mod testing {
     use super::*;
     use crate::formats::Format;
 
-    /// Returns all items that a reader produces for a text.
+    /// Reads a text as a file with the given name. Returns all dialogues and problems.
     pub(crate) fn read_all(format: &Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         format.read(input, &ReadOptions::default()).unwrap().collect()
     }
 
-    /// Returns only the dialogues.
+    /// Reads a text as a file with the given name. Returns only the dialogues.
     pub(crate) fn read_text(format: &Format, name: &str, text: &str) -> Vec<Dialogue> {
         read_all(format, name, text).into_iter().filter_map(Result::ok).collect()
     }
 
-    /// Returns only the problems, formatted as for users.
+    /// Reads a text as a file with the given name. Returns only the problems, formatted as error messages.
     pub(crate) fn problems(format: &Format, name: &str, text: &str) -> Vec<String> {
         let show = |p| match p {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
@@ -251,7 +250,7 @@ pub(crate) mod testing {
         read_all(format, name, text).into_iter().filter_map(Result::err).map(show).collect()
     }
 
-    /// Returns the detected format of a text, out of all formats.
+    /// Returns the name of the format that is detected for a text, or `None` if the text has no dialogues.
     pub(crate) fn sniffed(name: &str, text: &str) -> Option<&'static str> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
@@ -263,9 +262,9 @@ pub(crate) mod testing {
 /// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PathInfo {
-    /// Name of the nearest folder that is not a split.
+    /// Name of the nearest parent folder that is not named after a split.
     pub(super) corpus: Option<String>,
-    /// Name of the split, if the file or one of its folders has such a name.
+    /// Name of the split, if the file or a folder below the corpus folder is named after a split.
     pub(super) split: Option<String>,
     stem: String,
 }

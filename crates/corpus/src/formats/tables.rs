@@ -1,5 +1,5 @@
-//! Shared code of the readers for CSV and TSV tables. A row is a dialogue, or consecutive rows with the same id are a
-//! dialogue.
+//! Shared code of the readers for CSV and TSV tables. Depending on the format, a dialogue is one row, or all
+//! consecutive rows with the same id.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -110,7 +110,7 @@ pub(super) trait TurnRows: Send + 'static {
     /// if the table has one.
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// Returns whether the first row is a header.
+    /// Returns whether the first row is a header. By default, it is.
     fn has_header(&self) -> bool {
         true
     }
@@ -118,8 +118,8 @@ pub(super) trait TurnRows: Send + 'static {
 
 /// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
 ///
-/// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected, but
-/// only the first million ids are remembered. Rows with an id that is not remembered become a second dialogue.
+/// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected.
+/// Only the first million ids are remembered. If a later id occurs again, its rows become a second dialogue.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -159,7 +159,7 @@ struct Groups<R, P> {
     ended: bool,
 }
 
-/// The dialogue whose rows are being read.
+/// The dialogue to which the previous row belongs. The next row may continue it.
 struct Open {
     id: String,
     line: u64,
@@ -252,7 +252,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
     }
 }
 
-/// Starts the dialogue of a row. Returns it with the turn number of the row.
+/// Starts the dialogue of a row. Returns the dialogue, and the turn number if the row has one.
 fn begin(
     parse: &impl TurnRows,
     seen: &mut HashSet<u64>,

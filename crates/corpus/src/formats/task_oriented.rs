@@ -33,12 +33,12 @@ pub(super) fn split_of(name: &str) -> Option<String> {
     found.next().is_none().then(|| split.to_owned())
 }
 
-/// Returns the position of a record in its array, counted from 1. Returns 0 for a record whose key is not a number.
+/// Returns the position of a record in its array, counted from 1. Returns 0 if the key of the record is not a number.
 pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
-/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if it is `None`.
+/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if `id_field` is `None`.
 pub(super) fn record<T: DeserializeOwned>(
     element: &Element,
     id_field: Option<&str>,
@@ -50,8 +50,8 @@ pub(super) fn record<T: DeserializeOwned>(
     }
 }
 
-/// Returns whether one of the first five values at a depth of a JSON document passes a test. The arguments of the test
-/// are the keys of the value and the value.
+/// Returns whether one of the first five values at nesting depth `depth` of a JSON document passes a test. The
+/// arguments of the test are the keys of the value and the value.
 pub(super) fn any_element(
     probe: &Probe<'_>,
     depth: usize,
@@ -75,15 +75,15 @@ pub(super) fn any_json_line(
     lines.any(|line| serde_json::from_str(line).is_ok_and(|object| test(&object)))
 }
 
-/// Appends an item that is not empty and not yet in the list.
+/// Appends an item, unless it is empty or already in the list.
 pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     if !item.is_empty() && !list.iter().any(|known| known == item) {
         list.push(item.to_owned());
     }
 }
 
-/// Returns the dialog acts in an annotation of MultiWOZ. Depending on the version, the annotation is an object with the
-/// acts as keys, a list of `[act, domain, slot, value]`, or a string, usually "No Annotation".
+/// Returns the dialog acts in an annotation of MultiWOZ. In some versions, the annotation is an object with the acts as
+/// keys. In others, it is a list of `[act, domain, slot, value]`, or a string such as "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {
@@ -110,8 +110,8 @@ pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
     })
 }
 
-/// Returns whether a JSON value is a dialogue of SGD or MultiWOZ 2.2. The two corpora have the same layout, but the turns
-/// of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
+/// Returns whether a JSON value is a dialogue of MultiWOZ 2.2, or of SGD if `is_multiwoz` is false. The two corpora
+/// have the same layout, but the turns of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
 pub(super) fn is_framed(value: &Value, is_multiwoz: bool) -> bool {
     let turn = value.get("turns").and_then(|turns| turns.get(0));
     let id = value.get("dialogue_id").and_then(Value::as_str);

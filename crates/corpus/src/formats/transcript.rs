@@ -67,9 +67,9 @@ fn is_markup(probe: &Probe<'_>) -> bool {
     ["{", "<", "[{", "[\n", "[\""].iter().any(|markup| start.starts_with(markup))
 }
 
-/// Returns whether blank lines do not separate dialogues in a file.
+/// Returns whether blank lines separate turns, not dialogues: the first blocks have one turn each, by several speakers.
 ///
-/// Only the first three blocks of lines are checked, so the result does not change if more lines are appended.
+/// At most three blocks are checked, so the result does not change if more lines are appended.
 fn ignores_blank_lines(head: &str) -> bool {
     let mut blocks: Vec<usize> = Vec::new();
     let mut speakers = BTreeSet::new();
@@ -150,7 +150,7 @@ impl LineReader for Reader {
     }
 
     /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
-    /// unless it has a stray line, which is reported.
+    /// unless a line in it is neither a title nor a comment. Such a line is reported.
     fn end(&mut self, out: &mut Out) {
         self.speakers.clear();
         match self.draft.take() {
@@ -216,7 +216,7 @@ impl Reader {
                 self.heading.stray_line = None;
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be part of an id.
+            // The id is invalid, because of the file name.
             Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
@@ -225,9 +225,9 @@ impl Reader {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Blank,
-    /// A rule with an optional title.
+    /// A rule, such as `===`, with its title (or an empty text).
     Rule(&'a str),
-    /// A line that starts with `#`.
+    /// A line that starts with `#`, with the text after the `#`.
     Comment(&'a str),
     Text,
 }
@@ -253,14 +253,14 @@ fn kind(line: &str) -> Kind<'_> {
 #[derive(Debug, PartialEq)]
 struct Spoken<'a> {
     time: Option<Time>,
-    /// A time of day or an offset, as written.
+    /// A time of day, or an offset from the start of the conversation, as written.
     at: Option<String>,
     speaker: String,
     text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker: neither known
-/// (`is_known`), nor a role name, nor similar to a name.
+/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker. A speaker is known
+/// (`is_known`), is a role name, or looks like a name.
 fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
@@ -360,7 +360,7 @@ fn is_stamp(text: &str) -> bool {
     is_clock(text) || text.as_bytes().get(4) == Some(&b'-') && Time::parse(text).is_some()
 }
 
-/// Returns whether a text is a time of day or an offset: `00:12`, `1:02:03`, `00:12.345`.
+/// Returns whether a text is a time of day or an offset from the start: `00:12`, `1:02:03`, `00:12.345`.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let digits = |t: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -391,7 +391,7 @@ fn known_role(name: &str) -> Option<Role> {
     })
 }
 
-/// Returns the role of a speaker. It is recognized from the whole name, or from its first word, as in `Agent Smith`.
+/// Returns the role that a name or its first word indicates, as in `Agent Smith`. Any other name is a participant.
 fn role(name: &str) -> Role {
     known_role(name).or_else(|| known_role(name.split_whitespace().next()?)).unwrap_or(Role::Participant)
 }
@@ -440,7 +440,7 @@ mod tests {
                 "calls-000003 [Later] Ann/participant: x",
             ]
         );
-        // Blocks with one turn each of the same speaker are dialogues.
+        // If all blocks have the same speaker, each block is a dialogue.
         assert_eq!(show("User: a\n\nUser: b\n\nUser: c\n").len(), 3);
     }
 

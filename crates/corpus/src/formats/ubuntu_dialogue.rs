@@ -8,8 +8,8 @@
 //!   context in the corpus (label 1) or is random (label 0). A validation or test row is
 //!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
-//! A row becomes a dialogue of the context and the utterance. Label and distractors become metadata. `__eou__` ends an
-//! utterance, and `__eot__` ends a turn of one or more utterances. Every utterance becomes a separate turn.
+//! A row becomes a dialogue of the context and the utterance. Label and distractors (wrong responses) become metadata.
+//! `__eou__` ends an utterance, and `__eot__` ends a turn of several utterances. Every utterance becomes a turn.
 
 use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
@@ -139,7 +139,7 @@ impl LineReader for Chat {
 enum Table {
     /// The columns are context, utterance and label.
     Train,
-    /// The columns are context, true utterance and distractors.
+    /// The columns are context, true utterance and distractors (wrong utterances).
     Evaluation,
 }
 
@@ -203,7 +203,7 @@ fn utterances(turn: &str) -> impl Iterator<Item = &str> {
     turn.split("__eou__").map(str::trim).filter(|utterance| !utterance.is_empty())
 }
 
-/// Returns the name and role of the speaker of each turn, without end. The speakers alternate, and the user starts.
+/// Returns an endless iterator over the names and roles of two alternating speakers. The user starts.
 pub(super) fn speakers() -> impl Iterator<Item = (&'static str, Role)> {
     [("user", Role::User), ("agent", Role::Agent)].into_iter().cycle()
 }

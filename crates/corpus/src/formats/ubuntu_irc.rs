@@ -82,7 +82,7 @@ struct Message {
     nick: String,
     text: String,
     act: Option<&'static str>,
-    /// The time of the message as a result of [`Clock::run`].
+    /// Time of the message in minutes, from [`Clock::run`]. `None` if the line has no time.
     minute: Option<i64>,
 }
 
@@ -91,7 +91,7 @@ struct Message {
 struct Log {
     /// The messages by line number, counted from 0.
     messages: BTreeMap<u64, Message>,
-    /// The start of the day in the file name, on the time scale of [`Clock::run`].
+    /// Midnight of the date in the file name, in minutes on the scale of [`Clock::run`].
     midnight: Option<i64>,
     /// Number of lines that were read, including invalid lines.
     lines: u64,
@@ -193,8 +193,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds the dialogue of a conversation. Returns `None` for a conversation without messages, or one of which the end
-    /// could not be read.
+    /// Builds the dialogue of a conversation. Returns `None` if the conversation has no messages, or if its end could
+    /// not be read.
     fn dialogue(&self, conversation: &BTreeSet<u64>, path: &str) -> Result<Option<Dialogue>, Problem> {
         let messages: Vec<_> = conversation
             .iter()
@@ -277,7 +277,7 @@ some stray line
         (dir, path)
     }
 
-    /// Reads a log. Returns the dialogues, and the problems with only the file name of the path.
+    /// Reads a log. Returns the dialogues, and the problems as texts with file names instead of full paths.
     fn read(path: &Path, options: &ReadOptions) -> (Vec<Dialogue>, Vec<String>) {
         let (mut dialogues, mut problems) = (Vec::new(), Vec::new());
         for item in FORMAT.read(Input::open(path).unwrap(), options).unwrap() {

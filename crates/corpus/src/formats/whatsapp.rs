@@ -10,7 +10,7 @@
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
 //! - The times are local times of the phone without a time zone. They are read as UTC.
 //! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An iPhone
-//!   exports notices as messages, which are recognized by English phrases. In other languages, they are read as messages.
+//!   exports notices as messages. English notices are recognized by phrases; others are read as messages.
 //! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the turn
 //!   describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
 
@@ -69,7 +69,7 @@ struct Reader {
     title: String,
     limit: usize,
     order: Order,
-    /// Whether the order is only assumed.
+    /// Whether `order` is only assumed, because the dates fit several orders.
     assumed: bool,
     last_time: Option<DateTime>,
     /// Whether lines without a header continue a message that was rejected.
@@ -163,7 +163,7 @@ impl Reader {
                 dialogue.note("date_order", order);
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The file name cannot be part of an id.
+            // The id is invalid, because of the file name.
             Err(e) => out.push_back((line, Err(e.into()))),
         }
     }

@@ -23,8 +23,8 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Converts a function that takes messages to a function that takes JSON values, with the line of each value. A value that
-/// is not a message gives an error.
+/// Converts a function of a message and its line to a function of a JSON value and its line. A value that is not an
+/// object gives an error.
 pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) -> impl FnMut(Value, u64) -> Result<(), RecordError> {
@@ -40,11 +40,11 @@ pub(super) struct ChannelDays {
     names: Arc<Names>,
     limit: usize,
     days: Vec<(String, PathBuf)>,
-    /// Index of the next day to read in `days`.
+    /// Index in `days` of the next day to read.
     next: usize,
     /// For each thread, the index of the day on which the thread starts.
     start_days: HashMap<Ts, usize>,
-    /// For each day, the later days with replies to threads that start on that day.
+    /// For each day, the later days with replies to the threads of that day.
     later: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -75,7 +75,7 @@ impl ChannelDays {
         self.next >= self.days.len()
     }
 
-    /// Returns the dialogues that start on the next day.
+    /// Returns the dialogues that start on the next day, and the problems in the file of that day.
     pub(super) fn read_next(&mut self) -> Vec<Result<Dialogue, Problem>> {
         let n = self.next;
         self.next += 1;
@@ -108,7 +108,7 @@ pub(super) struct Day {
     threads: BTreeMap<Ts, BTreeMap<Ts, Turn>>,
     /// The line of the first message of each thread. The key `None` is for the messages without a thread.
     lines: BTreeMap<Option<Ts>, u64>,
-    /// Number of messages that were skipped.
+    /// Number of skipped messages, such as joins and leaves.
     left_out: u64,
 }
 
@@ -166,7 +166,7 @@ impl Day {
     }
 }
 
-/// Creates the dialogue of a thread, or of the messages of a day without a thread if `thread` is `None`.
+/// Creates the dialogue of a thread. If `thread` is `None`, creates the dialogue of a day's messages outside threads.
 fn dialogue(
     channel: &Channel,
     day: &str,

@@ -52,7 +52,7 @@ pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     Some((ts, thread))
 }
 
-/// Returns whether a message is skipped, because it is a join, a leave, or an edit event that repeats a message.
+/// Returns whether a message is skipped: a join, a leave, a bot that is added or removed, or an edit or reply event.
 pub(super) fn is_left_out(raw: &Raw) -> bool {
     const LEFT_OUT: &str = "channel_join channel_leave group_join group_leave bot_add bot_remove message_changed \
                             message_deleted message_replied";
@@ -99,7 +99,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
 
 /// Returns the name of the speaker, or the id of the user if no name is known.
 fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
-    // The message of an integration can contain its own name.
+    // The message of an integration can contain the name of the integration.
     let given = text(raw, "username").map(str::to_owned);
     let listed = user.and_then(|id| names.user(id)).map(str::to_owned);
     let profile = |key: &str| {
@@ -122,7 +122,7 @@ fn files(raw: &Raw) -> Vec<String> {
 }
 
 /// Returns the text of a message and its attachments, without link previews. If that text is empty, returns the text of
-/// the blocks.
+/// the layout blocks.
 fn message_text(raw: &Raw, names: &Names) -> String {
     let mut all = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {
@@ -163,8 +163,8 @@ fn message_text(raw: &Raw, names: &Names) -> String {
     all
 }
 
-/// Appends the text of a block, or of a list of blocks. The recursion ends, because the JSON parser limits the nesting
-/// depth.
+/// Appends the text of a layout block, or of a list of them. The recursion ends, because the JSON parser limits the
+/// nesting depth.
 fn append_block(value: &Value, names: &Names, out: &mut String) {
     let block = match value {
         Value::Object(block) => block,
@@ -246,7 +246,7 @@ fn plain_tag(tag: &str, names: &Names) -> String {
     }
 }
 
-/// Appends a text and decodes the three entities that Slack uses.
+/// Appends a text and decodes the three entities that Slack uses: `&lt;`, `&gt;` and `&amp;`.
 fn unescape(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {

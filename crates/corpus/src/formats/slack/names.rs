@@ -39,7 +39,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Returns the display name. If it is blank, returns the real name or the name.
+    /// Returns the display name, the real name or the name: the first of these that is not blank.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }
@@ -78,7 +78,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads the lists in the root folder of an export. A missing list is ignored. Damage is added to `problems`.
+    /// Reads the lists in the root folder of an export. A missing list is ignored. Errors are added to `problems`.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
         for list in USERS.map(|list| root.join(list)).iter().filter(|list| list.is_file()) {
@@ -125,7 +125,7 @@ impl Names {
         self.channel_names_by_id.get(id).map(String::as_str)
     }
 
-    /// Returns the channel of a folder. A folder that is not in the lists is a public channel with that name.
+    /// Returns the channel of a folder. A folder that is not in the lists counts as a public channel.
     pub(super) fn channel(&self, folder: &str) -> Channel {
         self.channels.get(folder).cloned().unwrap_or_else(|| Channel {
             id: folder.to_owned(),
@@ -180,7 +180,7 @@ pub(super) fn for_each_entry<T: DeserializeOwned>(
     }
 }
 
-/// Returns the root folder of an export, which contains the lists. The argument is the folder of a channel.
+/// Returns the root folder of an export, with the lists of users and channels. `channel` is a channel's folder.
 pub(super) fn root_of(channel: &Path) -> PathBuf {
     match channel.parent() {
         // A bare folder name is relative to the current folder.

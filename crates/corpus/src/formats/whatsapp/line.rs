@@ -36,7 +36,7 @@ pub(super) struct Header<'a> {
     pub(super) rest: &'a str,
 }
 
-/// Hour, minute, second.
+/// Hour, minute, and second if the time has seconds.
 type Clock = (i8, i8, Option<i8>);
 
 /// Returns whether a character is a direction mark. WhatsApp adds such marks before lines, names and notices.
@@ -48,7 +48,7 @@ pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{a0}' | '\u{202f}' | '\u{2009}')
 }
 
-/// Removes white space at the ends, and all direction marks except U+200F, which is part of texts from right to left.
+/// Removes white space at the ends, and all direction marks except U+200F, which right-to-left texts contain.
 pub(super) fn clean(text: &str) -> String {
     let text: String = text.chars().filter(|&c| c == '\u{200f}' || !is_mark(c)).collect();
     text.trim().to_owned()
@@ -161,8 +161,8 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     Some(((hour, minute, second), upper, after))
 }
 
-/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM (`None` if it is missing),
-/// whether it is in capitals, and the rest of the text.
+/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether the time is PM (`None` without AM or
+/// PM), whether AM or PM is in capitals, and the rest of the text.
 fn half(text: &str) -> (Option<bool>, bool, &str) {
     let trimmed = text.trim_start_matches(is_space);
     let mut letters = String::new();
@@ -186,7 +186,7 @@ fn half(text: &str) -> (Option<bool>, bool, &str) {
 /// Detects the order of the dates at the beginning of a file. Returns the order, and whether it is only assumed.
 ///
 /// 1. The order with the most valid dates is chosen. Years before 2009 are invalid.
-/// 2. On a tie, the order is chosen in which the fewest messages are earlier than the message before them.
+/// 2. On a tie, the order with the fewest steps back in time between consecutive messages is chosen.
 /// 3. If day first and month first are still tied, the order is assumed: month first if a header has the format of the
 ///    United States (`3/2/26, 9:14 AM`), otherwise day first.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
@@ -226,7 +226,7 @@ pub(super) struct Content {
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
-/// Phrases in the notices that an iPhone exports as messages.
+/// English phrases in the notices that an iPhone exports as messages.
 const NOTICES: [&str; 22] = [
     "end-to-end encrypted",
     "created this group",
