@@ -37,7 +37,7 @@ pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     sink.finish()
 }
 
-/// Encoding options given by the user. Missing ones come from the encoder or from the index.
+/// Encoding options given by the user. For a missing option, the existing vectors or the defaults decide.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given {
     pub(crate) prompt: Option<String>,

@@ -1,4 +1,4 @@
-//! The factory of engines: turns `--engine ADDRESS`, or else `-i`, into a location.
+//! Turns `--engine ADDRESS`, or else `-i`, into a location: a collection of a remote engine, or an index folder.
 
 #[cfg(feature = "milvus")]
 use crate::cli::env_vars;
@@ -73,7 +73,7 @@ impl Context<'_> {
         }
     }
 
-    /// Like `location`, but an index folder must exist.
+    /// Location given by `--engine`, or else the index given by `-i`. Fails if the index does not exist.
     pub(crate) fn existing_location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),

@@ -1,5 +1,4 @@
-//! Progress of long commands: a bar on a terminal, otherwise a line every few seconds, or nothing if it is turned
-//! off.
+//! Progress of long commands: a bar on a terminal, otherwise a line every few seconds. `--no-progress` disables both.
 
 use std::{
     fmt,

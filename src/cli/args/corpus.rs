@@ -223,7 +223,7 @@ pub(crate) struct WriteArgs {
 }
 
 impl CorpusCommand {
-    /// Whether the command handles `--engine` itself. It may still return an error for it.
+    /// Whether the command handles `--engine` itself: supports the option, or refuses it with a message of its own.
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),

@@ -349,7 +349,7 @@ pub(crate) enum Seeds {
 }
 
 impl Seeds {
-    /// Lists the seeds. A count starts at `first`.
+    /// Lists the seeds. If only their number is given, counts from `first`.
     pub(crate) fn all(self, first: u64) -> Vec<u64> {
         match self {
             Seeds::Count(count) => (first..first.saturating_add(count)).collect(),

@@ -42,7 +42,8 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Creates a response in the format `form`. For JSON lines and events, `take` removes the items, which come before the rest.
+/// Creates a response in the format `form`. For lines and events, `take` moves the items out; the rest of `found` is
+/// last.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

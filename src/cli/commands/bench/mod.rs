@@ -1,4 +1,4 @@
-//! `turnwise bench`: runs the tasks of the papers with any rankers.
+//! `turnwise bench`: runs benchmark tasks with rankers, which are ranking methods such as BM25 or a model.
 
 mod ann;
 mod build;
@@ -54,7 +54,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns an error if `--engine` is given for a benchmark that does not use an engine.
+/// Returns an error if `--engine` is given for a benchmark that reads files instead of an index.
 fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
@@ -85,8 +85,8 @@ pub(super) fn load(
     Ok((task, data))
 }
 
-/// Runs a task with each ranker and each seed. Returns one result per ranker: with several seeds, their mean. The paths in
-/// `spec` are relative to `folder`.
+/// Runs a task with each ranker and each seed. Returns one result per ranker: the mean if there are several seeds. The
+/// paths in `spec` are relative to `folder`.
 fn run_task(
     spec: &TaskSpec,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! Tests of the whole command, with a test encoder.
+//! Tests of `turnwise embed` with a test encoder.
 
 use std::{fs, io::Write, path::PathBuf};
 
