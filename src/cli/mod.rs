@@ -93,7 +93,7 @@ pub(crate) struct Context<'a> {
     pub(crate) command_line: &'a str,
 }
 
-/// Copy of a [`Context`] for threads that cannot borrow it. Prints only warnings and errors.
+/// Copy of a [`Context`] for threads that cannot borrow one. Its printer omits status messages and progress.
 #[cfg(feature = "serve")]
 pub(crate) struct Owned {
     settings: Settings,

@@ -68,7 +68,7 @@ impl Printer {
         Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
     }
 
-    /// Printer for background work. Prints only warnings and errors.
+    /// Printer for background work. Prints warnings, errors and hints, but no status messages.
     #[cfg(feature = "serve")]
     pub(crate) fn for_warnings() -> Self {
         Printer { quiet: true, ..Printer::plain() }

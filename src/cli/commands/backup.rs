@@ -1,4 +1,4 @@
-//! `turnwise backup` and `turnwise restore`.
+//! `turnwise backup` copies an index to a folder; `turnwise restore` creates an index from such a copy.
 
 use crate::cli::{commands::index, prelude::*};
 use turnwise_index::vectors;

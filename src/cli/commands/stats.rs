@@ -1,4 +1,4 @@
-//! `turnwise stats` and `turnwise corpus stats`.
+//! `turnwise stats` counts the contents of an index; `turnwise corpus stats` can also count those of files.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `turnwise verify` and `turnwise repair`.
+//! `turnwise verify` finds damage in an index; `turnwise repair` repairs it.
 
 use crate::cli::{
     commands::{index, vectors as kept},

@@ -57,7 +57,7 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
     report.write(outputs, context)
 }
 
-/// Returns the report of a folder as HTML; `None` if it has no results.
+/// Returns a report of the results in a folder as HTML; `None` if there are no results.
 #[cfg(feature = "serve")]
 pub(in crate::cli::commands) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
@@ -79,7 +79,7 @@ pub(super) fn of_tables(
 }
 
 impl Report {
-    /// Reads all results in a folder. Other files are ignored.
+    /// Reads the results in a folder, except results that a table or a mean over seeds already contains.
     fn gather(folder: &Path) -> Result<Self> {
         let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),

@@ -28,7 +28,7 @@ impl Sets {
         Sets { folder: folder.to_owned() }
     }
 
-    /// Path of a file or folder in this folder.
+    /// Returns the path of a file or folder in the folder of the test sets.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
