@@ -3,7 +3,7 @@
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
-        /// Files of the support corpus, each with its name and content (turnwise's JSONL format).
+        /// Files of the support corpus, as pairs of a name and the content (turnwise's JSONL format).
         pub const SUPPORT: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../examples/support/", $name)))),*];
     };

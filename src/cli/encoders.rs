@@ -1,4 +1,4 @@
-//! Opens the encoder given by `--model`.
+//! Opens encoders by the name or folder of a model, such as the value of `--model`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     sink.finish()
 }
 
-/// Encoding options given by the user. For a missing option, the existing vectors or the defaults decide.
+/// Encoding options given by the user. Missing options come from the existing vectors or the defaults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given {
     pub(crate) prompt: Option<String>,

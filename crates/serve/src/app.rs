@@ -38,7 +38,7 @@ pub struct App {
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
-    /// Whether the server has no API keys and listens on a loopback address. Requests must then name a local host.
+    /// Whether the server has no API keys and listens on a loopback address. The Host header must then be a local name.
     pub(super) loopback: bool,
 }
 
@@ -78,7 +78,7 @@ impl App {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
-    /// Replaces the path or address of an index in an error with the index name, because clients must not see it.
+    /// Hides paths and addresses of indexes from clients: replaces them in an error with the index names.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }
@@ -178,7 +178,7 @@ impl OpenIndex {
         OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
-    /// Returns the records of a local index. For a remote engine, fails: the operation `what` is unsupported.
+    /// Returns the records of a local index. Fails for a remote engine; `what` names the operation in the error.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }

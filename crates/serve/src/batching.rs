@@ -17,7 +17,7 @@ use turnwise_encoder::{
 /// Maximum size of a batch in bytes of text, about two thousand tokens.
 const BUDGET: usize = 8 << 10;
 
-/// Encoder that encodes the texts of concurrent calls in one batch. Calls above [`BUDGET`] are encoded separately.
+/// Encoder that encodes the texts of concurrent calls in one batch. Calls with more text than [`BUDGET`] run alone.
 pub(super) struct BatchingEncoder {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,

@@ -26,8 +26,8 @@ pub(super) enum Access {
     Write,
 }
 
-/// Security headers of every response. Browsers then do not run scripts of other sites, show the page in a frame of another
-/// site, or guess content types.
+/// Security headers of every response. They keep browsers from running foreign scripts, showing the page in a frame of
+/// another site, and guessing content types.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),

@@ -71,7 +71,7 @@ struct Deriving {
 
 /// State of reloading an index.
 struct Reload {
-    /// Value that changes with every change of the index, as of the open state; `None` if it could not be read.
+    /// Token of the open state. The token of an index changes with the index. `None` if it could not be read.
     change_token: Option<ChangeToken>,
     /// Time of the last check for a change.
     checked: Instant,
@@ -83,7 +83,7 @@ struct Reload {
 
 /// An encoder that stays open while the index is reloaded.
 struct OpenEncoder {
-    /// Description of how the vectors were made that the encoder was opened for.
+    /// Description of the vectors that `encoder` was opened for.
     recipe: Recipe,
     encoder: Arc<dyn Encoder>,
     /// Wrapper of `encoder` that encodes queries of concurrent requests in batches.
@@ -215,7 +215,7 @@ impl HostedIndex {
         }
     }
 
-    /// Replaces the path or address of the index in an error with the index name, because clients must not see it.
+    /// Hides the path or address of the index from clients: replaces it in an error with the index name.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()
@@ -233,7 +233,7 @@ fn engine_unavailable(e: &Error) -> Problem {
     Problem { hint: e.hint(), retry_after: Some(RETRY_AFTER), ..Problem::unavailable(e.to_string()) }
 }
 
-/// Opens an index. Uses the encoder `known` if it fits the vectors, else opens one. Lexical search needs no encoder.
+/// Opens an index and, unless `known` fits its vectors, an encoder. Without an encoder, only lexical search works.
 fn open_index(
     location: &dyn Location,
     hooks: &dyn ServerHooks,

@@ -10,7 +10,7 @@ use turnwise_index::{
 use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
-/// Number of dialogues newer than the vector graph that causes a warning if exceeded, because comparing them is slow.
+/// If more dialogues than this are newer than the vector graph, a warning says how to make the command faster.
 const LONG_TAIL: usize = 10_000;
 
 /// Result of `turnwise duplicates`, printed as text or JSON. `schema` names the JSON format.

@@ -86,8 +86,8 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     encode_with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
-/// Encodes new dialogues after an ingest, with the model and options of the existing vectors. Without vectors, uses the
-/// default model if it is installed. Damaged vectors and models that cannot be opened only cause a warning.
+/// Encodes new dialogues after an ingest, with the model and options of the existing vectors. For an index without
+/// vectors, uses the default model if it is installed. Only warns about damaged vectors or an unusable model.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
     let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());

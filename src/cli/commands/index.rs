@@ -163,7 +163,7 @@ fn graphs_by(
     make(root, snapshot, options, context.command_line, &StepProgress::new(context.printer))
 }
 
-/// Updates the lexical index to the dialogues of a snapshot. Returns the number of indexed utterances.
+/// Updates the lexical index to the dialogues of a snapshot. Returns the number of utterances added to the index.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)
 }

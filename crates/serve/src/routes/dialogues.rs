@@ -124,7 +124,7 @@ impl Walk {
     }
 }
 
-/// Sends up to `limit` dialogues, until the client disconnects. Waits if the queue is full; other errors abort it.
+/// Sends up to `limit` dialogues. If the request queue is full, tries again later. Other errors abort the response.
 async fn send(mut walk: Walk, form: ResponseFormat, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {

@@ -42,8 +42,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Creates a response in the format `form`. For lines and events, `take` moves the items out; the rest of `found` is
-/// last.
+/// Creates a response in the format `form`. In lines and events, the items (removed by `take`) precede other fields.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

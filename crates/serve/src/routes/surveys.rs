@@ -1,4 +1,4 @@
-//! `/v1/clusters`, `/v1/stats`, `/v1/facets` and `/v1/benchmarks`: information about a whole index.
+//! Topics (`/v1/clusters`), `/v1/stats` and `/v1/facets` of a whole index, and the benchmark report (`/v1/benchmarks`).
 
 use axum::{body::Bytes, http::StatusCode};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Report at the end of `embed`.
+//! Report at the end of `turnwise embed`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `turnwise index compact`: removes deleted data from the disk. `turnwise delete --purge` does the same.
+//! `turnwise index compact`: removes deleted data from the disk. `turnwise delete --purge` also does this.
 
 use super::progress;
 use crate::cli::{prelude::*, watching::StepProgress};

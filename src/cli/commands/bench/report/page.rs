@@ -1,4 +1,4 @@
-//! The report as an HTML page.
+//! Writes the benchmark report as an HTML page.
 
 use std::fmt::Write as _;
 

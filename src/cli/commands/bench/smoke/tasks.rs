@@ -1,4 +1,4 @@
-//! Runs all tasks on the samples and checks the results.
+//! Runs all benchmark tasks on the sample dialogues and checks the results.
 
 use super::{Smoke, sets::Sets};
 use crate::cli::{
