@@ -29,7 +29,7 @@ pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
 
-/// Writes vectors without ids to a NumPy file. Their positions, from 1, serve as ids.
+/// Writes vectors to a NumPy file, and the row numbers, from 1, to its file of ids.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     let mut sink = vector_files::create(path, VectorFileFormat::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();

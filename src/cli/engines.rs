@@ -9,7 +9,7 @@ use turnwise_search::Searcher;
 #[cfg(feature = "milvus")]
 use turnwise_milvus::{MilvusLocation, Target};
 
-/// Returns the location at an address. Add new engines here.
+/// Returns the Milvus collection at an address. To support another engine, add it here.
 fn at(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
     milvus(address, context)
 }

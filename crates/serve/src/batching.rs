@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use turnwise_encoder::fingerprint::Fingerprinter;
 
-    /// Slow encoder whose vector is the text's length. Fails for the text "bad".
+    /// Slow encoder. The vector of a text is the length of the text. Fails for the text "bad".
     struct Slow;
 
     impl Encoder for Slow {

@@ -71,7 +71,7 @@ struct Deriving {
 
 /// State of reloading an index.
 struct Reload {
-    /// Token of the open state. The token of an index changes with the index. `None` if it could not be read.
+    /// Change token that the index had when it was opened. A different token means a change. `None` if unreadable.
     change_token: Option<ChangeToken>,
     /// Time of the last check for a change.
     checked: Instant,

@@ -36,7 +36,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Name of the first of these options that was given; `None` if none was given.
+    /// Name of the first given option for reading files, such as `--from`; `None` if there is none.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),

@@ -88,7 +88,7 @@ struct Words {
 struct OfVectors {
     #[serde(flatten)]
     vectors: Vectors,
-    /// Number of vectors of texts that are no longer in the index.
+    /// Number of vectors of deleted or replaced texts.
     orphans: u64,
     /// Number of dialogues added since the last run of `turnwise encode`.
     not_looked_at: u64,
