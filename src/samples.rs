@@ -3,7 +3,7 @@
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
-        /// Files of the support corpus, as pairs of a name and the content (turnwise's JSONL format).
+        /// Files of the support dialogues, as pairs of file name and content (turnwise's JSONL format).
         pub const SUPPORT: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../examples/support/", $name)))),*];
     };
@@ -25,10 +25,10 @@ support!(
     "zh.jsonl",
 );
 
-/// Sentence pairs scored by one person. Tab-separated lines: score, sentence, sentence.
+/// Sentence pairs with similarity scores by one person. Tab-separated lines: score, sentence, sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
-/// Returns the dialogues of the support corpus.
+/// Returns the support dialogues of [`SUPPORT`].
 pub fn dialogues() -> turnwise_core::Result<Vec<turnwise_corpus::Dialogue>> {
     let lines = SUPPORT.iter().flat_map(|(_, text)| text.lines());
     lines

@@ -9,7 +9,7 @@ use turnwise_encoder::{
 };
 use turnwise_shards::vector_files::{self, VectorFileFormat};
 
-/// Model to use if none is given.
+/// Name of the model to use if none is given.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
 /// Function that opens an encoder by the name of its model, with the given settings.

@@ -26,8 +26,8 @@ impl Context<'_> {
         self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
     }
 
-    /// Milvus collection at an address, with the credentials. Returns an error if they would be sent unencrypted to
-    /// another machine.
+    /// Milvus collection at an address, with the credentials. Returns an error if the credentials would be sent
+    /// unencrypted to another machine.
     pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
         let target: Target = address.parse()?;
         let token = env_vars::get(env_vars::MILVUS_TOKEN);
@@ -65,7 +65,7 @@ pub(crate) fn unused_engine() -> Error {
 }
 
 impl Context<'_> {
-    /// Location given by `--engine`, or else the index given by `-i`. It need not exist.
+    /// Location given by `--engine`, or else the index given by `-i`. Does not check whether the location exists.
     pub(crate) fn location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),

@@ -144,7 +144,7 @@ fn allow_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(allow_negative_numbers)
 }
 
-/// Message of [`std::num::ParseIntError`], which is part of clap's messages.
+/// Message of [`std::num::ParseIntError`]. Clap includes it in its error messages.
 const INVALID_DIGIT: &str = "invalid digit found in string";
 
 fn print_clap_error(e: &clap::Error) -> ExitCode {

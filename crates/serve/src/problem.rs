@@ -9,7 +9,7 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// Error response: its status, and the fields of its JSON body.
+/// Error response: status, Retry-After header, and the fields of the JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,

@@ -168,7 +168,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
     }
 }
 
-/// Vectors and graphs made from the new dialogues; `None` if they were not updated.
+/// Vectors and graphs made from the new dialogues. A field is `None` if nothing was made.
 #[derive(Default, Serialize)]
 pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]

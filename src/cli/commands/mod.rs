@@ -127,7 +127,7 @@ fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> 
     Ok((plan, reader.options))
 }
 
-/// Input format given by `--from`. Without it, `--map` implies the CSV format, because column maps are only for tables.
+/// Input format given by `--from`, else CSV if `--map` (for tables) is given, else `None` to detect the format.
 fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()

@@ -159,8 +159,8 @@ fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<
     Ok(done)
 }
 
-/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for other values. NAME is the name of the result
-/// file without its extension.
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for tables of other values. NAME is the name of
+/// the result file without its extension.
 fn export(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
     let name = folder.join(result.file_name().unwrap_or_default());
     for columns in &outcome.columns {

@@ -43,8 +43,8 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Splits a ranker's name into the name without known suffixes and the options from the suffixes. An unknown suffix
-    /// belongs to the name, because the name of a model can contain a `+`.
+    /// Splits a ranker's name into the name without known suffixes and the options from the suffixes. The name of a
+    /// model can contain a `+`, but an unknown suffix right after `model` is an error.
     fn parse(spec: &str) -> Result<(&str, Self)> {
         let (mut name, mut suffixes) = (spec, Vec::new());
         let mut overrides = Overrides::default();
@@ -118,7 +118,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Returns a message if the model of a ranker is not installed; `None` if the ranker can run.
+/// Returns a message if a ranker needs a model that is not installed; otherwise `None`.
 pub(super) fn missing_model(
     spec: &str,
     options: &RankerOptions<'_>,

@@ -68,7 +68,7 @@ impl IndexBytes {
     }
 }
 
-/// The log of records: number of its files, and the share of deleted data.
+/// The log of records: number of its files, and amount of deleted or replaced data.
 #[derive(Serialize)]
 struct Log {
     segments: u64,
