@@ -25,7 +25,7 @@ support!(
     "zh.jsonl",
 );
 
-/// Sentence pairs with similarity scores by one person. Tab-separated lines: score, sentence, sentence.
+/// Sentence pairs, scored from 1 to 5 by one person. Tab-separated lines: score, sentence, sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
 /// Returns the support dialogues of [`SUPPORT`].
