@@ -24,7 +24,7 @@ pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> R
     Ok(encoder)
 }
 
-/// Whether a model is static. Static models have no choice of precision.
+/// Whether a model is static: without a neural network. Static models have no choice of precision.
 pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
