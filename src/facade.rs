@@ -1,4 +1,4 @@
-//! [`Index`]: an index as one value, for programs that use turnwise as a library.
+//! [`Index`]: the main type for programs that use turnwise as a library.
 
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
-        /// Files of the support corpus, each with its name and content (turnwise's JSONL format).
+        /// Files of the support dialogues, as pairs of file name and content (turnwise's JSONL format).
         pub const SUPPORT: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../examples/support/", $name)))),*];
     };
@@ -25,10 +25,10 @@ support!(
     "zh.jsonl",
 );
 
-/// Sentence pairs scored by one person. Tab-separated lines: score, sentence, sentence.
+/// Sentence pairs, scored from 1 to 5 by one person. Tab-separated lines: score, sentence, sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
-/// Returns the dialogues of the support corpus.
+/// Returns the support dialogues of [`SUPPORT`].
 pub fn dialogues() -> turnwise_core::Result<Vec<turnwise_corpus::Dialogue>> {
     let lines = SUPPORT.iter().flat_map(|(_, text)| text.lines());
     lines

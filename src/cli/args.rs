@@ -125,7 +125,7 @@ pub(crate) enum Format {
 }
 
 impl Command {
-    /// Whether the command handles `--engine` itself. It may still refuse it, with its own message.
+    /// Whether the command handles `--engine` itself: supports the option, or refuses it with a message of its own.
     pub(crate) fn handles_engine(&self) -> bool {
         use Command::*;
         match self {

@@ -1,4 +1,4 @@
-//! Opens the encoder given by `--model`.
+//! Opens encoders by the name or folder of a model, such as the value of `--model`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use turnwise_encoder::{
 };
 use turnwise_shards::vector_files::{self, VectorFileFormat};
 
-/// Model to use if none is given.
+/// Name of the model to use if none is given.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
 /// Function that opens an encoder by the name of its model, with the given settings.
@@ -24,12 +24,12 @@ pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> R
     Ok(encoder)
 }
 
-/// Whether a model is static. Static models have no choice of precision.
+/// Whether a model is static: without a neural network. Static models have no choice of precision.
 pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
 
-/// Writes vectors without ids to a NumPy file. Their positions, from 1, serve as ids.
+/// Writes vectors to a NumPy file, and the row numbers, from 1, to its file of ids.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     let mut sink = vector_files::create(path, VectorFileFormat::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();
@@ -37,7 +37,7 @@ pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     sink.finish()
 }
 
-/// Encoding options given by the user. Missing ones come from the encoder or from the index.
+/// Encoding options given by the user. Missing options come from the existing vectors or the defaults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given {
     pub(crate) prompt: Option<String>,

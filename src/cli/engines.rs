@@ -1,4 +1,4 @@
-//! The factory of engines: turns `--engine ADDRESS`, or else `-i`, into a location.
+//! Turns `--engine ADDRESS`, or else `-i`, into a location: a collection of a remote engine, or an index folder.
 
 #[cfg(feature = "milvus")]
 use crate::cli::env_vars;
@@ -9,7 +9,7 @@ use turnwise_search::Searcher;
 #[cfg(feature = "milvus")]
 use turnwise_milvus::{MilvusLocation, Target};
 
-/// Returns the location at an address. Add new engines here.
+/// Returns the Milvus collection at an address. To support another engine, add it here.
 fn at(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
     milvus(address, context)
 }
@@ -26,8 +26,8 @@ impl Context<'_> {
         self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
     }
 
-    /// Milvus collection at an address, with the credentials. Returns an error if they would be sent unencrypted to
-    /// another machine.
+    /// Milvus collection at an address, with the credentials. Returns an error if the credentials would be sent
+    /// unencrypted to another machine.
     pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
         let target: Target = address.parse()?;
         let token = env_vars::get(env_vars::MILVUS_TOKEN);
@@ -65,7 +65,7 @@ pub(crate) fn unused_engine() -> Error {
 }
 
 impl Context<'_> {
-    /// Location given by `--engine`, or else the index given by `-i`. It need not exist.
+    /// Location given by `--engine`, or else the index given by `-i`. Does not check whether the location exists.
     pub(crate) fn location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),
@@ -73,7 +73,7 @@ impl Context<'_> {
         }
     }
 
-    /// Like `location`, but an index folder must exist.
+    /// Location given by `--engine`, or else the index given by `-i`. Fails if the index does not exist.
     pub(crate) fn existing_location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),

@@ -32,7 +32,7 @@ pub(crate) const HF_HUB_CACHE: &str = "HF_HUB_CACHE";
 pub(crate) const HF_ENDPOINT: &str = "HF_ENDPOINT";
 /// Access token for the hub.
 pub(crate) const HF_TOKEN: &str = "HF_TOKEN";
-/// Disables network access.
+/// Disables network access if the value is `1`, `on`, `yes` or `true`.
 pub(crate) const HF_HUB_OFFLINE: &str = "HF_HUB_OFFLINE";
 /// PEM file of trusted certificate authorities.
 pub(crate) const SSL_CERT_FILE: &str = "SSL_CERT_FILE";

@@ -17,7 +17,7 @@ pub(crate) fn list(folder: &Path) -> Vec<String> {
 }
 
 impl Context<'_> {
-    /// Folder of the index given by `-i` or by the setting `index`. It need not exist.
+    /// Folder of the index given by `-i` or by the setting `index`. Does not check whether the folder exists.
     pub(crate) fn index(&self) -> Result<PathBuf> {
         if let Some(address) = &self.settings.engine {
             return Err(Error::input(format!("this command needs an index on this machine, not {address}"))
@@ -33,7 +33,7 @@ impl Context<'_> {
         Ok(self.folder_of(name))
     }
 
-    /// Folder of an index: a path itself, or a plain name in the indexes folder.
+    /// Folder of an index: `name` itself if it is a path, else the subfolder `name` of the indexes folder.
     pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
         let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
         if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) }

@@ -93,7 +93,7 @@ pub(crate) struct Context<'a> {
     pub(crate) command_line: &'a str,
 }
 
-/// Copy of a [`Context`] for threads that cannot borrow it. Prints only warnings and errors.
+/// Copy of a [`Context`] for threads that cannot borrow one. Its printer omits status messages and progress.
 #[cfg(feature = "serve")]
 pub(crate) struct Owned {
     settings: Settings,
@@ -144,7 +144,7 @@ fn allow_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(allow_negative_numbers)
 }
 
-/// Message of [`std::num::ParseIntError`], which is part of clap's messages.
+/// Message of [`std::num::ParseIntError`]. Clap includes it in its error messages.
 const INVALID_DIGIT: &str = "invalid digit found in string";
 
 fn print_clap_error(e: &clap::Error) -> ExitCode {

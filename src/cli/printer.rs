@@ -23,7 +23,7 @@ pub(crate) fn counted(n: u64, one: &str) -> String {
     }
 }
 
-/// Formats a count with its noun and a verb, such as `1 vector is` and `2 vectors are` with the verbs `is` and `are`.
+/// Formats a count with a noun and a verb, such as `1 vector is` or `2 vectors are` for `["is", "are"]`.
 pub(crate) fn counted_with(n: u64, one: &str, [singular, plural]: [&str; 2]) -> String {
     format!("{} {}", counted(n, one), if n == 1 { singular } else { plural })
 }
@@ -68,7 +68,7 @@ impl Printer {
         Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
     }
 
-    /// Printer for background work. Prints only warnings and errors.
+    /// Printer for background work. Prints warnings, errors and hints, but no status messages.
     #[cfg(feature = "serve")]
     pub(crate) fn for_warnings() -> Self {
         Printer { quiet: true, ..Printer::plain() }

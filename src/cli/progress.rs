@@ -1,5 +1,4 @@
-//! Progress of long commands: a bar on a terminal, otherwise a line every few seconds, or nothing if it is turned
-//! off.
+//! Progress of long commands: a bar on a terminal, otherwise a line every few seconds. `--no-progress` disables both.
 
 use std::{
     fmt,
@@ -60,7 +59,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Sets the values at the start: work that an earlier run has done. It does not count for the speed.
+    /// Starts the display at work that an earlier run has done. That work does not count for the speed.
     pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
         self.before = (done, units);
         if let Kind::Bar(bar) = &self.kind {

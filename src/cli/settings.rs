@@ -1,4 +1,4 @@
-//! Settings, resolved once into a plain struct.
+//! Reads the settings of the program from files, environment variables and flags.
 //!
 //! Precedence, from low to high: defaults, the user's file, `./turnwise.toml`, `TURNWISE_*` variables, flags.
 

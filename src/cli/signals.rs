@@ -10,18 +10,18 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Whether the running command regularly checks `STOP`, the flag of a requested stop.
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the flag that is set when the user requests a stop. From now on, the caller must check it regularly.
+/// Returns the flag that is set when the user requests a stop. After this call, the caller must check it regularly.
 pub(crate) fn stop() -> &'static AtomicBool {
     CHECKED.store(true, Ordering::Relaxed);
     &STOP
 }
 
-/// Whether the user has requested a stop. From now on, the caller must call this function regularly.
+/// Whether the user has requested a stop. After the first call, the caller must repeat the call regularly.
 pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
-/// Returns an error if the user has requested a stop. From now on, the caller must call this function regularly.
+/// Returns an error if the user has requested a stop. After the first call, the caller must repeat the call regularly.
 pub(crate) fn check() -> Result<()> {
     error_if(stopped())
 }

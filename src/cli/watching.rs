@@ -10,7 +10,7 @@ use turnwise_index::{
 };
 use turnwise_shards::{self as shards, Amount};
 
-/// Shows the progress of the current step of an operation. It tells the operation to stop after Ctrl-C.
+/// Shows the progress of the current step of an operation, and reports to the operation whether the user stopped it.
 pub(crate) struct StepProgress<'a, S> {
     printer: &'a Printer,
     current: Mutex<Option<Current<'a, S>>>,

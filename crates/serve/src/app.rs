@@ -33,12 +33,12 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// Pool for operations on a whole index, such as clustering. They use all cores, so they run one at a time and do not occupy
-    /// the pool of the searches.
+    /// Pool that runs one operation on a whole index at a time, such as clustering. Such an operation uses all cores.
+    /// Searches run in `pool`.
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
-    /// Whether the server has no API keys and listens on a loopback address, so that it accepts only local requests.
+    /// Whether the server has no API keys and listens on a loopback address. The Host header must then be a local name.
     pub(super) loopback: bool,
 }
 
@@ -78,7 +78,7 @@ impl App {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
-    /// Replaces the paths and addresses of all indexes in an error with their names. Clients must not see them.
+    /// Hides paths and addresses of indexes from clients: replaces them in an error with the index names.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }
@@ -93,7 +93,7 @@ impl App {
     }
 }
 
-/// Client of a request, with the permissions of its key. `None` means that no key is needed.
+/// Client of a request, with the permissions of its key. `None` if the request needs no key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Client(pub(super) Option<Key>);
 
@@ -129,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Current state of the requested index.
+    /// Returns the current state of an index. Fails if the client may not access it or its engine is unavailable.
     pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<OpenIndex>> {
         self.index(app, name)?.available()
     }
@@ -178,7 +178,7 @@ impl OpenIndex {
         OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
-    /// Returns the records of a local index. For a remote engine, returns an error that calls `what` unsupported.
+    /// Returns the records of a local index. Fails for a remote engine; `what` names the operation in the error.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }

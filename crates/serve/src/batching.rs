@@ -1,5 +1,5 @@
-//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries wait in a queue and form the
-//! next batch. If nothing is encoded, a query is encoded at once.
+//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries wait in a queue and form
+//! the next batch. If no batch is being encoded, a query is encoded at once.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use turnwise_encoder::{
 /// Maximum size of a batch in bytes of text, about two thousand tokens.
 const BUDGET: usize = 8 << 10;
 
-/// Encoder that encodes the texts of concurrent calls together, in batches. Long texts are encoded alone.
+/// Encoder that encodes the texts of concurrent calls in one batch. Calls with more text than [`BUDGET`] run alone.
 pub(super) struct BatchingEncoder {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,
@@ -75,7 +75,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Waits for the next batch; `None` after the queue is closed. All jobs of a batch have the same options.
+    /// Waits for the next batch; `None` once the queue is closed and empty. All jobs of a batch have the same options.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         loop {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use turnwise_encoder::fingerprint::Fingerprinter;
 
-    /// Slow encoder whose vector is the text's length. Fails for the text "bad".
+    /// Slow encoder. The vector of a text is the length of the text. Fails for the text "bad".
     struct Slow;
 
     impl Encoder for Slow {

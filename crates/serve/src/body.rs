@@ -22,7 +22,7 @@ use turnwise_core::error;
 /// Response of a handler.
 pub(super) type HttpResponse = Response<Body>;
 
-/// Reads a request body of at most `most` bytes.
+/// Reads a request body. Returns an error if the body is longer than `most` bytes or incomplete.
 pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
@@ -36,7 +36,7 @@ pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     }
 }
 
-/// Parses a JSON object. The error for an unknown field or value suggests a similar name.
+/// Parses a JSON object. The error for an unknown field or value suggests a similar known name, if there is one.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::request("the body is empty; expected a JSON object"));
@@ -107,7 +107,7 @@ pub(super) enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// Chooses the first supported format in the Accept header.
+    /// Returns the first supported format in the Accept header, or one JSON document if there is none.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let kinds = accepted.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());

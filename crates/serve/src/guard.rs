@@ -26,8 +26,8 @@ pub(super) enum Access {
     Write,
 }
 
-/// Security headers of every response. Browsers then do not run scripts of other sites, show the page in a frame of another
-/// site, or guess content types.
+/// Security headers of every response. They keep browsers from running foreign scripts, showing the page in a frame of
+/// another site, and guessing content types.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -72,8 +72,8 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Returns an error for a cross-origin request, because another site must not send requests on behalf of a visitor.
-/// Without keys, also returns an error for a foreign host name, which prevents DNS rebinding.
+/// Returns an error for a cross-origin request, because another site must not send requests on behalf of a visitor. A
+/// loopback server without keys also refuses foreign host names, which prevents DNS rebinding.
 fn refuse_foreign(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST);

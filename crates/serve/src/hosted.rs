@@ -22,9 +22,9 @@ use turnwise_index::{
 };
 use turnwise_search::Searcher;
 
-/// Callbacks of the server, which the program implements. They open models, update indexes and make the benchmark report.
+/// Callbacks from the server to the program: they open models, update indexes and make the benchmark report.
 pub trait ServerHooks: Send + Sync {
-    /// Opens the encoder of vectors with this recipe. `place` is the location of the index, for messages.
+    /// Opens the encoder of an index. `recipe` says how the vectors were made; `place` names the index in messages.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
     /// Makes new records of an index folder searchable: updates the lexical index and the vectors. Reports errors to the
@@ -37,8 +37,8 @@ pub trait ServerHooks: Send + Sync {
 
 /// Minimum time between two attempts to open a model that is missing.
 const MODEL_INTERVAL: Duration = Duration::from_secs(5);
-/// Minimum time between two reloads, as a multiple of the duration of the last one. Reloading then takes at most about a
-/// tenth of the time.
+/// Minimum time between two reloads, as a multiple of the duration of the last reload. Reloading then takes at most
+/// about a tenth of the time.
 const SHARE: u32 = 10;
 /// Value of the Retry-After header for an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
@@ -71,7 +71,7 @@ struct Deriving {
 
 /// State of reloading an index.
 struct Reload {
-    /// Change token of the open state; `None` if unknown.
+    /// Change token that the index had when it was opened. A different token means a change. `None` if unreadable.
     change_token: Option<ChangeToken>,
     /// Time of the last check for a change.
     checked: Instant,
@@ -83,10 +83,10 @@ struct Reload {
 
 /// An encoder that stays open while the index is reloaded.
 struct OpenEncoder {
-    /// Recipe of the vectors that it was opened for.
+    /// Description of the vectors that `encoder` was opened for.
     recipe: Recipe,
     encoder: Arc<dyn Encoder>,
-    /// This encoder with batching, for queries.
+    /// Wrapper of `encoder` that encodes queries of concurrent requests in batches.
     batching: Arc<dyn Encoder>,
 }
 
@@ -124,7 +124,7 @@ impl HostedIndex {
         })
     }
 
-    /// Returns the current state of the index. It stays usable after a reload.
+    /// Returns the current state of the index. The state stays usable after a reload.
     pub(super) fn current(&self) -> Arc<OpenIndex> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -142,8 +142,8 @@ impl HostedIndex {
         }
     }
 
-    /// Reloads the index if it has changed, but not too soon after the last reload or check. Returns true if it reloaded.
-    /// After an error, the old state stays in use.
+    /// Reloads the index if it changed, or if its model or engine was unavailable. Does nothing soon after the last
+    /// reload or check. Returns true after a reload. After an error, keeps the old state.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
@@ -187,8 +187,8 @@ impl HostedIndex {
         Ok(())
     }
 
-    /// Starts a thread that makes new records of a folder searchable. If it already runs, it continues with the new records
-    /// afterwards. Does nothing for a remote engine.
+    /// Starts a thread that makes new records of an index folder searchable. If the thread already runs, makes it
+    /// repeat its work afterwards. Does nothing for a remote engine.
     pub(super) fn derive(self: &Arc<Self>) {
         let Some(folder) = self.location.folder().map(Path::to_owned) else { return };
         let next = |hosted: &HostedIndex| -> bool {
@@ -215,7 +215,7 @@ impl HostedIndex {
         }
     }
 
-    /// Replaces the paths and addresses of the index with its name in an error. Clients must not see them.
+    /// Hides the path or address of the index from clients: replaces it in an error with the index name.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()
@@ -233,7 +233,7 @@ fn engine_unavailable(e: &Error) -> Problem {
     Problem { hint: e.hint(), retry_after: Some(RETRY_AFTER), ..Problem::unavailable(e.to_string()) }
 }
 
-/// Opens an index with its encoder. If the encoder is not available, lexical search still works.
+/// Opens an index and, unless `known` fits its vectors, an encoder. Without an encoder, only lexical search works.
 fn open_index(
     location: &dyn Location,
     hooks: &dyn ServerHooks,
@@ -261,7 +261,7 @@ fn open_index(
     }
 }
 
-/// Opens the encoder of a recipe, and starts its batching thread.
+/// Opens the encoder that made the vectors (see `recipe`), and starts the thread that batches its queries.
 fn open_encoder(
     recipe: Recipe,
     place: &str,

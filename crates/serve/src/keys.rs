@@ -114,8 +114,8 @@ impl Keys {
         Keys(keys).checked().map_err(at)
     }
 
-    /// Parses a comma-separated list of `SECRET[:read|:write|:read+write]`. Without a scope, a key has both. Returns
-    /// an error if a secret is too short or occurs twice.
+    /// Parses a comma-separated list of `SECRET[:read|:write|:read+write]`. A key without a scope has both scopes.
+    /// Returns an error if a secret is too short or occurs twice.
     pub fn from_env(text: &str) -> Result<Self> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let key = |(n, part): (usize, &str)| {
@@ -168,7 +168,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the key with this secret. The time does not depend on the secret.
+    /// Finds the key with this secret. Compares all digests in constant time.
     pub(super) fn of(&self, secret: &str) -> Option<&Key> {
         let digest = digest(secret);
         self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })
@@ -214,7 +214,7 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Compares two digests in a time that does not depend on them.
+/// Compares two digests in constant time, so that an attacker learns nothing from the duration.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0u8, |differs, (a, b)| differs | (a ^ b))) == 0
 }

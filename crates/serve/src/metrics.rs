@@ -57,7 +57,7 @@ pub(super) struct Metrics {
     connections: AtomicU64,
 }
 
-/// Metric whose values are read when the metrics are requested.
+/// Metric with values that are read when a client requests the metrics.
 pub(super) struct Gauge<'a> {
     pub(super) name: &'static str,
     pub(super) about: &'static str,

@@ -24,7 +24,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
-    /// Whether the server may listen on a public address without API keys.
+    /// Whether the server may listen on a non-loopback address without API keys.
     pub allow_without_keys: bool,
     /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
@@ -44,9 +44,9 @@ pub struct Tls {
 /// Limits on concurrency, size and time of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of requests that are processed at the same time.
+    /// Maximum number of requests that run at the same time, apart from ingest and operations on a whole index.
     pub max_concurrent: usize,
-    /// Maximum number of requests in the queue. Further requests get status 429.
+    /// Maximum number of requests that wait until they can run. Further requests get status 429.
     pub max_queue: usize,
     /// Maximum number of open connections.
     pub max_connections: usize,
@@ -55,7 +55,7 @@ pub struct Limits {
     /// Time limit from the headers of a request to its response, except for ingest requests. A client that does not
     /// read its response for this time is disconnected.
     pub timeout: Duration,
-    /// Time limit for receiving the headers of a request.
+    /// Time limit for the TLS handshake, and for receiving the headers of a request.
     pub header_timeout: Duration,
     /// Time limit for the running requests when the server stops.
     pub drain_timeout: Duration,
@@ -87,8 +87,8 @@ impl Options {
         }
     }
 
-    /// Returns an error if the address is public and there are no API keys, unless [`Options::allow_without_keys`] is
-    /// set. Also returns an error if a TLS file is missing or invalid.
+    /// Returns an error for a non-loopback address without API keys, unless [`Options::allow_without_keys`] is set.
+    /// Also returns an error if a TLS file is missing or invalid.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls_acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {

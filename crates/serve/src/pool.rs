@@ -1,4 +1,4 @@
-//! Pool for slow work. It limits the number of running and of waiting requests.
+//! Thread pool for slow work. It limits the number of running and of waiting requests.
 
 use std::sync::{
     Arc,

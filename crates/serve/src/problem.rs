@@ -9,7 +9,7 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// Error response: its status, and the fields of its JSON body.
+/// Error response: status, Retry-After header, and the fields of the JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
@@ -30,12 +30,12 @@ impl Problem {
         Problem { status, code, message: message.into(), hint: None, param: None, retry_after: None }
     }
 
-    /// Error for an invalid request, with status 400.
+    /// Error with status 400, for an invalid request.
     pub(super) fn request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// Error for a request that the client may not make, with status 403.
+    /// Error with status 403, for a request that the client may not make.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::FORBIDDEN, "forbidden", message)
     }

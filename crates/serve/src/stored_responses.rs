@@ -4,7 +4,7 @@
 //! response.
 //!
 //! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
-//! and lost when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
+//! and lost when the server stops. A repeated ingest then skips the existing records.
 
 use std::{
     fs,

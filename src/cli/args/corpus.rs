@@ -36,7 +36,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Name of the first of these options that was given; `None` if none was given.
+    /// Name of the first given option for reading files, such as `--from`; `None` if there is none.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),
@@ -223,7 +223,7 @@ pub(crate) struct WriteArgs {
 }
 
 impl CorpusCommand {
-    /// Whether the command handles `--engine` itself. It may still return an error for it.
+    /// Whether the command handles `--engine` itself: supports the option, or refuses it with a message of its own.
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),

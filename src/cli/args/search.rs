@@ -247,8 +247,8 @@ Query syntax (--syntax):
 Parts that cannot be parsed are ignored, with a warning.";
 
 impl RankingArgs {
-    /// Fusion settings; `None` if no option sets one. Settings that are not given have the built-in defaults, not the saved
-    /// ones.
+    /// Settings for combining lexical and dense scores; `None` if no option sets one. Missing settings have the
+    /// built-in defaults, not the saved values.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
         if self.fusion.is_none() && numbers == [None; 3] {

@@ -161,7 +161,7 @@ impl TrainRunArgs {
 
     // clap requires the next two arguments, except with a subcommand, which has its own.
 
-    /// Name of an objective, or name or file of a recipe.
+    /// Name of an objective, or name or file of a recipe; empty if a subcommand was given.
     pub(crate) fn objective_or_recipe(&self) -> &str {
         self.objective_or_recipe.as_deref().unwrap_or_default()
     }
@@ -342,14 +342,14 @@ pub(crate) struct ObjectiveArgs {
 /// Seeds of several training runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seeds {
-    /// Number of consecutive seeds. The first one is given by `--seed`.
+    /// Number of consecutive seeds. The first seed is that of `--seed`, or else of the recipe.
     Count(u64),
     /// First and last seed, both included.
     Range(u64, u64),
 }
 
 impl Seeds {
-    /// Lists the seeds. A count starts at `first`.
+    /// Lists the seeds. If only their number is given, counts from `first`.
     pub(crate) fn all(self, first: u64) -> Vec<u64> {
         match self {
             Seeds::Count(count) => (first..first.saturating_add(count)).collect(),
@@ -384,7 +384,7 @@ pub(crate) enum Preset {
     Small,
 }
 
-/// Parses an objective and its weight, such as `keep=1`.
+/// Parses an objective and its weight, such as `self-distillation=1`.
 fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> {
     let (name, weight) =
         text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as self-distillation=1")?;

@@ -6,7 +6,7 @@ use crate::cli::{args::AnalyzeArgs, prelude::*};
 use turnwise_index::lexical::Lexical;
 use turnwise_text::Analyzer;
 
-/// Result of `turnwise analyze`. Also its JSON output, whose shape `schema` names.
+/// Result of `turnwise analyze`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
 struct Analyzed {
     schema: &'static str,

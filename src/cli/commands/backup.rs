@@ -1,4 +1,4 @@
-//! `turnwise backup` and `turnwise restore`.
+//! `turnwise backup` copies an index to a folder; `turnwise restore` creates an index from such a copy.
 
 use crate::cli::{commands::index, prelude::*};
 use turnwise_index::vectors;
@@ -33,7 +33,7 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// Copies the fusion settings saved by `search tune`. Damaged settings are only a warning, because `search tune` can
+/// Copies the search weights saved by `search tune`. Damaged weights only cause a warning, because `search tune` can
 /// compute them again.
 fn copy_tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     match Tuning::read(from) {
@@ -46,8 +46,8 @@ fn copy_tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Prints the number of copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute them
-/// again.
+/// Prints the number of copied vectors. Damaged vectors only cause a warning, because `turnwise encode` can compute
+/// them again.
 fn report_vectors(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
     match copied {
         Ok(None) => {}

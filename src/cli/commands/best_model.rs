@@ -29,7 +29,7 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// Sentence that names the encoder and the reason for its choice.
+    /// Description of the encoder for the user, with a reason if it is not the default model.
     pub(super) note: String,
 }
 

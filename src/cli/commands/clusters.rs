@@ -10,7 +10,7 @@ use turnwise_index::{
 use turnwise_search::clusters::{Central, Cluster, ClusterOptions, Clusters, clusters};
 use turnwise_store::Snapshot;
 
-/// Result of `turnwise clusters`. Also its JSON output, whose shape `schema` names.
+/// Result of `turnwise clusters`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
 struct ClustersReport {
     schema: &'static str,

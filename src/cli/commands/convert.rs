@@ -49,7 +49,7 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// Runs `turnwise corpus export`.
+/// Runs `turnwise corpus export`: writes the dialogues of an index to a file.
 pub(super) fn export(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
     let mut out = Output::create(&write.output)?;

@@ -9,14 +9,14 @@ use turnwise_core::ids::DialogueId;
 use turnwise_index::location::{Deletion, Selection};
 use turnwise_store::Snapshot;
 
-/// Result of `turnwise delete`. Also its JSON output.
+/// Result of `turnwise delete`, printed as text or JSON.
 #[derive(Serialize)]
 struct Deleted<'a> {
     index: String,
     #[serde(flatten)]
     outcome: Outcome<'a>,
     dry_run: bool,
-    /// Result of the compaction; `None` without `--purge`.
+    /// Result of the compaction; `None` without `--purge` or with `--dry-run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<Compacted>,
 }

@@ -24,7 +24,7 @@ use turnwise_corpus::{
 use turnwise_search::{Response, SearchRequest, Searcher};
 use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
-/// Query of the first search. The samples say the same in other words.
+/// Query of the first search. A sample dialogue says the same in other words.
 const QUERY: &str = "the card machine kept my card";
 /// Context of the second query, [`FOLLOW_UP`], which is ambiguous without these turns.
 const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
@@ -35,7 +35,7 @@ const SIMILAR_TO: &str = "deliveries-001";
 #[derive(Serialize)]
 struct Demo {
     ingest: Summary,
-    /// Sentence that names the encoder and the reason for its choice.
+    /// Description of the encoder for the user, with a reason if it is not the default model.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
@@ -57,7 +57,7 @@ fn questions() -> [(String, SearchRequest); 3] {
 /// Name of the demo index.
 const NAME: &str = "demo";
 
-/// Refuses any index name other than the demo's own.
+/// Returns an error for any index name other than that of the demo.
 pub(crate) fn check_name(index: &str) -> Result<()> {
     if index == NAME {
         return Ok(());
@@ -67,7 +67,7 @@ pub(crate) fn check_name(index: &str) -> Result<()> {
     ))
 }
 
-/// Plan that reads the sample dialogues.
+/// Returns an ingest plan (a list of inputs) with the sample dialogues.
 pub(super) fn samples_plan() -> Result<Plan> {
     let mut plan = Plan::default();
     for (name, text) in samples::SUPPORT {

@@ -10,10 +10,10 @@ use turnwise_index::{
 use turnwise_search::duplicates::{DuplicateOptions, Duplicates, Group, Member, duplicates};
 use turnwise_store::Snapshot;
 
-/// Maximum number of dialogues newer than the graph without a warning. These dialogues are compared pair by pair.
+/// If more dialogues than this are newer than the vector graph, a warning says how to make the command faster.
 const LONG_TAIL: usize = 10_000;
 
-/// Result of `turnwise duplicates`. Also its JSON output, whose shape `schema` names.
+/// Result of `turnwise duplicates`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
 struct DuplicatesReport {
     schema: &'static str,

@@ -22,7 +22,7 @@ use turnwise_index::vectors::{
 };
 use turnwise_store::Snapshot;
 
-/// Result of `turnwise encode`. Also its JSON output.
+/// Result of `turnwise encode`, printed as text or JSON.
 #[derive(Serialize)]
 pub(super) struct Encoded {
     schema: &'static str,
@@ -86,8 +86,8 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     encode_with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
-/// Encodes new dialogues after an ingest, with the recipe of the existing vectors. If the index has no vectors yet, uses
-/// the default model if it is installed. Problems with the vectors or the model are only warnings.
+/// Encodes new dialogues after an ingest, with the model and options of the existing vectors. For an index without
+/// vectors, uses the default model if it is installed. Only warns about damaged vectors or an unusable model.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
     let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());
@@ -151,7 +151,7 @@ struct Requested {
     replace: bool,
 }
 
-/// Existing vectors: their recipe, and whether utterances (first) and dialogues (second) have vectors.
+/// Existing vectors: the recipe (model and options), and whether utterances and dialogues, in this order, have vectors.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     recipe: &'a Recipe,
@@ -165,7 +165,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// Resolved encoding options: from the command line, else from the recipe of the existing vectors, else the defaults.
+/// Resolved encoding options: those of the command line, else those of the existing vectors, else the defaults.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -219,7 +219,7 @@ impl Choice {
         }
     }
 
-    /// Returns the recipe of the vectors that this encoder will make.
+    /// Returns the recipe (model and options) of the vectors that `encoder` will make.
     fn recipe(&self, encoder: &dyn Encoder) -> Recipe {
         let precision = self.precision.map_or("auto", |p| p.name());
         Recipe::of(encoder, &encoders::absolute_name(&self.model), precision, &self.tokens, &self.options)

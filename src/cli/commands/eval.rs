@@ -8,7 +8,7 @@ use turnwise_eval::trec::{Evaluation, Options, evaluate, parse_measures, read_qr
 /// Maximum number of query ids in a warning.
 const NAMED: usize = 3;
 
-/// Result of `turnwise eval`. Also its JSON output, whose shape `schema` names.
+/// Result of `turnwise eval`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
 struct Printed {
     schema: &'static str,

@@ -1,4 +1,4 @@
-//! `turnwise index`, and updates of the lexical index and the graphs for other commands.
+//! `turnwise index`, and updates of the lexical index and the vector graphs for other commands.
 
 pub(super) mod compact;
 pub(super) mod info;
@@ -12,7 +12,7 @@ use turnwise_index::{
 use turnwise_store::Snapshot;
 use turnwise_text::Analyzer;
 
-/// Result of `turnwise index build` and `turnwise index rebuild`. Also their JSON output.
+/// Result of `turnwise index build` and `turnwise index rebuild`, printed as text or JSON.
 #[derive(Serialize)]
 struct Built {
     #[serde(skip)]
@@ -34,7 +34,7 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     Built::report(false, indexed, graphs, &root, context)
 }
 
-/// Removes the lexical index if it is damaged. Returns its analyzer for the rebuild; `None` if it is not damaged.
+/// Removes the lexical index if it is damaged. Returns the analyzer for the rebuild; `None` if nothing was removed.
 fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
@@ -57,7 +57,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     Ok(Some(analyzer))
 }
 
-/// Updates the lexical index and the graphs after the repair of an index. Damaged ones are rebuilt.
+/// Updates the lexical index and the vector graphs after the repair of an index, and rebuilds them if damaged.
 pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;
@@ -163,7 +163,7 @@ fn graphs_by(
     make(root, snapshot, options, context.command_line, &StepProgress::new(context.printer))
 }
 
-/// Updates the lexical index to the dialogues of a snapshot. Returns the number of indexed utterances.
+/// Updates the lexical index to the dialogues of a snapshot. Returns the number of utterances added to the index.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)
 }

@@ -113,7 +113,7 @@ pub(super) fn fill(
     verdict(&ingested)
 }
 
-/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the duration in seconds.
+/// Ingests the inputs of `plan` into `sink` and shows progress. Returns the outcome and the duration in seconds.
 pub(super) fn read_into(
     sink: &mut dyn DialogueSink,
     plan: Plan,
@@ -146,7 +146,7 @@ pub(super) fn read_into(
     (outcome, progress.seconds())
 }
 
-/// Ingests the sources of a plan into a sink without showing progress, until the user requests a stop.
+/// Ingests the inputs of `plan` into `sink` without showing progress. Stops early if the user requests it.
 pub(super) fn ingest_silently(
     sink: &mut dyn DialogueSink,
     plan: Plan,
@@ -168,7 +168,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
     }
 }
 
-/// Vectors and graphs made from the new dialogues; `None` if they were not updated.
+/// Vectors and graphs made from the new dialogues. A field is `None` if nothing was made.
 #[derive(Default, Serialize)]
 pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ pub(super) struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// Result of `turnwise ingest`. Also its JSON output.
+/// Result of `turnwise ingest`, printed as text or JSON.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]
@@ -213,7 +213,7 @@ pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Encodes new dialogues. Builds graphs if there are none or if many vectors are new.
+/// Encodes new dialogues. Builds the vector graphs if there are none or if many dialogues are not in them yet.
 fn derive(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Derived> {
     let encoded = encode::encode_new(root, context)?;
     let graphs = match encoded.is_some() && dense::is_worth_building(root, snapshot)? {

@@ -1,4 +1,4 @@
-//! `turnwise completions`, `turnwise man`, `turnwise corpus schema` and `turnwise corpus formats`.
+//! `turnwise completions`, `man`, `corpus schema` and `corpus formats`, which print facts about turnwise itself.
 
 use crate::cli::{definition, prelude::*, printer::Printer};
 use turnwise_corpus::{formats, json_schema};

@@ -1,5 +1,5 @@
-//! The commands, one file each. A command gets its parsed arguments and a [`Context`] and prints through
-//! its printer.
+//! The commands, one file each. A command gets its parsed arguments and a [`Context`], and prints through the printer
+//! of the context.
 
 mod analyze;
 mod backup;
@@ -117,7 +117,7 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     }
 }
 
-/// Finds the files to ingest. Returns them with the read options.
+/// Finds the files to ingest. Returns the list of files and the options for reading them.
 fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
     let reader = reader(&args.read, context)?;
     let plan = reader.plan(&args.paths)?;
@@ -127,7 +127,7 @@ fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> 
     Ok((plan, reader.options))
 }
 
-/// Input format given by `--from`. Without it, `--map` implies the CSV format, because column maps are only for tables.
+/// Input format given by `--from`, else CSV if `--map` (for tables) is given, else `None` to detect the format.
 fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()
@@ -169,8 +169,8 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Names the file that lists the rejected records. Without it, and if not all of them were shown, names the option that
-/// writes it.
+/// Prints which file lists the rejected records. Without such a file, prints the option that writes one if some
+/// rejected records were not shown.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {

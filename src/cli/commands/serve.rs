@@ -1,4 +1,4 @@
-//! `turnwise serve`: the HTTP server and the MCP server.
+//! `turnwise serve`: runs the HTTP server or, with `--mcp`, an MCP server on standard input and output.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

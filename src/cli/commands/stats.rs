@@ -1,4 +1,4 @@
-//! `turnwise stats` and `turnwise corpus stats`.
+//! `turnwise stats` counts the contents of an index; `turnwise corpus stats` can also count those of files.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
 use turnwise_store::Snapshot;
 
-/// Result of `turnwise stats`. Also its JSON output.
+/// Result of `turnwise stats`, printed as text or JSON.
 #[derive(Serialize)]
 struct OfIndex {
     index: String,
@@ -115,7 +115,7 @@ fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()>
     writeln!(out, "  {:>12.1}  {what} {DIM}({range}){DIM:#}", s.mean)
 }
 
-/// Prints the most frequent names with their counts, and the number of the others.
+/// Prints the most frequent names with their counts, and the number of remaining names.
 fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
     const SHOWN: usize = 8;
     if counts.is_empty() {

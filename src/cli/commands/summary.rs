@@ -7,7 +7,7 @@ use turnwise_store::{
     ingest::{Ingested, Tally},
 };
 
-/// Files of an ingest: their number by format, and those that are not read.
+/// Files of an ingest: number of files by format, and files that are not read.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Files {
     read: usize,
@@ -31,7 +31,7 @@ impl Files {
     }
 }
 
-/// Result of an ingest. Also its JSON output.
+/// Result of an ingest, printed as text or JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) index: String,

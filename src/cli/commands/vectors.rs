@@ -53,8 +53,8 @@ impl Vectors {
     }
 }
 
-/// Opens the vectors of an index; `None` if there are none. Damage is only a warning, because the caller reports other
-/// statistics, too.
+/// Opens the vectors of an index; `None` if there are none. Damage only causes a warning, because the caller also
+/// reports other statistics.
 pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<VectorReader>> {
     match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {
@@ -108,7 +108,7 @@ pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Pr
     }
 }
 
-/// Shortens a text to one line of at most `chars` characters.
+/// Shortens a text to one line of at most `chars` characters, followed by `…` if text was removed.
 pub(super) fn shortened(text: &str, chars: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(chars) {

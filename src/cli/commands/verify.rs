@@ -1,4 +1,4 @@
-//! `turnwise verify` and `turnwise repair`.
+//! `turnwise verify` finds damage in an index; `turnwise repair` repairs it.
 
 use crate::cli::{
     commands::{index, vectors as kept},
@@ -21,7 +21,7 @@ use turnwise_store::{
 /// processor and can change the recall slightly.
 const RECALL_TOLERANCE: f64 = 0.005;
 
-/// Result of `turnwise verify`. Also its JSON output.
+/// Result of `turnwise verify`, printed as text or JSON.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
@@ -131,7 +131,7 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     }
 }
 
-/// Returns the damage of the fusion settings saved by `search tune`; `None` if there is none.
+/// Returns the damage of the search weights saved by `search tune`; `None` if there is none.
 fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
     damage_of(Tuning::read(root).map(drop), "removes it")
 }

@@ -39,8 +39,7 @@ pub(super) const FILES: [File; 14] = [
 
 pub(super) const PATHS: [&str; 5] = ["/", "/ui", "/ui/", "/ui/{file}", "/docs"];
 
-/// Serves a file of the page. Redirects to `/ui/` if the slash is missing, because links in the page are relative to
-/// it.
+/// Serves a file of the page. Redirects `/` and `/ui` to `/ui/`, because links in the page are relative.
 pub(super) async fn file(call: Call) -> Outcome<HttpResponse> {
     let path = call.request.uri().path();
     let name = if path == "/docs" { Some("docs.html") } else { path.strip_prefix("/ui/") };

@@ -100,7 +100,7 @@ fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> b
     })
 }
 
-/// Iterator over the matching dialogues of an index. It reads them in short steps on the pool.
+/// Iterator over the matching dialogues of an index. It reads them in short steps on the thread pool.
 struct Walk {
     opened: Arc<OpenIndex>,
     filter: Option<Arc<Filter>>,
@@ -124,7 +124,7 @@ impl Walk {
     }
 }
 
-/// Sends up to `limit` dialogues in the format `form`, until the client disconnects. A read error aborts the response.
+/// Sends up to `limit` dialogues. If the request queue is full, tries again later. Other errors abort the response.
 async fn send(mut walk: Walk, form: ResponseFormat, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {

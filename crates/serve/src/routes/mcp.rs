@@ -46,7 +46,7 @@ impl App {
     }
 }
 
-/// Answers a JSON-RPC message; `None` for a notification. `index` is the index for calls that do not name one.
+/// Answers a JSON-RPC message or batch; `None` if it has only notifications. Calls that name no index use `index`.
 pub(super) fn answer(app: &App, client: &Client, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
         Err(e) => Some(failed(&Value::Null, -32700, &format!("invalid JSON: {e}"))),

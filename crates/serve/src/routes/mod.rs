@@ -56,7 +56,7 @@ pub(crate) enum Place {
     Header,
 }
 
-/// Adds the schema of a type to the OpenAPI document and returns a reference to it. See [`schema`].
+/// Function that adds the schema of a type to the OpenAPI document and returns a reference to it, as [`schema`] does.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

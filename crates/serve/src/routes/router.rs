@@ -31,13 +31,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns the index named by the query parameter `index`, or the only index. Returns an error if the client may
-    /// not access it.
+    /// Returns the index named by the query parameter `index`; without the parameter, the only index that the client
+    /// may access. Returns an error if there is no such index.
     pub(super) fn hosted(&self) -> Outcome<Arc<HostedIndex>> {
         self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
     }
 
-    /// Current state of the requested index.
+    /// Returns the current state of the requested index. Fails if the index is not found or its engine is unavailable.
     pub(super) fn opened(&self) -> Outcome<Arc<OpenIndex>> {
         self.hosted()?.available()
     }
@@ -77,7 +77,7 @@ impl Call {
         pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
-    /// Value of `{id}` in the path.
+    /// Decoded last segment of the path, which is the value of `{id}`.
     pub(super) fn last_of_path(&self) -> Outcome<String> {
         let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
         decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-/// Decodes percent-encoding. Returns `None` if it is invalid.
+/// Decodes percent-encoding. Returns `None` if an escape is invalid or the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

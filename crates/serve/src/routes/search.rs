@@ -42,7 +42,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Creates a response in the format `form`. For JSON lines and events, `take` removes the items, which come before the rest.
+/// Creates a response in the format `form`. In lines and events, the items (removed by `take`) precede other fields.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

@@ -1,4 +1,4 @@
-//! `/info`, `/openapi.json`, `/health/live`, `/health/ready` and `/metrics`.
+//! Information about the server: `/info`, `/openapi.json`, `/health/live`, `/health/ready` and `/metrics`.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `/v1/clusters`, `/v1/stats`, `/v1/facets` and `/v1/benchmarks`: information about a whole index.
+//! Topics (`/v1/clusters`), `/v1/stats` and `/v1/facets` of a whole index, and the benchmark report (`/v1/benchmarks`).
 
 use axum::{body::Bytes, http::StatusCode};
 use schemars::JsonSchema;
@@ -17,9 +17,9 @@ use turnwise_search::{
     statistics,
 };
 
-/// Number of terms per cluster.
+/// Number of characteristic terms returned per cluster.
 const TERMS: usize = 8;
-/// Number of dialogues per cluster: those nearest to its center.
+/// Number of dialogues returned per cluster: those nearest to the cluster center.
 const CENTRAL: usize = 3;
 /// Maximum number of dialogues on the map. Its computation takes quadratic time.
 const MAX_POINTS: usize = 2_000;

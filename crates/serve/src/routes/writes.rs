@@ -129,8 +129,8 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Sends the pieces of a body to `sender` and returns the digest of the body. Returns `None` if the client disconnects,
-/// sends no data for `write_timeout`, or if the receiver is gone.
+/// Sends the pieces of a body to `sender`, if given, and returns the digest of the body. Returns `None` if the client
+/// disconnects or sends no data for `write_timeout`, or if the receiver is gone.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,
@@ -251,8 +251,8 @@ fn deleted_response(deleted: u64) -> HttpResponse {
     body::ok(&json!({ "deleted": deleted }))
 }
 
-/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait
-/// for each other.
+/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Waits until no
+/// other request of this server writes to the index.
 async fn removed(call: Call, selection: Selection) -> Outcome<u64> {
     let hosted = call.hosted()?;
     let (pool, client) = (call.app.pool.clone(), call.client);

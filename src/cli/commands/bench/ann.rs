@@ -19,7 +19,7 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&measured, |out| write(&measured, out))
 }
 
-/// Measures with the vectors of the file given by `--vectors`, or else with those of an index, and saves the result.
+/// Measures recall and speed with the vectors of the `--vectors` file, or else of the index, and saves the result.
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
     let (all, data, hash) = vectors(args, index)?;

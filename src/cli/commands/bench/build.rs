@@ -1,4 +1,4 @@
-//! `turnwise bench build`: builds test sets for the tasks.
+//! `turnwise bench build`: builds test sets for the benchmark tasks.
 
 use super::{each_dialogue, rankers};
 use crate::cli::{
@@ -61,7 +61,7 @@ pub(super) fn all_dialogues(
     Ok(dialogues)
 }
 
-/// Reads sentences with their intents, from a table or from the turns of dialogues.
+/// Reads sentences with their labels (intents or dialogue acts), from a table or from the turns of dialogues.
 fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
     let by_act = args.label == LabelArg::Act;
     let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labeled(&args.path)
@@ -125,7 +125,7 @@ fn write_retrieval_set(
     Ok(())
 }
 
-/// Options of `turnwise bench build dsts` that select the pairs.
+/// Options of `turnwise bench build dsts` that select the sentence pairs.
 struct Pairs<'a> {
     rankers: &'a [String],
     pairs: usize,

@@ -1,4 +1,4 @@
-//! `turnwise bench`: runs the tasks of the papers with any rankers.
+//! `turnwise bench`: runs benchmark tasks with rankers, which are ranking methods such as BM25 or a model.
 
 mod ann;
 mod build;
@@ -54,7 +54,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns an error if `--engine` is given for a benchmark that does not use an engine.
+/// Returns an error if `--engine` is given for a benchmark that reads files instead of an index.
 fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
@@ -85,8 +85,8 @@ pub(super) fn load(
     Ok((task, data))
 }
 
-/// Runs a task with each ranker and each seed. Returns one result per ranker: with several seeds, their mean. The paths in
-/// `spec` are relative to `folder`.
+/// Runs a task with each ranker and each seed. Returns one result per ranker: the mean if there are several seeds. The
+/// paths in `spec` are relative to `folder`.
 fn run_task(
     spec: &TaskSpec,
     folder: &Path,
@@ -159,8 +159,8 @@ fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<
     Ok(done)
 }
 
-/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for other values. NAME is the name of the result
-/// file without its extension.
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and `NAME.*.tsv` for tables of other values. NAME is the name of
+/// the result file without its extension.
 fn export(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
     let name = folder.join(result.file_name().unwrap_or_default());
     for columns in &outcome.columns {

@@ -1,4 +1,4 @@
-//! Creates rankers from their names.
+//! Creates rankers, which rank the candidates of a benchmark, from their names.
 
 use crate::cli::{
     args::{EncoderArgs, TokenArgs},
@@ -16,9 +16,9 @@ use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
-/// Function that changes the options of a model as a suffix of its name requests.
+/// Function that applies a suffix of a model's name to the options of the model.
 type Change = fn(&mut Overrides);
-/// Known suffixes of a model's name, such as `+cls`, each with the change of options that it requests.
+/// Suffixes of a model's name, such as `+cls`, with their effects on the options. `+last-N` is parsed separately.
 const SUFFIXES: [(&str, Change); 8] = [
     ("centre", |o| o.postprocess = Postprocess::Centered),
     ("white", |o| o.postprocess = Postprocess::Whitened),
@@ -30,7 +30,7 @@ const SUFFIXES: [(&str, Change); 8] = [
     ("mean", |o| o.tokens = Some(PoolingMode::Mean)),
 ];
 
-/// Options of a model that the suffixes of its name request. They replace those of the command line.
+/// Options from the suffixes of a model's name. They replace the options of the command line.
 #[derive(Default)]
 struct Overrides {
     postprocess: Postprocess,
@@ -43,8 +43,8 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Splits a ranker's name into the name without known suffixes and the options that the suffixes request. The name of a
-    /// model can contain a `+` itself.
+    /// Splits a ranker's name into the name without known suffixes and the options from the suffixes. The name of a
+    /// model can contain a `+`, but an unknown suffix right after `model` is an error.
     fn parse(spec: &str) -> Result<(&str, Self)> {
         let (mut name, mut suffixes) = (spec, Vec::new());
         let mut overrides = Overrides::default();
@@ -72,7 +72,7 @@ impl Overrides {
 pub(super) struct RankerOptions<'a> {
     pub(super) encoder: &'a EncoderArgs,
     pub(super) tokens: &'a TokenArgs,
-    /// Number of classes in the data, if known.
+    /// Number of classes in the data, if known. It is the default number of LDA topics.
     pub(super) classes: Option<usize>,
     /// Seed of rankers that use random numbers.
     pub(super) seed: u64,
@@ -118,7 +118,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Returns a message if the model of a ranker is not installed; `None` if the ranker can run.
+/// Returns a message if a ranker needs a model that is not installed; otherwise `None`.
 pub(super) fn missing_model(
     spec: &str,
     options: &RankerOptions<'_>,

@@ -1,4 +1,4 @@
-//! `turnwise bench list`, `run` and `reproduce`, which work with benchmark recipes.
+//! `turnwise bench list`, `run` and `reproduce`. Recipes describe how to reproduce the tables of published papers.
 
 use super::{RankerOptions, rankers, report, run_task, table};
 use crate::cli::{

@@ -1,4 +1,4 @@
-//! Results as a table for the terminal.
+//! Formats benchmark results as a table for the terminal.
 
 use crate::cli::prelude::*;
 use turnwise_eval::{result::Done, tasks::Value};

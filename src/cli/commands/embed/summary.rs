@@ -1,4 +1,4 @@
-//! Report at the end of `embed`.
+//! Report at the end of `turnwise embed`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::cli::{commands::report_rejects_file, prelude::*, printer::Printer};
 use turnwise_encoder::EncodeStats;
 use turnwise_shards::embed::MAX_WARNINGS;
 
-/// Result of `turnwise embed`. Also its JSON output.
+/// Result of `turnwise embed`, printed as text or JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) schema: &'static str,

@@ -1,4 +1,4 @@
-//! Tests of the whole command, with a test encoder.
+//! Tests of `turnwise embed` with a test encoder.
 
 use std::{fs, io::Write, path::PathBuf};
 
@@ -29,7 +29,7 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// Runs `embed`. A word that begins with `@` is a file in the folder.
+    /// Runs `turnwise embed`. A word such as `@in.txt` in `line` becomes the path of that file in the test folder.
     fn embed_with(&self, line: &str, encoder: fn() -> HashEncoder) -> Result<Summary> {
         let words = line.split_whitespace().map(|word| match word.strip_prefix('@') {
             Some(name) => self.path(name).display().to_string(),

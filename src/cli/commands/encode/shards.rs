@@ -1,4 +1,4 @@
-//! `turnwise encode --shard` and `turnwise encode --assemble`.
+//! `turnwise encode --shard` encodes one part of a corpus; `--assemble` collects the vectors of all parts.
 
 use super::{Before, Choice};
 use crate::cli::{args::EncodeArgs, commands, encoders::Open, prelude::*, watching::TaskProgress};
@@ -46,7 +46,7 @@ pub(super) fn encode(
     context.printer.results(&done, |out| done.iter().try_for_each(|shard| shard.write(out)))
 }
 
-/// Adds the vectors of all shards to the index of `-i`, or with their dialogues to the collection of `--engine`.
+/// Adds the vectors of all shards to the index of `-i`. With `--engine`, writes dialogues and vectors to Milvus.
 pub(super) fn assemble(folder: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     if context.settings.engine.is_some() {
         #[cfg(feature = "milvus")]
@@ -118,7 +118,7 @@ impl Choice {
     }
 }
 
-/// Result of encoding one shard. Also its JSON output.
+/// Result of encoding one shard, printed as text or JSON.
 #[derive(Serialize)]
 struct ShardReport {
     schema: &'static str,

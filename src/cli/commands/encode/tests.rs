@@ -1,4 +1,4 @@
-//! Tests of the whole command, with a test encoder.
+//! Tests of `turnwise encode` with a test encoder.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn put(root: &Path, from: usize, to: usize) {
     store.close().unwrap();
 }
 
-/// Runs `encode`. The name of the model and the token options are the salt of the test encoder.
+/// Runs `turnwise encode` with a test encoder. The vectors depend on the name of the model and on `--max-tokens`.
 fn run(root: &Path, line: &str) -> Result<Encoded> {
     let index = root.display().to_string();
     let fixed = ["turnwise", "encode", "-q", "--no-progress", "-i", &index];

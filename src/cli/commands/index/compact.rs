@@ -1,4 +1,4 @@
-//! `turnwise index compact`. `delete --purge` runs it, too.
+//! `turnwise index compact`: removes deleted data from the disk. `turnwise delete --purge` also does this.
 
 use super::progress;
 use crate::cli::{prelude::*, watching::StepProgress};
@@ -10,7 +10,7 @@ use turnwise_index::{
 };
 use turnwise_store::{Snapshot, compact as store, repair};
 
-/// Result of `turnwise index compact`. Also its JSON output.
+/// Result of `turnwise index compact`, printed as text or JSON.
 #[derive(Serialize)]
 pub(in crate::cli::commands) struct Compacted {
     schema: &'static str,
@@ -19,7 +19,7 @@ pub(in crate::cli::commands) struct Compacted {
     bytes_before: u64,
     /// Size of the index after the compaction, in bytes.
     bytes: u64,
-    /// Space reclaimed in the log, the tables and the record store.
+    /// Result of compacting the log, the tables and the record store.
     records: store::Compacted,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<CompactReport>,
@@ -32,8 +32,8 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&compacted, |out| compacted.write(out))
 }
 
-/// Removes deleted and replaced data from all parts of an index. After an interruption, each part is either unchanged or
-/// complete, and the next run continues.
+/// Removes deleted and replaced data from all files of an index: records, lexical index, vectors and graphs. After an
+/// interruption, the next run continues.
 pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> Result<Compacted> {
     let bytes_before = files::folder_bytes(root);
     let command = context.command_line;

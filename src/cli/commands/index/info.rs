@@ -1,4 +1,4 @@
-//! `turnwise index info`: describes the parts of an index.
+//! `turnwise index info`: describes the records, the lexical index, the vectors and the graphs of an index.
 
 use rayon::prelude::*;
 
@@ -18,7 +18,7 @@ use turnwise_store::{LogUsage, Snapshot};
 
 mod write;
 
-/// Result of `turnwise index info`. Also its JSON output.
+/// Result of `turnwise index info`, printed as text or JSON.
 #[derive(Serialize)]
 struct Info {
     schema: &'static str,
@@ -34,7 +34,7 @@ struct Info {
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
     graphs: Option<Graphs>,
-    /// Fusion settings saved by `search tune`; `None` if there are none.
+    /// Weights of lexical and dense search saved by `search tune`; `None` if there are none.
     tuning: Option<Tuning>,
     /// Parts that are missing, damaged or not up to date with the records.
     behind: Vec<Outdated>,
@@ -68,7 +68,7 @@ impl IndexBytes {
     }
 }
 
-/// The log of records: number of its files, and the share of deleted data.
+/// The log of records: number of its files, and amount of deleted or replaced data.
 #[derive(Serialize)]
 struct Log {
     segments: u64,
@@ -76,7 +76,7 @@ struct Log {
     weight: LogUsage,
 }
 
-/// The lexical index.
+/// State of the lexical index.
 #[derive(Serialize)]
 struct Words {
     /// Name of the analyzer; `None` if it cannot be read.
@@ -88,7 +88,7 @@ struct Words {
 struct OfVectors {
     #[serde(flatten)]
     vectors: Vectors,
-    /// Number of vectors of texts that are no longer in the index.
+    /// Number of vectors of deleted or replaced texts.
     orphans: u64,
     /// Number of dialogues added since the last run of `turnwise encode`.
     not_looked_at: u64,
@@ -98,9 +98,9 @@ struct OfVectors {
 struct Graphs {
     #[serde(flatten)]
     manifest: dense::Manifest,
-    /// Whether the graphs match the current vectors and log. If not, they are not used.
+    /// Whether the graphs match the current vectors and log. Searches ignore graphs that do not.
     usable: bool,
-    /// Number of dialogues added after the build. Searches compare them one by one.
+    /// Number of dialogues added after the graphs were built. Searches compare their vectors one by one.
     tail: u64,
 }
 
@@ -151,7 +151,7 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<LogUsage> {
     snapshot.log_usage(&mut |live| progress.set(live, live))
 }
 
-/// Describes the lexical index; `None` if there is none. A missing, outdated or unusable one is added to `outdated`.
+/// Describes the lexical index; `None` if there is none. Adds a missing, old or unusable index to `outdated`.
 fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
@@ -218,7 +218,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
     }
 }
 
-/// Reads the fusion settings saved by `search tune`. Damaged settings are added to `outdated`.
+/// Reads the search weights saved by `search tune`. Damaged weights are added to `outdated`.
 fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {

@@ -20,7 +20,7 @@ use turnwise_index::{
 
 /// Options for opening the writer of an ingest.
 pub(super) struct Wanted<'a> {
-    /// Model for a new collection. An existing collection keeps its model.
+    /// Model given by `--model`. If `None`, the model of the collection or the default model is used.
     pub(super) model: Option<&'a str>,
     /// Whether to compute vectors.
     pub(super) encode: bool,
@@ -28,7 +28,7 @@ pub(super) struct Wanted<'a> {
     pub(super) replace: bool,
 }
 
-/// Returns an error if an option needs `--engine` and there is none.
+/// Returns an error if an option is given that needs an engine, but no engine is set.
 pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
     let refused = |what: &str, hint: &str| {
         Err(Error::input(format!("{what} needs --engine")).with_hint(hint.to_owned()))
@@ -82,7 +82,7 @@ fn mode_and_encoder(
     Ok((WriteMode::CreateOrAppend(None), encoder))
 }
 
-/// Opens the encoder of new vectors and makes their recipe. Returns `None` if `encode` is false.
+/// Opens an encoder and makes the recipe, which describes its vectors. Returns `None` if `encode` is false.
 fn encoder_and_recipe(
     model: Option<&str>,
     encode: bool,

@@ -12,7 +12,7 @@ use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Number of texts that are encoded before the measurement, to fill caches and allocate memory.
 const WARM_UP: usize = 128;
-/// Default number of queries whose latency is measured.
+/// Default number of queries for measuring the latency.
 const QUERIES: usize = 200;
 /// Number of texts per call of the encoder.
 const CHUNK: usize = 4096;
@@ -26,7 +26,7 @@ struct Run {
     texts: usize,
     tokens: u64,
     seconds: f64,
-    /// CPU time of all threads in seconds; absent if the system does not report it.
+    /// CPU time of all threads in seconds; `None` if the system does not report it.
     cpu_seconds: Option<f64>,
     latency_ms: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// Measures the time to encode each query alone. To warm up, the first five queries are encoded once more before.
+/// Measures the time to encode each query alone. To warm up, first encodes five queries without counting their times.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());

@@ -13,7 +13,7 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// Parameter `a` of SIF, the smoothing of the word weights. The value is that of the paper.
+/// Parameter `a` of SIF (smooth inverse frequency), which smooths the word weights. The paper uses this value.
 const SIF_A: f64 = 1e-3;
 /// Maximum number of documents that wait for the fitting thread.
 const WAITING: usize = 1024;

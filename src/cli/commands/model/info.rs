@@ -33,7 +33,7 @@ struct Info {
     notices: Vec<String>,
 }
 
-/// Description of a static encoder, which has no network.
+/// Description of a static encoder, which has no neural network.
 #[derive(Serialize)]
 struct StaticInfo {
     #[serde(flatten)]

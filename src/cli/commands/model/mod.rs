@@ -25,7 +25,7 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Runs `turnwise model import`.
+/// Runs `turnwise model import`: copies a model to the folder of imported models.
 fn import(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {
     let imported = import::import(folder, name, &context.places(), &|copy| {
         let model = ModelFolder::open(copy)?;

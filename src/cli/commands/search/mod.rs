@@ -1,4 +1,4 @@
-//! `turnwise search` and `turnwise similar`.
+//! `turnwise search` finds items for a query; `turnwise similar` finds items similar to a stored one.
 
 mod batch;
 mod context;

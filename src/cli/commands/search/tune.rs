@@ -1,4 +1,4 @@
-//! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
+//! `turnwise search tune`: finds the best settings for combining lexical and dense scores, from labeled queries.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ use crate::cli::{args::TuneArgs, prelude::*};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, FusionMethod, LabeledQuery, Quality, SearchRequest, Tuned, Tuning};
 
-/// Number of fusion settings to print, best first.
+/// Maximum number of fusion settings (ways to combine lexical and dense scores) to print, best first.
 const SHOWN: usize = 8;
 
 #[derive(Serialize)]
@@ -116,7 +116,7 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Formats the weights of a fusion as command-line options.
+/// Formats fusion settings as command-line options. A weighted sum gets both weights, even if one of them is 0.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
         FusionMethod::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
@@ -124,7 +124,7 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     }
 }
 
-/// Formats all settings of a fusion as command-line options.
+/// Formats fusion settings as short command-line options, without the dense weight.
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {

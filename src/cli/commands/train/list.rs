@@ -3,7 +3,7 @@
 use crate::cli::{args::ListArgs, prelude::*};
 use turnwise_train::recipe::{Recipe, known_about, known_names};
 
-/// A built-in recipe.
+/// A built-in recipe: an objective with a base model, data and options.
 #[derive(Debug, Serialize)]
 struct Entry {
     name: &'static str,

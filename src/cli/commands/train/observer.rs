@@ -15,7 +15,7 @@ pub(super) struct RunPrinter<'a> {
     current: Mutex<Option<Current<'a>>>,
 }
 
-/// The bar of the current stage.
+/// Progress bar of the current stage of a run.
 struct Current<'a> {
     stage: Stage,
     done: u64,

@@ -1,4 +1,4 @@
-//! Builds the recipe of a run from the command line.
+//! Builds the recipe of a training run (objective, model, data and options) from the command line.
 
 use crate::cli::{
     args::{Preset, TrainRunArgs},
@@ -10,12 +10,12 @@ use turnwise_train::{
     recipe::{ObjectiveName, Recipe, known_names},
 };
 
-/// Sets optional fields of a recipe to the options of the same names that were given.
+/// Replaces optional fields of a recipe with the options of the same names, if given.
 macro_rules! override_optional {
     ($recipe:ident, $options:ident: $($field:ident),+) => { $($recipe.$field = $options.$field.or($recipe.$field);)+ };
 }
 
-/// Sets required fields of a recipe to the options of the same names that were given.
+/// Replaces required fields of a recipe with the options of the same names, if given.
 macro_rules! override_required {
     ($recipe:ident, $options:ident: $($field:ident),+) => { $($recipe.$field = $options.$field.unwrap_or($recipe.$field);)+ };
 }

@@ -1,4 +1,4 @@
-//! Prints the results of runs.
+//! Prints the results of training runs.
 
 use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
@@ -12,7 +12,7 @@ use turnwise_train::{
     },
 };
 
-/// Describes the learned layer in a sentence.
+/// Describes in one sentence the linear layer that was learned from contexts.
 fn describe_layer(learned: &Learned) -> String {
     let utterances = counted(learned.utterances, "utterance");
     let (telling, all) = (learned.above_baseline(), learned.correlations.len());
@@ -134,7 +134,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     });
 }
 
-/// Prints the means of the results of each setting over its seeds.
+/// Prints the results of a sweep: for each combination of settings, the means over the seeds.
 pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>) -> Result<()> {
     context.printer.result(&ended, |out| {
         let mut settings: Vec<&str> = Vec::new();
@@ -169,8 +169,8 @@ pub(super) fn sweep(ended: &[FinishedRun], output: &Path, context: &Context<'_>)
     })
 }
 
-/// Formats the mean of a measure in percent, before and after training. With several runs, the standard deviation of the
-/// second mean is added.
+/// Formats the mean of a measure in percent, before and after training. With several runs, adds the standard deviation
+/// of the values after training.
 fn mean_change(values: impl Iterator<Item = (f64, f64)>) -> String {
     let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
     let several = kept.len() > 1;

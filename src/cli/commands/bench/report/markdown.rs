@@ -1,4 +1,4 @@
-//! The report as Markdown.
+//! Writes the benchmark report as Markdown.
 
 use std::fmt::Write as _;
 

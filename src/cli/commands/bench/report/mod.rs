@@ -25,7 +25,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the format for the file extension of a report.
+    /// Returns the format for a file extension. Returns an error for an extension other than `.md` and `.html`.
     pub(super) fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("md") => Ok(Kind::Markdown),
@@ -46,7 +46,7 @@ struct Report {
     throughputs: Vec<Throughput>,
 }
 
-/// `turnwise bench report`: reports everything in a folder of results.
+/// Runs `turnwise bench report`: writes a report of all results in a folder.
 pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> Result<()> {
     outputs.iter().try_for_each(|path| Kind::of(path).map(drop))?;
     let report = Report::gather(folder)?;
@@ -57,7 +57,7 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
     report.write(outputs, context)
 }
 
-/// Returns the report of a folder as HTML; `None` if it has no results.
+/// Returns a report of the results in a folder as HTML; `None` if there are no results.
 #[cfg(feature = "serve")]
 pub(in crate::cli::commands) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
@@ -79,7 +79,7 @@ pub(super) fn of_tables(
 }
 
 impl Report {
-    /// Reads all results in a folder. Other files are ignored.
+    /// Reads the results in a folder, except results that a table or a mean over seeds already contains.
     fn gather(folder: &Path) -> Result<Self> {
         let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -241,7 +241,7 @@ pub(super) fn best_in_words(best: &Best<'_>) -> String {
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
-/// Warning for a table whose random baseline is above values of the paper, because the paper then used different data.
+/// Warning if the random baseline here is above values of the paper: the paper then used different data.
 fn other_data(table: &Table) -> Option<String> {
     let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;

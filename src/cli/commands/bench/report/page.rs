@@ -1,4 +1,4 @@
-//! The report as an HTML page.
+//! Writes the benchmark report as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ svg.plot { width: 100%; max-width: 44rem; height: auto } svg text { font: 11px s
 .maps { display: flex; flex-wrap: wrap; gap: 1rem } .maps figure { margin: 0; flex: 1 1 18rem; max-width: 26rem } svg.map { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px } figcaption { font-size: .9em; color: var(--dim) }
 td.why { white-space: normal; min-width: 20rem; font-size: .92em } summary { cursor: pointer; color: var(--dim) } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";
 
-/// Renders the whole page.
+/// Renders a report as an HTML page.
 pub(super) fn page(report: &Report) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\

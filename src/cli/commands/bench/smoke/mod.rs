@@ -24,7 +24,7 @@ use turnwise_index::dense::Builder;
 use turnwise_search::HitKind;
 use turnwise_store::ingest::IngestOptions;
 
-/// Result of `turnwise bench smoke`. Also its JSON output.
+/// Result of `turnwise bench smoke`, printed as text or JSON.
 #[derive(Serialize)]
 struct Smoke {
     schema: &'static str,
@@ -38,12 +38,12 @@ struct Smoke {
 struct Step {
     step: String,
     seconds: f64,
-    /// Report of the step.
+    /// One-line report of the results of the step.
     came: String,
 }
 
 impl Smoke {
-    /// Runs a step and records its report and its duration. The step adds failed checks to the given list.
+    /// Runs the step `f`, and records its report and its duration. `f` adds failed checks to the list that it receives.
     fn step(&mut self, step: &str, f: impl FnOnce(&mut Vec<String>) -> Result<String>) -> Result<()> {
         let started = Instant::now();
         let came = f(&mut self.wrong)?;

@@ -1,4 +1,4 @@
-//! Creates the data sets of all tasks from the samples.
+//! Creates the data sets of all benchmark tasks from the sample dialogues.
 
 use crate::cli::prelude::*;
 use crate::{
@@ -28,7 +28,7 @@ impl Sets {
         Sets { folder: folder.to_owned() }
     }
 
-    /// Path of a file or folder in this folder.
+    /// Returns the path of a file or folder in the folder of the test sets.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -106,7 +106,7 @@ impl Sets {
         Ok(format!("{} dialogues, {} sentences, {} samples", all.len(), SENTENCES, lines("samples.jsonl")?))
     }
 
-    /// Writes a test set in BEIR format. Its queries are the titles of dialogues; the relevant document is the dialogue.
+    /// Writes a test set in BEIR format. A query is the title of a dialogue; its relevant document is that dialogue.
     fn known_items(&self, all: &[Dialogue]) -> Result<()> {
         let (mut corpus, mut queries, mut qrels) =
             (String::new(), String::new(), "query-id\tcorpus-id\tscore\n".to_owned());

@@ -1,4 +1,4 @@
-//! Runs all tasks on the samples and checks the results.
+//! Runs all benchmark tasks on the sample dialogues and checks the results.
 
 use super::{Smoke, sets::Sets};
 use crate::cli::{
@@ -15,8 +15,8 @@ use turnwise_eval::{
 
 const RELEASED: &str = "as released";
 
-/// Runs all tasks. Checks that every ranker beats the random baseline, and that `eval` computes the measures of the tasks
-/// from the exported runs.
+/// Runs all tasks. Except on one test set, checks that every ranker beats the random baseline. Also checks that seeds
+/// change the results of LDA, and that `eval` agrees with the tasks.
 pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> Result<()> {
     let with = |words: &[&str], dense: &[&str]| -> Vec<String> {
         let dense = if model { dense } else { &[] };
@@ -127,7 +127,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Checks that `turnwise eval` computes the MAP and the MRR of the tasks from the exported runs.
+/// Checks that `turnwise eval`, given the exported runs, computes the same MAP and MRR as the tasks.
 fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
     let mut runs = files_in(&set.path("runs"))?;
     runs.retain(|path| path.extension().is_some_and(|ending| ending == "run"));
