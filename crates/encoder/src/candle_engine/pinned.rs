@@ -1,4 +1,4 @@
-//! Page-locked memory and a copy stream. They allow copying a batch to an NVIDIA GPU while another batch is computed.
+//! Page-locked memory and a copy stream, which copy a batch to an NVIDIA GPU while another batch is computed.
 //!
 //! A slot consists of page-locked memory on the host and memory on the device, and is reused. A batch uses a slot from
 //! its preparation until its vectors are read. Two batches run at a time, so two slots are created.
@@ -13,10 +13,10 @@ use candle_core::{
     },
 };
 
-/// Minimum length of a block, in elements of four bytes.
+/// Minimum length of the memory for one kind of element, in elements of four bytes.
 const MIN_LENGTH: usize = 64 << 10;
 
-/// Types that the elements of a block can have.
+/// Type of the elements in page-locked memory: `u32` or `f32`.
 pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {}
 impl Element for u32 {}
 impl Element for f32 {}

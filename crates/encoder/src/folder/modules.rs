@@ -12,7 +12,7 @@ use crate::folder::{
     weights::Weights,
 };
 
-/// Modules of a model, before their files are read.
+/// Modules of a model, as listed in `modules.json`. Their own files are not read yet.
 #[derive(Debug)]
 pub struct Modules {
     /// True if the folder has a `modules.json`.
@@ -35,8 +35,8 @@ enum Kind {
 
 impl Kind {
     /// Returns the kind of a module class. Old files use `sentence_transformers.models.Pooling`, new files use
-    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is custom
-    /// code, whatever its name.
+    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. Returns `None` for other classes. A class
+    /// outside the package `sentence_transformers` is custom code.
     fn of(class: &str) -> Option<Kind> {
         match class.strip_prefix("sentence_transformers.")?.rsplit('.').next()? {
             "Transformer" => Some(Kind::Transformer),

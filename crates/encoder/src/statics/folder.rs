@@ -31,7 +31,7 @@ const MODEL: &str = "model.safetensors";
 /// Version of the folder format.
 const VERSION: u32 = 1;
 
-/// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
+/// Maximum size of a description in bytes. A typical description has a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
@@ -77,7 +77,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Computes the fingerprint of a static encoder. `words` are the name and value of the property with the words.
+/// Computes the fingerprint of a static encoder. `words` is the name and the value of the property with the words.
 pub(super) fn fingerprint(
     kind: &str,
     dim: usize,

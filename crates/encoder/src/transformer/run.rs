@@ -1,7 +1,7 @@
 //! Runs items through the network and computes the final vectors with the model's dense layers, normalization and
 //! truncation. Also returns token vectors, which are not pooled.
 //!
-//! Items are grouped into packs. On the CPU, packs run in parallel. If a device runs out of memory, the pack is split.
+//! Items are grouped into packs. On the CPU, packs run in parallel. If the device runs out of memory, a pack is split.
 
 use std::{
     ops::Range,
@@ -103,7 +103,7 @@ struct Job<'a, T> {
 }
 
 impl<T> Job<'_, T> {
-    /// Processes a pack. Splits it in halves when the device runs out of memory.
+    /// Processes a pack. If the device runs out of memory, the pack is split in halves. Fails if one item does not fit.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
         let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
@@ -175,7 +175,7 @@ impl Transformer {
         }
     }
 
-    /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
+    /// Tokenizes a text. Returns the item, the positions of the tokens with a result, and the result without vectors.
     fn token_input(
         &self,
         input: usize,
@@ -247,7 +247,7 @@ fn activate(activation: DenseActivation, x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens.
+    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens per batch.
     struct Small {
         tokens: usize,
         threads: bool,
