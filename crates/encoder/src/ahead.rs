@@ -53,7 +53,7 @@ impl Inputs {
 pub struct Chunk<T> {
     /// Inputs to encode.
     pub inputs: Inputs,
-    /// Passed to [`Stream::done`] with the vectors.
+    /// Tag that is passed to [`Stream::done`] with the vectors.
     pub tag: T,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! * Mean pooling is a sum in which each of the `n` tokens has the weight `1/n`.
 //! * Pooling of the first token is a sum of one row.
-//! * In interlocutor-level pooling, the weight of a token is `1/n` for a speaker with `n` tokens.
+//! * In pooling by speaker, each token of a speaker with `n` tokens has the weight `1/n`.
 //! * The vector of a dialogue in several windows is the sum, or the maximum, over its windows.
 //!
 //! Therefore a [`Backend`] needs no knowledge of dialogues.

@@ -129,7 +129,7 @@ pub struct TextOptions {
 pub struct DialogueOptions {
     /// Form in which a dialogue is encoded: as one sequence, or as separate utterances.
     pub mode: DialogueMode,
-    /// How token or utterance vectors are pooled into one vector.
+    /// Pooling of token vectors or utterance vectors into one vector.
     pub pooling: DialoguePooling,
     /// Name of the prompt; see [`TextOptions::prompt`].
     pub prompt: Option<String>,

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use turnwise_core::error::Error;
 
-/// Hash of the weights and settings that determine an encoder's vectors: tokenizer, pooling, layers, prompts, maximum
-/// length, normalization. Device and precision are not included, because they change the vectors only slightly.
+/// Hash of the properties of an encoder: weights, tokenizer, pooling, layers, prompts, maximum length, normalization.
+/// Device and precision are not included, because they change the vectors only slightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(u128);

@@ -1,4 +1,4 @@
-//! Opening an encoder from a folder.
+//! Opens the encoder in a folder.
 
 use std::path::Path;
 

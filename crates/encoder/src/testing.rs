@@ -31,9 +31,9 @@ pub const DIM: usize = 16;
 pub struct HashEncoder {
     /// Value hashed with each word; encoders with different salts give different vectors.
     pub salt: u8,
-    /// Returns an error for texts that contain this string.
+    /// Encoding fails for texts that contain this string.
     pub fail_on: Option<&'static str>,
-    /// Returns a vector with a NaN for texts that contain this string.
+    /// The vector of a text that contains this string has a NaN.
     pub not_finite_on: Option<&'static str>,
     /// Number of texts and dialogues encoded so far.
     pub encoded: AtomicUsize,
@@ -41,9 +41,9 @@ pub struct HashEncoder {
     pub chunks_at_once: usize,
     /// Time to sleep in each call, to simulate a slow encoder.
     pub waits: Option<std::time::Duration>,
-    /// Number of calls that are in progress.
+    /// Number of calls that are sleeping.
     pub now: AtomicUsize,
-    /// Largest number of calls that were in progress at the same time.
+    /// Largest number of calls that were sleeping at the same time.
     pub most_at_once: AtomicUsize,
 }
 

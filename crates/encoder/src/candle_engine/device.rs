@@ -1,4 +1,4 @@
-//! Devices: selection, opening and error messages.
+//! Selects and opens the device (CPU or GPU) that a network runs on.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ use crate::Precision;
 /// Device to run on, as chosen by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU if this build supports one and it can be opened; otherwise the CPU.
+    /// A GPU, if this build supports GPUs and the GPU can be opened. Otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.

@@ -5,8 +5,8 @@
 //! infinity by zero. The mask in this module is finite.
 //!
 //! Linear layers and norms process the tokens of all sequences without padding. Attention pads the sequences to equal
-//! length, so a batch should contain sequences of similar length. With the feature `flash-attn` and 16 bits,
-//! attention needs no padding either.
+//! length, so a batch should contain sequences of similar length. On an NVIDIA GPU with the feature `flash-attn` and 16
+//! bits, attention needs no padding either.
 
 mod device;
 #[cfg(feature = "flash-attn")]

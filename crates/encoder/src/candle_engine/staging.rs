@@ -1,4 +1,4 @@
-//! Transfer of the small tables of a batch (token ids, positions, masks, weights) to the device.
+//! Transfers the small tables of a batch (token ids, positions, masks, weights) to the device.
 //!
 //! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy. On an
 //! NVIDIA GPU, the copy reads page-locked memory and runs on a separate stream, in parallel with the computation.

@@ -66,7 +66,7 @@ impl Architecture {
 pub struct Config {
     /// Architecture of the network.
     pub architecture: Architecture,
-    /// Sizes of the network.
+    /// Hyperparameters of the network, such as the hidden size.
     pub shape: Shape,
     /// Number of layers.
     pub layers: usize,

@@ -184,7 +184,7 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
     Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
 }
 
-/// Returns the pooling modes that an old file enables with flags; mean pooling if none is enabled.
+/// Returns the pooling modes that a file of an old version enables with flags. Without flags, returns mean pooling.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {

@@ -69,7 +69,7 @@ impl Layout {
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Maps a name without prefix to the name in the file. In the key, `gamma` and `beta` of old files are replaced.
+    /// Maps a name without prefix to the name in the file. Keys have `weight` and `bias` for `gamma` and `beta`.
     names_in_file: BTreeMap<String, &'a str>,
 }
 
@@ -176,9 +176,9 @@ pub struct Counts {
 const WORDS: &str = "embeddings.word_embeddings.weight";
 const POSITIONS: &str = "embeddings.position_embeddings.weight";
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
-/// Name of the turn embeddings, which are optional.
+/// Name of the turn embeddings, which only some models have.
 const TURNS: &str = "embeddings.turn_embeddings.weight";
-/// Name of the role embeddings, which are optional.
+/// Name of the role embeddings, which only some models have.
 const ROLES: &str = "embeddings.role_embeddings.weight";
 const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
 

@@ -131,7 +131,7 @@ pub enum DenseActivation {
     Tanh,
     /// `max(x, 0)`.
     Relu,
-    /// `x·Φ(x)`, where `Φ` is the normal distribution function, computed without approximation.
+    /// `x·Φ(x)`, where `Φ` is the normal distribution function; not the tanh approximation.
     Gelu,
     /// `1/(1 + exp(−x))`.
     Sigmoid,

@@ -97,8 +97,8 @@ impl Tokenizer {
         Ok(self.framed(&self.pieces(text)?).0)
     }
 
-    /// Like [`Tokenizer::encode`], but also returns the byte range of each token in the text. Special tokens have
-    /// empty ranges.
+    /// Tokenizes a text like [`Tokenizer::encode`], and also returns the byte range of each token in the text. Special
+    /// tokens have empty ranges.
     pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
         let encoding = self.parts.inner.encode(text, false).map_err(|e| unreadable(e.as_ref()))?;
         let (tokenized, kept) = self.framed(self.known(encoding.get_ids())?);
@@ -251,7 +251,7 @@ impl Tokenizer {
 /// Saves a copy of the model `base` (called `name`) with a tokenizer that adds a separator after every text.
 ///
 /// Returns the separator, and true if a new embedding was added for it. Returns `None` and writes nothing if the
-/// tokenizer already adds tokens after texts.
+/// tokenizer of `base` already adds tokens after texts.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
     let mut network = base.network()?;

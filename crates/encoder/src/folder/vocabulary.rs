@@ -51,7 +51,7 @@ pub fn byte_pairs(
     })
 }
 
-/// Builds a tokenizer from a vocabulary. Special tokens in `names` must be in the vocabulary, or are ignored.
+/// Builds a tokenizer from a vocabulary. Special tokens in `names` are ignored if they are not in the vocabulary.
 fn build(
     path: &Path,
     names: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Lookup of models in the Hugging Face cache, and the records of turnwise's own downloads. Never uses the network.
+//! Looks up models in the Hugging Face cache, and keeps records of turnwise's own downloads. Never uses the network.
 //!
 //! The Hugging Face libraries download files on demand, so their snapshots can be incomplete. turnwise writes a record
 //! for each snapshot that it downloads. The record lists the files, so a missing file can be detected.

@@ -70,7 +70,7 @@ fn is_shard(name: &str) -> bool {
         .is_some_and(|(n, of)| digits(n) && digits(of))
 }
 
-/// Returns true if the file name is one that pickled weights of a model have.
+/// Returns true if a file contains pickled weights of a model, judging by its name.
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));

@@ -37,7 +37,7 @@ pub struct Entry {
     pub about: Option<&'static str>,
     /// True if the SHA-256 of the weights is built into turnwise.
     pub pinned: bool,
-    /// Location on this machine; `None` if the model is not on this machine.
+    /// Location of the model in the cache or among the imported models; `None` if the model is in neither.
     #[serde(flatten)]
     pub here: Option<Here>,
 }
@@ -95,7 +95,7 @@ pub fn list(places: &Places) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Returns the repository, the name for `--model` and the location of every complete model in the cache.
+/// Returns the repository, the name for `--model` and the location of every complete, supported model in the cache.
 fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

@@ -22,7 +22,7 @@ pub(super) struct Composed {
 pub(super) struct Properties {
     /// Display name.
     pub name: &'static str,
-    /// Number of known words, for display: `12 words`.
+    /// Number of known words or terms, for display: `12 words`.
     pub size: String,
     /// Width of the vectors.
     pub dim: usize,

@@ -8,7 +8,7 @@
 //! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
 //! result is bitwise the same on any number of threads.
 //!
-//! The eigendecomposition uses Jacobi rotations: slow for large matrices, but exact and always convergent.
+//! The eigendecomposition uses Jacobi rotations: slow for large matrices, but accurate and always convergent.
 
 use rayon::prelude::*;
 use turnwise_core::random::hash64;

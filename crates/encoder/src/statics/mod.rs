@@ -4,7 +4,7 @@
 //! * [`WordEncoder`]: the average of word vectors from a GloVe or word2vec file, optionally weighted by smooth inverse
 //!   frequency (SIF).
 //!
-//! Both kinds are saved as a folder, and [`open`] opens it.
+//! Both kinds are saved as folders. [`open`] opens such a folder.
 
 use std::path::Path;
 

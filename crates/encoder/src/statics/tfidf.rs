@@ -1,8 +1,8 @@
 //! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
-//! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on SGD
-//! dev and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders -- --nocapture`. Dialogues
-//! need fewer dimensions than utterances.
+//! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on the
+//! data sets SGD (dev) and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders --
+//! --nocapture`. Dialogues need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};
 
@@ -34,7 +34,7 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum number of documents that contain a term. If no term reaches this minimum, the minimum is 1.
+    /// Minimum number of documents that contain a kept term. If no term reaches this minimum, the minimum is 1.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,

@@ -100,7 +100,7 @@ pub(super) struct Framing<'a> {
     pub(super) max_tokens: usize,
     /// Number of turn embeddings; `None` if there are none. With turn embeddings, positions start at 0 in every turn.
     pub(super) turns: Option<usize>,
-    /// Number of role embeddings; `None` if the model has none.
+    /// Number of role embeddings (one per speaker number); `None` if the model has none.
     pub(super) roles: Option<usize>,
 }
 

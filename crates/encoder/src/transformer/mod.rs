@@ -1,4 +1,4 @@
-//! Transformer encoders: a tokenizer, a network, pooling and the model's final steps.
+//! Transformer encoders: a tokenizer, a network, pooling, and final steps such as normalization.
 
 mod items;
 mod run;
@@ -30,14 +30,14 @@ pub struct Transformer {
     modes: Vec<PoolingMode>,
     /// Layers to pool and their weights.
     layers: Vec<(usize, f32)>,
-    /// True if vectors are L2-normalized even if the model does not normalize.
+    /// True to L2-normalize vectors even if the model does not.
     normalize: bool,
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
-    /// Number of turn embeddings; `None` if the network has none.
+    /// Number of turn embeddings (one per turn number); `None` if the network has none.
     turns: Option<usize>,
-    /// Number of role embeddings; `None` if the network has none.
+    /// Number of role embeddings (one per speaker number); `None` if the network has none.
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
@@ -53,7 +53,7 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Loads a model like [`Transformer::load`], but runs `network`, a network with the same shape.
+    /// Loads a model like [`Transformer::load`], but runs `network`. Its shape must be that of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -130,7 +130,7 @@ impl Transformer {
         Item { input, sequence: crate::Sequence::new(ids), pools }
     }
 
-    /// Computes the vectors of texts. Each text is given as an item and the number of tokens cut off.
+    /// Computes the vectors of texts. Each text is given as an [`Item`] and the number of tokens cut off.
     fn encode_items(&self, tokenized: Vec<(Item, usize)>) -> Result<Encoded> {
         let mut spent = EncodeStats::default();
         let mut items = Vec::with_capacity(tokenized.len());

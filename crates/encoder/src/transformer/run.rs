@@ -65,13 +65,13 @@ pub(super) fn run(
     Ok(vectors)
 }
 
-/// Function that processes the items of a pack.
+/// Function that processes a pack: the items of one batch.
 type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
 /// Indices of items that were processed together, and the result.
 type Piece<T> = (Vec<usize>, T);
 
-/// Runs `work` on packs of items. Items without tokens are skipped.
+/// Groups items into packs, and runs `work` on each pack. Items without tokens are skipped.
 fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -97,7 +97,7 @@ fn in_packs<T: Send>(
 struct Job<'a, T> {
     budget: &'a AtomicUsize,
     items: &'a [Item],
-    /// Number of threads that compute one pack.
+    /// Number of threads that compute one pack of items.
     threads: usize,
     work: &'a Work<'a, T>,
 }
@@ -155,7 +155,7 @@ impl Transformer {
         Ok(outputs)
     }
 
-    /// Applies the model's final steps to pooled vectors. Fails if a value is not finite.
+    /// Applies dense layers, normalization and truncation to pooled vectors. Fails if a value is not finite.
     pub(super) fn finish(&self, pooled: Vectors) -> Result<Vectors> {
         let mut vectors = pooled;
         for step in &self.pipeline.steps {

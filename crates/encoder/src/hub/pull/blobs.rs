@@ -221,7 +221,7 @@ impl PartialFile {
     }
 }
 
-/// Takes a file lock and waits until it is free. The operating system releases the lock when the process ends.
+/// Waits until a file lock is free, and takes the lock. The operating system releases the lock when the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     create_parent(path)?;
     let file =

