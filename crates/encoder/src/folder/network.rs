@@ -25,8 +25,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Finds every parameter required by the configuration. Fails if one is missing or has the wrong shape, or if the
-    /// weights contain an unknown tensor that would change the vectors.
+    /// Finds every parameter required by the configuration. Fails if a parameter is missing or has the wrong shape, or
+    /// if the weights contain an unknown tensor that would change the vectors.
     pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
         let names = Names::new(config.architecture, weights)?;
         let rows = |name: &str| {

@@ -1,4 +1,4 @@
-//! Static encoders: the vector of a text is computed from its words, without a downloaded model.
+//! Static encoders: the vector of a text is computed from its words, without a neural network.
 //!
 //! * [`TfidfSvd`]: TF-IDF and truncated SVD, fitted on the corpus itself ([`fit_tfidf`]).
 //! * [`WordEncoder`]: the average of word vectors from a GloVe or word2vec file, optionally weighted by smooth inverse

@@ -103,7 +103,8 @@ struct Job<'a, T> {
 }
 
 impl<T> Job<'_, T> {
-    /// Processes a pack. If the device runs out of memory, the pack is split in halves. Fails if one item does not fit.
+    /// Processes a pack. If the device runs out of memory, the pack is split in halves. Fails if a single item is too
+    /// big.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
         let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
