@@ -79,7 +79,7 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Row of each token in each table of [`CandleEngine::tables`]; `None` if the table does not exist.
+    /// For each table of [`CandleEngine::tables`], the table row of every token; `None` if the table does not exist.
     columns: [Option<Indices>; 3],
 }
 

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
-    /// Computes the exact decomposition from the small dense Gram matrix.
+    /// Returns the eigendecomposition of the dense Gram matrix of `m`.
     fn exact(m: &Sparse) -> Eigen {
         let n = m.cols;
         let mut gram = vec![0.0; n * n];

@@ -1,7 +1,7 @@
 //! Encoder that averages word vectors.
 //!
-//! With smooth inverse frequency (Arora, Liang and Ma), rare words get more weight, and the common component of all
-//! texts is removed.
+//! With smooth inverse frequency (Arora, Liang and Ma), rare words get more weight, and the component that all texts
+//! have in common is removed.
 
 use std::path::Path;
 

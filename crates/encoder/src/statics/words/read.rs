@@ -11,7 +11,7 @@ use turnwise_corpus::input::Input;
 
 use crate::statics::words::{WordTable, formats};
 
-/// Number of bytes read to detect the format.
+/// Maximum number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
 /// Maximum number of columns (width of the vectors). A larger number in a header is an error.
 const MAX_COLUMNS: usize = 65_536;
