@@ -1,5 +1,5 @@
-//! Pipelined encoding of a stream. While one chunk is encoded, the next is read and the previous one is stored.
-//! An encoder on a GPU gets two chunks at once: one is tokenized while the other is computed.
+//! Encodes a stream of chunks (groups of inputs). While one chunk is encoded, the next chunk is read and the previous
+//! chunk is stored. A GPU encoder tokenizes one chunk while it computes another.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use turnwise_corpus::Dialogue;
 
 use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
 
-/// Inputs that are encoded together.
+/// Inputs that are encoded in one call.
 #[derive(Debug)]
 pub enum Inputs {
     /// Texts, such as single utterances.
@@ -53,7 +53,7 @@ impl Inputs {
 pub struct Chunk<T> {
     /// Inputs to encode.
     pub inputs: Inputs,
-    /// Passed to [`Stream::done`] with the vectors.
+    /// Tag that is passed to [`Stream::done`] with the vectors.
     pub tag: T,
 }
 
@@ -81,7 +81,7 @@ pub trait Stream {
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
 /// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`].
-/// Fails on the first error of the encoder or the stream, and on vectors that are not finite.
+/// Fails on the first error of the encoder or the stream, and on vectors that have a wrong width or are not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
@@ -140,7 +140,7 @@ pub fn encode<S: Stream>(
     })
 }
 
-/// Checks the number, width and values of the vectors. Stored vectors are not checked again.
+/// Returns an error if the number or the width of the vectors is wrong, or if a value is not finite.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;

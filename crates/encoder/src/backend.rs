@@ -4,8 +4,8 @@
 //!
 //! * Mean pooling is a sum in which each of the `n` tokens has the weight `1/n`.
 //! * Pooling of the first token is a sum of one row.
-//! * In interlocutor-level pooling, the weight of a token is `1/n` for a speaker with `n` tokens.
-//! * The vector of a dialogue in several windows is the sum over its windows.
+//! * In pooling by speaker, each token of a speaker with `n` tokens has the weight `1/n`.
+//! * The vector of a dialogue in several windows is the sum, or the maximum, over its windows.
 //!
 //! Therefore a [`Backend`] needs no knowledge of dialogues.
 
@@ -25,8 +25,8 @@ pub trait Backend: Send + Sync {
     /// `states` has one row per token; sequences follow each other without padding.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
-    /// Computes the weighted sum of the hidden states after several layers and passes it to `take`. The rows are laid
-    /// out as in [`Backend::run`].
+    /// Computes the weighted sum of the hidden states after several layers and calls `take` with it once. The sum has
+    /// one row per token, as in [`Backend::run`].
     fn mixed(&self, batch: &Batch, layers: &[(usize, f32)], take: &mut dyn FnMut(&[f32])) -> Result<()> {
         let numbers: Vec<usize> = layers.iter().map(|(layer, _)| *layer).collect();
         let last = numbers.last().copied();
@@ -44,8 +44,8 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// Pools the mixed hidden states of a batch. Returns the vectors of each pool, with one vector per sequence. A GPU
-    /// backend pools on the device, so only the vectors are copied to the host.
+    /// Computes the weighted sum of the hidden states of several layers, and pools it. Returns one vector per sequence
+    /// for each pool. A GPU backend pools on the device, so only the vectors are copied to the host.
     fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
         let width = self.hidden();
         let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
@@ -66,7 +66,7 @@ pub trait Backend: Send + Sync {
     /// Width of the hidden states.
     fn hidden(&self) -> usize;
 
-    /// Number of tokens per call that gives the highest throughput.
+    /// Recommended number of tokens per call, for high throughput.
     fn best_batch(&self) -> usize;
 
     /// Returns true if parallel calls from several threads are faster than sequential calls.
@@ -85,19 +85,19 @@ pub enum Reduction {
     Max,
 }
 
-/// Consecutive rows with the same weight.
+/// Consecutive rows (token vectors) of a sequence that are pooled with the same weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Row positions in the sequence.
+    /// Positions of the rows in the sequence.
     pub rows: Range<usize>,
     /// Weight of each row.
     pub weight: f32,
 }
 
-/// Request to mix layers and to pool the mixed hidden states.
+/// Request to compute a weighted sum of the hidden states of several layers, and to pool it.
 #[derive(Debug, Clone)]
 pub struct PoolRequest<'a> {
-    /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
+    /// Layers (0 is the embeddings) and their weights, in ascending order and without duplicates.
     pub layers: &'a [(usize, f32)],
     /// Pools to compute. Each pool gives one vector per sequence.
     pub pools: &'a [Pool<'a>],
@@ -125,7 +125,7 @@ pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reducti
     }
 }
 
-/// Initial value of each element of a pooled vector: the result for no rows.
+/// Returns the value that pooling gives for no rows. Every element of a pooled vector starts with it.
 pub(super) fn empty(reduction: Reduction) -> f32 {
     match reduction {
         Reduction::Sum => 0.0,

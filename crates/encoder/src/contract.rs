@@ -1,4 +1,4 @@
-//! The interface of every encoder, transformer or static.
+//! Interface of all encoders, both transformers and static encoders.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -9,8 +9,8 @@ use crate::{Fingerprint, Vectors};
 
 /// Encoder of texts and dialogues into vectors of a fixed width.
 ///
-/// The same input always gives the same vector (within 1e-5 in f32). The vector does not depend on other inputs, the
-/// order of the inputs or the number of threads. Every vector is finite.
+/// The vector of an input does not depend on the other inputs, on their order or on the number of threads. In f32,
+/// rounding can change an element by up to 1e-5. All elements of the vectors are finite.
 pub trait Encoder: Send + Sync {
     /// Name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;
@@ -29,28 +29,28 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Notices for the user about missing or contradictory settings of the model, and the values that are used instead.
+    /// Notices for the user about the model's files, such as missing or contradictory settings.
     fn notices(&self) -> &[String] {
         &[]
     }
 
-    /// Number of chunks that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU tokenizes one
-    /// chunk while the GPU computes another.
+    /// Number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU
+    /// tokenizes one chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
 
-    /// Returns true if all vectors are L2-normalized, except the zero vectors of inputs without known words.
+    /// Returns true if all vectors are L2-normalized, except zero vectors.
     fn normalizes(&self) -> bool {
         false
     }
 
-    /// Recommended amount of text per call, in bytes: a few seconds of work, because a call cannot be cancelled.
+    /// Recommended number of bytes of text per call. Calls should be short, because a call cannot be cancelled.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
 
-    /// Encodes each text to one vector, in the order of the texts. An empty text gets a vector, too. Fails if the model
+    /// Encodes each text to one vector, in the order of the texts. An empty text also gets a vector. Fails if the model
     /// does not have the prompt in `options`.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 
@@ -95,13 +95,13 @@ pub struct Encoded {
 /// Statistics of an encoding: counts of tokens, and of inputs that were truncated, split or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct EncodeStats {
-    /// Number of tokens processed. A static encoder counts the known words.
+    /// Number of tokens processed, including special tokens. A static encoder counts the known words.
     pub tokens: u64,
     /// Number of texts that were truncated to the maximum number of tokens.
     pub cut_texts: u64,
     /// Number of tokens cut off from truncated texts.
     pub cut_tokens: u64,
-    /// Number of dialogues with more than the maximum number of tokens. They were encoded in several windows.
+    /// Number of dialogues that were encoded in several windows, because they have too many tokens for one sequence.
     pub windowed: u64,
     /// Number of inputs without any known word or token.
     pub unknown: u64,
@@ -129,7 +129,7 @@ pub struct TextOptions {
 pub struct DialogueOptions {
     /// Form in which a dialogue is encoded: as one sequence, or as separate utterances.
     pub mode: DialogueMode,
-    /// How token or utterance vectors are pooled into one vector.
+    /// Pooling of token vectors or utterance vectors into one vector.
     pub pooling: DialoguePooling,
     /// Name of the prompt; see [`TextOptions::prompt`].
     pub prompt: Option<String>,
@@ -166,8 +166,8 @@ pub enum DialoguePooling {
 }
 
 impl DialoguePooling {
-    /// Returns the group in which a speaker's tokens are averaged; `None` if they are ignored. Speakers are numbered
-    /// from 0 by first appearance. The vector of a dialogue is the sum of the groups' means.
+    /// Returns the group in which a speaker's tokens are averaged; `None` if the tokens are ignored. Speakers are
+    /// numbered from 0 by first appearance. The vector of a dialogue is the sum of the groups' means.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),
@@ -178,7 +178,7 @@ impl DialoguePooling {
     }
 }
 
-/// Returns the number of each turn's speaker. Speakers are numbered from 0 in the order in which they first speak.
+/// Returns the speaker number of each turn. Speakers are numbered from 0 in the order in which they first speak.
 pub(crate) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
     let mut known = HashMap::new();
     let turns = dialogue.turns.iter().map(|turn| {

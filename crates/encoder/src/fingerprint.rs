@@ -5,18 +5,18 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use turnwise_core::error::Error;
 
-/// Hash of everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum
-/// length, normalization. Precision is not included, because it changes vectors by less than 1e-2.
+/// Hash of the properties of an encoder: weights, tokenizer, pooling, layers, prompts, maximum length, normalization.
+/// Device and precision are not included, because they change the vectors only slightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(u128);
 
-/// Computes a fingerprint. Every part is hashed with its name and length, so different settings cannot collide
-/// by concatenation.
+/// Computes a fingerprint from named properties. Names and values are hashed with their lengths, so that different
+/// properties never produce the same bytes.
 pub struct Fingerprinter(blake3::Hasher);
 
 impl Fingerprinter {
-    /// Starts a fingerprint; `family` separates different kinds of encoders.
+    /// Starts a fingerprint. `family` is the kind of encoder, so that different kinds never share a fingerprint.
     pub fn new(family: &str) -> Self {
         let mut hasher = Fingerprinter(blake3::Hasher::new());
         hasher.part("family", family.as_bytes());
@@ -32,7 +32,7 @@ impl Fingerprinter {
         self
     }
 
-    /// Like [`Self::part`], for a property that is hashed in its text form.
+    /// Adds a property like [`Self::part`], but converts the value to text.
     pub fn text(&mut self, name: &str, value: impl fmt::Display) -> &mut Self {
         self.part(name, value.to_string().as_bytes())
     }

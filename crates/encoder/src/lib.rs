@@ -1,10 +1,10 @@
 //! Encoders: text to vectors.
 //!
-//! An [`Encoder`] turns utterances and whole dialogues into [`Vectors`]. There are two families. Transformers
-//! are read from a folder in the Hugging Face / sentence-transformers layout. Static encoders need no download.
+//! An [`Encoder`] turns utterances and whole dialogues into [`Vectors`]. There are two families. Transformers are read
+//! from a folder in the Hugging Face / sentence-transformers layout. Static encoders work on words.
 //!
 //! A transformer is split into parts that can be tested separately. A [`Network`] holds only the parameters. A
-//! [`Backend`] runs it on a [`Batch`] of token ids. Pooling reduces the token vectors to one vector.
+//! [`Backend`] runs the network on a [`Batch`] of token ids. Pooling reduces the token vectors to one vector.
 //!
 //! ```
 //! use turnwise_encoder::{Encoder, TextOptions, statics::{TfidfSettings, fit_tfidf}};

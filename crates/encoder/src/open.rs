@@ -1,4 +1,4 @@
-//! Opening an encoder from a folder.
+//! Opens the encoder in a folder.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     transformer::{Settings, Transformer},
 };
 
-/// Opens the static encoder or transformer in `folder`. `name` is its display name.
+/// Opens the static encoder or transformer in `folder`. `name` is the display name of a transformer.
 ///
 /// Fails if the folder is not a valid model or the device is not available. Also fails if the model does not support an
 /// option in `settings`; static encoders have no token options, for example.
@@ -37,9 +37,9 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
     Ok(Box::new(transformer))
 }
 
-/// Opens the model in a folder, but with the weights of `network`. Training uses this to evaluate a checkpoint.
+/// Opens the model in a folder, but with the weights of `network`. Training evaluates checkpoints this way.
 ///
-/// The precision is 16 bits, never int8, because the loss of int8 was measured only for published weights.
+/// Computes in 16 bits and ignores `settings.precision`: the quality of int8 was measured only for published weights.
 pub fn open_with(
     name: &str,
     folder: &ModelFolder,
@@ -56,7 +56,7 @@ pub fn open_with(
     })
 }
 
-/// Returns the precisions that a device supports, the most exact first. Fails if the device is not available.
+/// Returns the precisions that a device supports, starting with f32. Fails if the device is not available.
 pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     Ok(match Device::open(device)?.is_cpu() {
         true => &[Precision::F32, Precision::Int16, Precision::Bf16, Precision::Int8],
@@ -64,8 +64,8 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// Fingerprints of the models that run in int8 by default on the CPU. They lose less than 0.1 points of MAP with int8;
-/// see "Precision and search quality" in `benchmarks/README.md`.
+/// Fingerprints of the models that run in int8 by default on the CPU. int8 reduces their MAP by less than 0.1
+/// percentage points; see "Precision and search quality" in `benchmarks/README.md`.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",

@@ -11,7 +11,7 @@ use crate::{
     network::{Activation, Shape},
 };
 
-/// Shape of a small transformer. Its sizes are not multiples of a SIMD width.
+/// Shape of a small transformer. Its sizes are not multiples of 16, so SIMD code with 16 lanes has a remainder.
 pub fn small_shape() -> Shape {
     Shape {
         hidden: 24,
@@ -26,24 +26,24 @@ pub fn small_shape() -> Shape {
 /// Width of the vectors.
 pub const DIM: usize = 16;
 
-/// Encoder that hashes words. It counts its calls, so a test can check that nothing is encoded twice.
+/// Encoder that hashes words. It counts the encoded inputs, so a test can check that nothing is encoded twice.
 #[derive(Debug, Default)]
 pub struct HashEncoder {
     /// Value hashed with each word; encoders with different salts give different vectors.
     pub salt: u8,
-    /// Returns an error for texts that contain this string.
+    /// Encoding fails for texts that contain this string.
     pub fail_on: Option<&'static str>,
-    /// Returns a vector with a NaN for texts that contain this string.
+    /// The vector of a text that contains this string has a NaN.
     pub not_finite_on: Option<&'static str>,
     /// Number of texts and dialogues encoded so far.
     pub encoded: AtomicUsize,
     /// Value of [`Encoder::chunks_at_once`]; 0 means 1.
     pub chunks_at_once: usize,
-    /// Time to sleep for each chunk, to simulate a slow encoder.
+    /// Time to sleep in each call, to simulate a slow encoder.
     pub waits: Option<std::time::Duration>,
-    /// Number of chunks being encoded now.
+    /// Number of calls that are sleeping.
     pub now: AtomicUsize,
-    /// Largest number of chunks encoded at the same time so far.
+    /// Largest number of calls that were sleeping at the same time.
     pub most_at_once: AtomicUsize,
 }
 

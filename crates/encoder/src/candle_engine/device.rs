@@ -1,4 +1,4 @@
-//! Devices: selection, opening and error messages.
+//! Selects and opens the device (CPU or GPU) that a network runs on.
 
 use std::{fmt, str::FromStr};
 
@@ -7,17 +7,17 @@ use turnwise_core::error::{Error, Result};
 
 use crate::Precision;
 
-/// Choice of the device.
+/// Device to run on, as chosen by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU if this build supports one and it can be opened; otherwise the CPU.
+    /// A GPU, if this build supports GPUs and the GPU can be opened. Otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
     /// The NVIDIA GPU with this number, starting at 0.
     Cuda(usize),
-    /// An Apple GPU.
+    /// The Apple GPU.
     Metal,
 }
 
@@ -79,7 +79,7 @@ impl Device {
         self.0.is_cpu()
     }
 
-    /// The device as a candle type.
+    /// Returns the device as a candle type.
     pub fn inner(&self) -> &candle_core::Device {
         &self.0
     }

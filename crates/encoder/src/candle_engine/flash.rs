@@ -7,7 +7,7 @@ use crate::candle_engine::{layout::Packed, staging::Sent};
 /// Maximum head size that the kernels support.
 const MAX_HEAD: usize = 256;
 
-/// Whether the kernels support this device, type and head size.
+/// Returns true if the kernels support this device, data type and head size.
 pub(super) fn supports(device: &Device, dtype: DType, head: usize) -> bool {
     device.is_cuda()
         && matches!(dtype, DType::F16 | DType::BF16)

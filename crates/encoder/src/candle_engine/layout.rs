@@ -64,7 +64,7 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
-    /// Copies rows in the order of the indices; returns all rows if all sequences have the same length.
+    /// Copies the rows at the indices, in that order. Returns `rows` unchanged if all sequences have the same length.
     pub(super) fn select(
         &self,
         rows: &Tensor,
@@ -103,7 +103,7 @@ impl Packed {
     }
 }
 
-/// Indices and weights of the rows to pool. Each group is padded to the length of the longest group.
+/// Indices and weights of the rows to pool, in one group per sequence. Groups are padded to equal length.
 pub(super) struct Picked {
     pub(super) groups: usize,
     pub(super) longest: usize,

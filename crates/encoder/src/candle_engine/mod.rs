@@ -2,11 +2,11 @@
 //! tests of turnwise's own kernels.
 //!
 //! candle's own BERT is not used, because it pads every sequence and returns NaN in 16 bits: its mask multiplies
-//! infinity by zero. The mask here is finite.
+//! infinity by zero. The mask in this module is finite.
 //!
 //! Linear layers and norms process the tokens of all sequences without padding. Attention pads the sequences to equal
-//! length, so a batch should contain sequences of similar length. With the feature `flash-attn` and 16 bits,
-//! attention needs no padding either.
+//! length, so a batch should contain sequences of similar length. On an NVIDIA GPU with the feature `flash-attn` and 16
+//! bits, attention needs no padding either.
 
 mod device;
 #[cfg(feature = "flash-attn")]
@@ -60,7 +60,7 @@ struct Norm {
 }
 
 struct Layer {
-    /// Query, key and value, concatenated. The query weights are already multiplied by `1/√d`.
+    /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size.
     qkv: Linear,
     attention_output: Linear,
     attention_norm: Norm,
@@ -69,7 +69,7 @@ struct Layer {
     output_norm: Norm,
 }
 
-/// Positions of a batch's tables in the transferred data.
+/// Positions of the tables of a batch in [`Tables`], which are sent to the device.
 struct Plan {
     inputs: Inputs,
     layout: Layout,
@@ -79,7 +79,7 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// Row of each token in each table of [`CandleEngine::tables`]; `None` if the table does not exist.
+    /// For each table of [`CandleEngine::tables`], the table row of every token; `None` if the table does not exist.
     columns: [Option<Indices>; 3],
 }
 
@@ -118,7 +118,7 @@ impl CandleEngine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Collects the tables that a batch needs on the device.
+    /// Collects the tables that a batch needs on the device, such as token ids and positions.
     fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
         let mut tables = Tables::default();
         let plan = Plan {

@@ -1,4 +1,4 @@
-//! Page-locked memory and a copy stream. They allow copying a batch to an NVIDIA GPU while another batch is computed.
+//! Page-locked memory and a copy stream, which copy a batch to an NVIDIA GPU while another batch is computed.
 //!
 //! A slot consists of page-locked memory on the host and memory on the device, and is reused. A batch uses a slot from
 //! its preparation until its vectors are read. Two batches run at a time, so two slots are created.
@@ -13,10 +13,10 @@ use candle_core::{
     },
 };
 
-/// Minimum length of a block, in elements of four bytes.
+/// Minimum capacity of a [`Lane`], in elements of four bytes.
 const MIN_LENGTH: usize = 64 << 10;
 
-/// Types that the elements of a block can have.
+/// Type of the elements in page-locked memory: `u32` or `f32`.
 pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {}
 impl Element for u32 {}
 impl Element for f32 {}
@@ -32,7 +32,7 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// Returns `None` if the device is not an NVIDIA GPU.
+    /// Creates the copy stream. Returns `None` if the device is not an NVIDIA GPU.
     pub(super) fn new(device: &Device) -> Result<Option<Self>> {
         let Device::Cuda(cuda) = device else { return Ok(None) };
         let main = cuda.cuda_stream();
@@ -74,8 +74,8 @@ struct Blocks<T> {
 }
 
 impl<T: Element> Lane<T> {
-    /// Starts a copy of values to the device and returns without waiting. Later computations on the device wait for
-    /// the copy.
+    /// Starts a copy of values to the device and returns before the copy ends. Later computations on the device wait
+    /// for the copy.
     pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
         let blocks = match &mut self.0 {
             Some(blocks) if blocks.host.len() >= values.len() => blocks,

@@ -1,4 +1,4 @@
-//! Transfer of the small tables of a batch (token ids, positions, masks, weights) to the device.
+//! Transfers the small tables of a batch (token ids, positions, masks, weights) to the device.
 //!
 //! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy. On an
 //! NVIDIA GPU, the copy reads page-locked memory and runs on a separate stream, in parallel with the computation.
@@ -41,7 +41,7 @@ impl Tables {
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
-    /// Memory of the tables. It is returned to the pool on drop.
+    /// Memory of the tables. It is returned to [`Pinned`] on drop.
     #[cfg(feature = "cuda")]
     slot: Option<(Slot, &'a Pinned)>,
     #[cfg(not(feature = "cuda"))]
@@ -83,7 +83,7 @@ impl Stage {
         })
     }
 
-    /// Sends tables to the device. Can run while another batch is computed.
+    /// Sends the tables of a batch to the device. Can run while another batch is computed.
     pub(super) fn send(&self, tables: Tables) -> Result<Sent<'_>> {
         #[cfg(feature = "cuda")]
         if let Some(pinned) = &self.pinned {

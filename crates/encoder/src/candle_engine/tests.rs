@@ -14,7 +14,7 @@ fn sequences() -> Vec<Sequence> {
 /// Function that stores a tensor: name, numbers and shape.
 type Put<'a> = &'a mut dyn FnMut(String, &[f32], &[usize]);
 
-/// BERT from candle-transformers, with the same parameters.
+/// Builds the BERT of candle-transformers with the parameters of `network`.
 fn theirs(network: &Network) -> bert::BertModel {
     let mut tensors = std::collections::HashMap::new();
     let mut put = |name: String, data: &[f32], shape: &[usize]| {

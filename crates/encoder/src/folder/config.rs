@@ -1,6 +1,6 @@
 //! Configuration of a model: `config.json` with the architecture and sizes of the network, and
-//! `sentence_bert_config.json` with the settings of sentence-transformers. Error messages name the file, the line and
-//! the key.
+//! `sentence_bert_config.json` with the settings of sentence-transformers. Error messages name the file and the key, or
+//! the line of invalid JSON.
 
 use std::{
     fs, io,
@@ -13,10 +13,10 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 use crate::network::{Activation, Shape};
 
-/// Supported architectures, with their `model_type`.
+/// Architecture of a network. All supported architectures belong to the BERT family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Architecture {
-    /// BERT; also MiniLM, E5 and BGE.
+    /// BERT. Most MiniLM, E5 and BGE models have this architecture.
     Bert,
     /// RoBERTa.
     Roberta,
@@ -66,7 +66,7 @@ impl Architecture {
 pub struct Config {
     /// Architecture of the network.
     pub architecture: Architecture,
-    /// Sizes of the network.
+    /// Hyperparameters of the network, such as the hidden size.
     pub shape: Shape,
     /// Number of layers.
     pub layers: usize,

@@ -40,8 +40,8 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Opens a folder without reading the weights. Fails if a file is missing or damaged, or if a setting is not
-    /// supported.
+    /// Opens a folder without reading the weights of the network. Fails if a file is missing or damaged, or if a
+    /// setting is not supported.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             let what = if path.exists() { "is a file, not the folder of a model" } else { "does not exist" };
@@ -125,7 +125,7 @@ impl ModelFolder {
         &self.path
     }
 
-    /// Notices about missing or contradictory settings, and the values that are used instead.
+    /// Notices for the user about missing or contradictory settings and ignored weights.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -150,9 +150,9 @@ pub fn name_of(folder: &Path) -> String {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// Returns the fingerprint that identifies the model in an index. It does not depend on the folder, the tensor
-    /// names, the split into files, or the data type if the values are the same. Every other change that affects the
-    /// vectors also changes the fingerprint.
+    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names,
+    /// the split into files, or the data type if the values are the same. Every other change that affects the vectors
+    /// also changes the fingerprint.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

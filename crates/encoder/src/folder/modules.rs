@@ -12,7 +12,7 @@ use crate::folder::{
     weights::Weights,
 };
 
-/// Modules of a model, before their files are read.
+/// Modules of a model, as listed in `modules.json`. Their own files are not read yet.
 #[derive(Debug)]
 pub struct Modules {
     /// True if the folder has a `modules.json`.
@@ -35,8 +35,8 @@ enum Kind {
 
 impl Kind {
     /// Returns the kind of a module class. Old files use `sentence_transformers.models.Pooling`, new files use
-    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is custom
-    /// code, whatever its name.
+    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. Returns `None` for other classes. A class
+    /// outside the package `sentence_transformers` is custom code.
     fn of(class: &str) -> Option<Kind> {
         match class.strip_prefix("sentence_transformers.")?.rsplit('.').next()? {
             "Transformer" => Some(Kind::Transformer),
@@ -184,7 +184,7 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
     Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
 }
 
-/// Returns the pooling modes that an old file enables with flags; mean pooling if none is enabled.
+/// Returns the pooling modes that a file of an old version enables with flags. Without flags, returns mean pooling.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {

@@ -14,7 +14,7 @@ use crate::{
     network::{Embeddings, Layer, Linear, Network, Norm, Shape, Table},
 };
 
-/// Location of each parameter in the weight files, with checked shapes.
+/// Names of the parameters in the weight files. Their shapes are checked.
 #[derive(Debug)]
 pub struct Layout {
     counts: Counts,
@@ -25,8 +25,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Finds every parameter required by the configuration. Fails if one is missing or has the wrong shape, or if the
-    /// weights contain an unknown tensor that would change the vectors.
+    /// Finds every parameter required by the configuration. Fails if a parameter is missing or has the wrong shape, or
+    /// if the weights contain an unknown tensor that would change the vectors.
     pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
         let names = Names::new(config.architecture, weights)?;
         let rows = |name: &str| {
@@ -59,7 +59,7 @@ impl Layout {
         Ok(assemble(&config.shape, &self.counts, values.collect::<Result<_>>()?))
     }
 
-    /// Returns all parameters with their tensors, in order.
+    /// Returns all parameters with their tensors, in the order of [`list`].
     pub fn tensors<'a>(&'a self, weights: &'a Weights) -> Result<Vec<(&'a Parameter, Tensor<'a>)>> {
         self.parameters.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
     }
@@ -69,11 +69,11 @@ impl Layout {
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Name in the file by name without prefix. In the latter, parameters of norms have their current names.
+    /// Maps a name without prefix to the name in the file. Keys have `weight` and `bias` for `gamma` and `beta`.
     names_in_file: BTreeMap<String, &'a str>,
 }
 
-/// Possible prefixes of parameter names. Classes that wrap the network, for example to add a head, add a prefix.
+/// Possible parts of a prefix of parameter names. A class that wraps the network, such as a task head, adds a prefix.
 const WRAPPERS: [&str; 10] = [
     "bert",
     "roberta",
@@ -120,8 +120,8 @@ impl<'a> Names<'a> {
         found.unwrap_or_else(|| format!("{}{own}", self.prefix))
     }
 
-    /// Checks the unused tensors. Heads and poolers do not affect the hidden states and are ignored. An unknown
-    /// tensor in the embeddings or layers is an error, because ignoring the tensor would change the vectors.
+    /// Checks the unused tensors. Heads and poolers are ignored, because they do not affect the vectors. An unknown
+    /// tensor in the embeddings or layers is an error. Returns a notice if there are extra layers.
     fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
         let used: HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {
@@ -176,9 +176,9 @@ pub struct Counts {
 const WORDS: &str = "embeddings.word_embeddings.weight";
 const POSITIONS: &str = "embeddings.position_embeddings.weight";
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
-/// Name of the turn embeddings, which are optional.
+/// Name of the turn embeddings, which only some models have.
 const TURNS: &str = "embeddings.turn_embeddings.weight";
-/// Name of the role embeddings, which are optional.
+/// Name of the role embeddings, which only some models have.
 const ROLES: &str = "embeddings.role_embeddings.weight";
 const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
 
@@ -191,7 +191,7 @@ const INTERMEDIATE: &str = "intermediate.dense";
 const OUTPUT: &str = "output.dense";
 const OUTPUT_NORM: &str = "output.LayerNorm";
 
-/// DistilBERT's names of the submodules of a layer.
+/// BERT's and DistilBERT's names of the submodules of a layer.
 const DISTIL: [(&str, &str); 8] = [
     (QUERY, "attention.q_lin"),
     (KEY, "attention.k_lin"),

@@ -43,7 +43,7 @@ impl Pipeline {
 /// Pooling of token vectors into one vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pooling {
-    /// Pooling modes; their results are concatenated in this order.
+    /// Pooling modes. Their results are concatenated in this order.
     pub modes: Vec<PoolingMode>,
     /// True if pooling includes the tokens of the prompt and the special tokens before it.
     pub include_prompt: bool,
@@ -131,7 +131,7 @@ pub enum DenseActivation {
     Tanh,
     /// `max(x, 0)`.
     Relu,
-    /// `x·Φ(x)`, where `Φ` is the normal distribution function. It is not approximated.
+    /// `x·Φ(x)`, where `Φ` is the normal distribution function; not the tanh approximation.
     Gelu,
     /// `1/(1 + exp(−x))`.
     Sigmoid,
@@ -162,7 +162,7 @@ impl DenseActivation {
 pub struct Prompts {
     /// Prompts by name. `query` and `document` always exist, but their text can be empty.
     pub texts: BTreeMap<String, String>,
-    /// Name of the default prompt.
+    /// Name of the default prompt; `None` if there is none.
     pub default: Option<String>,
 }
 

@@ -38,7 +38,7 @@ pub struct SavedModel<'a> {
     pub pipeline: &'a Pipeline,
     /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// Name of the base model of the training, for information; `None` if there is none.
+    /// Name of the model that this model was made from, for information; `None` if there is none.
     pub base: Option<&'a str>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn create_parent(path: &Path) -> Result<()> {
 pub(crate) struct TemporaryFolder(pub PathBuf);
 
 impl TemporaryFolder {
-    /// Creates an empty folder and its parents. Removes an existing folder with this path.
+    /// Creates an empty folder and its parents. An existing folder with this path is removed first.
     pub fn create(path: PathBuf) -> Result<Self> {
         files::remove_folder(&path)?;
         fs::create_dir_all(&path).at("create", &path)?;
@@ -140,7 +140,7 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     files::sync_folder(folder)
 }
 
-/// Writes named tensors to a safetensors file, in place of an existing file.
+/// Writes named tensors to a safetensors file. An existing file is replaced.
 pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
     path: &Path,
     tensors: impl Iterator<Item = (S, Numbers<'a>)>,
@@ -340,7 +340,7 @@ fn sentence_transformers(model: &SavedModel) -> Value {
 }
 
 /// Returns `tokenizer_config.json`. It selects a class that only reads `tokenizer.json`, because that file already
-/// contains the effects of older settings and classes.
+/// contains the effects of the original settings.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();

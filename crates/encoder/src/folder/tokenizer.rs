@@ -39,7 +39,7 @@ pub struct Tokenizer {
     after: Vec<u32>,
 }
 
-/// Contents of the files of a tokenizer.
+/// Data of a [`Tokenizer`], from the files of a model.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub inner: tokenizers::Tokenizer,
@@ -97,8 +97,8 @@ impl Tokenizer {
         Ok(self.framed(&self.pieces(text)?).0)
     }
 
-    /// Like [`Tokenizer::encode`], but also returns the byte range of each token in the text. Special tokens have
-    /// empty ranges.
+    /// Tokenizes a text like [`Tokenizer::encode`], and also returns the byte range of each token in the text. Special
+    /// tokens have empty ranges.
     pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
         let encoding = self.parts.inner.encode(text, false).map_err(|e| unreadable(e.as_ref()))?;
         let (tokenized, kept) = self.framed(self.known(encoding.get_ids())?);
@@ -113,8 +113,7 @@ impl Tokenizer {
         Ok((tokenized, ranges))
     }
 
-    /// Truncates tokens to the maximum number and adds the special tokens. Also returns the range of the tokens that
-    /// are kept.
+    /// Removes tokens if there are too many, and adds special tokens. Also returns the range of the kept tokens.
     pub(crate) fn framed(&self, pieces: &[u32]) -> (TokenizedText, Range<usize>) {
         let room = self.parts.max_tokens - self.before.len() - self.after.len();
         let cut = pieces.len().saturating_sub(room);
@@ -175,7 +174,7 @@ impl Tokenizer {
         self.parts.specials
     }
 
-    /// Notices about contradictions between the tokenizer files, and the values that are used.
+    /// Notices for the user, for example about contradictions between the tokenizer files.
     pub fn notices(&self) -> &[String] {
         &self.parts.notices
     }
@@ -211,7 +210,7 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     }
 }
 
-/// Default name of the separator.
+/// Separator for a tokenizer that has no separator token.
 const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
@@ -249,10 +248,10 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of a model whose tokenizer adds a separator after every text. `name` is the name of the original model.
+/// Saves a copy of the model `base` (called `name`) with a tokenizer that adds a separator after every text.
 ///
-/// Returns the separator, and true if the network got a new embedding for it. Returns `None` and writes nothing if the
-/// tokenizer already adds tokens after texts.
+/// Returns the separator, and true if a new embedding was added for it. Returns `None` and writes nothing if the
+/// tokenizer of `base` already adds tokens after texts.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
     let mut network = base.network()?;

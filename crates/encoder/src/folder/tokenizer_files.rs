@@ -23,16 +23,16 @@ use crate::folder::{
 /// Contents of the small files of a tokenizer. The vocabulary is read later, by [`TokenizerFiles::load`].
 #[derive(Debug)]
 pub struct TokenizerFiles {
-    /// `tokenizer.json`, or the vocabulary file.
+    /// Path of `tokenizer.json`, or of the vocabulary file.
     path: PathBuf,
     settings: Object,
-    /// Names of the special tokens by role (`cls_token`, …).
+    /// Special tokens by role (`cls_token`, …), such as `[CLS]`.
     names: BTreeMap<String, String>,
     family: Family,
     lowercase: bool,
 }
 
-/// Family of tokenizer classes, which determines settings that are not in `tokenizer.json`.
+/// Family of tokenizer classes. It determines settings that are not in `tokenizer.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// WordPiece with BERT's normalizer.
@@ -45,7 +45,7 @@ enum Family {
     Other,
 }
 
-/// Role of each special token, with its default names in BERT and in RoBERTa.
+/// Role of each special token, with the default token in BERT and in RoBERTa.
 const ROLES: [(&str, &str, &str); 5] = [
     ("pad_token", "[PAD]", "<pad>"),
     ("unk_token", "[UNK]", "<unk>"),
@@ -101,7 +101,7 @@ impl TokenizerFiles {
         Ok(self.settings.flag("add_prefix_space")?.unwrap_or(false))
     }
 
-    /// Builds the tokenizer. Fails if it does not match the network.
+    /// Builds the tokenizer. Fails if a file is damaged or the tokenizer does not match the network.
     pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
         let path = &self.path;
         let mut notices = Vec::new();
@@ -147,8 +147,8 @@ impl TokenizerFiles {
         Tokenizer::new(parts).map_err(|e| Error::data(format!("{}: {e}", path.display())))
     }
 
-    /// Applies settings of `tokenizer_config.json`. The classes of transformers use them instead of the
-    /// normalizer in `tokenizer.json`, so the model's vectors depend on them.
+    /// Applies settings of `tokenizer_config.json`. The tokenizer classes of the `transformers` library use these
+    /// settings instead of those in `tokenizer.json`, so the vectors of the model depend on them.
     fn apply_class(&self, inner: &mut tokenizers::Tokenizer, notices: &mut Vec<String>) -> Result<()> {
         let file = self.path.file_name().unwrap_or_default().display();
         let ignored = format!(
@@ -287,8 +287,8 @@ impl TokenizerFiles {
         }
     }
 
-    /// Returns the contents of `tokenizer_config.json` without the keys about file locations and truncation, and with
-    /// the names of all special tokens.
+    /// Returns the contents of `tokenizer_config.json`, with all special tokens that are in the vocabulary. Keys such
+    /// as file locations and truncation are removed.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const REMOVED_KEYS: [&str; 12] = [
             "name_or_path",

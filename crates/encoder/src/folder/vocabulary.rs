@@ -28,7 +28,7 @@ pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<toke
     })
 }
 
-/// Builds a byte-level BPE tokenizer from `vocab.json` and `merges.txt`.
+/// Builds a byte-level BPE tokenizer from `vocab.json` and `merges.txt`. `space` adds a space before every text.
 pub fn byte_pairs(
     path: &Path,
     names: &BTreeMap<String, String>,
@@ -51,7 +51,7 @@ pub fn byte_pairs(
     })
 }
 
-/// Builds a tokenizer from a vocabulary. Special tokens that are in the vocabulary are added.
+/// Builds a tokenizer from a vocabulary. Special tokens in `names` are ignored if they are not in the vocabulary.
 fn build(
     path: &Path,
     names: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Safetensors files of a model. Files are memory-mapped, their headers are checked, and values are read as f32.
+//! Safetensors files of a model. Files are memory-mapped and their headers are checked. Values are read as f32.
 
 use std::{
     borrow::Cow,
@@ -98,7 +98,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Maps a file. Returns its tensors by name.
+    /// Memory-maps a file. Returns the tensors by name.
     fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: the map is only read. If another program truncates the file, the process is killed by a signal, as
@@ -120,7 +120,7 @@ impl Weights {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Returns a tensor by name.
+    /// Returns the tensor with this name; `None` if it is missing.
     pub fn get(&self, name: &str) -> Option<Tensor<'_>> {
         let (name, entry) = self.tensors.get_key_value(name)?;
         let (path, map) = &self.files[entry.file];
@@ -128,7 +128,7 @@ impl Weights {
         Some(Tensor { name, path, dtype: entry.dtype, dims: &entry.dims, bytes })
     }
 
-    /// Returns the tensor with this name. Fails if it is missing or has a different shape.
+    /// Returns the tensor with this name. Fails if it is missing or has a different shape or an unsupported data type.
     pub fn expect(&self, name: &str, dims: &[usize]) -> Result<Tensor<'_>> {
         let tensor = self.get(name).ok_or_else(|| self.missing(name))?;
         if tensor.dims != dims {
@@ -175,7 +175,7 @@ impl<'a> Tensor<'a> {
         self.dims.iter().product()
     }
 
-    /// Returns a range of the elements as little-endian f32 bytes. F16 and BF16 are converted; other types are errors.
+    /// Returns a range of the elements as little-endian f32 bytes. Fails if the data type is not F32, F16 or BF16.
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let width = self.number_type()?;
         let bytes = &self.bytes[range.start * width..range.end * width];
@@ -260,7 +260,7 @@ fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     })
 }
 
-/// Creates the error for a folder without safetensors weights. Names the pickle file, if the folder has one.
+/// Error for a folder without safetensors weights. The message names a pickle file, if the folder has one.
 fn no_weights(folder: &Path) -> Error {
     let pickle = |name: &str| {
         [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))

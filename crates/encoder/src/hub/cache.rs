@@ -1,4 +1,4 @@
-//! Lookup of models in the Hugging Face cache, and the records of turnwise's own downloads. Never uses the network.
+//! Looks up models in the Hugging Face cache, and keeps records of turnwise's own downloads. Never uses the network.
 //!
 //! The Hugging Face libraries download files on demand, so their snapshots can be incomplete. turnwise writes a record
 //! for each snapshot that it downloads. The record lists the files, so a missing file can be detected.
@@ -31,8 +31,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the files whose size or digest has changed since the download. Without a record, nothing is checked
-    /// and the result is empty. Fails if a file cannot be read.
+    /// Returns the files whose size or digest has changed since the download. Without a record, no file is checked and
+    /// the result is empty. Fails if a file cannot be read.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for file in self.record.iter().flat_map(|record| &record.files) {
@@ -46,7 +46,7 @@ impl Snapshot {
     }
 }
 
-/// Result of searching a model in the cache.
+/// Result of the search for a model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The model is complete.
@@ -71,7 +71,7 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     snapshot(&repository, &revision)
 }
 
-/// Looks up a snapshot in the folder of a repository. Fails if a file in the cache cannot be read or is damaged.
+/// Looks up a snapshot (one revision of a model) in a repository. Fails if a file cannot be read or is damaged.
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {
@@ -96,7 +96,7 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Resolves a branch, tag or commit to a commit; `None` if the cache has no such reference or snapshot.
+/// Returns the snapshot name for a branch, tag or commit; `None` if the cache has no snapshot or reference for it.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     let reference = repository.join("refs").join(revision);
@@ -118,7 +118,7 @@ pub(super) fn is_commit(text: &str) -> bool {
 /// The two folders that are searched for a model by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// Hugging Face cache, shared with Python: `models--org--name/{blobs, refs, snapshots}`.
+    /// Hugging Face cache, shared with Python libraries: `models--org--name/{blobs, refs, snapshots}`.
     pub cache: PathBuf,
     /// Folder of imported models. Each model is in a subfolder with its name.
     pub imports: PathBuf,
@@ -151,7 +151,7 @@ pub(super) fn repository_of(folder: &Path) -> Option<String> {
     Some(name.replacen("--", "/", 1))
 }
 
-/// Record of a snapshot that turnwise downloaded, stored as JSON next to the snapshot.
+/// Record of a snapshot that turnwise downloaded. It is a JSON file in the repository's folder `.turnwise`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Repository on the hub, as `org/name`.
@@ -233,7 +233,7 @@ impl Record {
     }
 }
 
-/// Path of a record. The Hugging Face libraries ignore this folder.
+/// Path of a record, in the folder `.turnwise`. The Hugging Face libraries ignore that folder.
 fn record_path(repository: &Path, revision: &str) -> PathBuf {
     repository.join(".turnwise").join(format!("{revision}.json"))
 }

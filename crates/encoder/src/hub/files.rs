@@ -1,4 +1,4 @@
-//! The files of a model: selects the needed ones and detects missing ones.
+//! Selects the files of a model that an encoder needs, and detects missing files.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -39,7 +39,7 @@ const SMALL: [&str; 18] = [
     "tokenizer.model",
 ];
 
-/// Tokenizer files; one of them is enough.
+/// Tokenizer files. A model needs at least one of them.
 const TOKENIZERS: [&str; 4] = ["tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model"];
 
 /// Returns true if an encoder can need the file with this path, relative to the model's folder.
@@ -70,7 +70,7 @@ fn is_shard(name: &str) -> bool {
         .is_some_and(|(n, of)| digits(n) && digits(of))
 }
 
-/// Returns true if a file contains pickled weights of the model, by its name.
+/// Returns true if a file contains pickled weights of a model, judging by its name.
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
@@ -84,7 +84,7 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Selects the needed files of a model from a list of all its files; sorted. Fails if there are no weights in
+/// Selects the needed files of a model from a list of all files. The result is sorted. Fails if there are no weights in
 /// safetensors, or if weights exist only as a pickle. `model` is the name for error messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
@@ -182,8 +182,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
 }
 
-/// Lists all files in a folder recursively, except hidden files. The paths are sorted, relative to the folder and
-/// separated with `/`.
+/// Lists all files in a folder recursively, without hidden files and folders. Links to folders are not followed. The
+/// paths are sorted, relative to the folder and separated with `/`.
 pub fn walk(folder: &Path) -> Result<Vec<String>> {
     let (mut found, mut folders) = (Vec::new(), vec![String::new()]);
     while let Some(inner) = folders.pop() {
@@ -205,8 +205,8 @@ pub fn walk(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the total size in bytes of all files in a folder, including the targets of symbolic links; 0 if the folder
-/// cannot be read.
+/// Returns the total size in bytes of the files that [`walk`] lists, including the targets of symbolic links; 0 if the
+/// folder cannot be read.
 pub fn bytes(folder: &Path) -> u64 {
     let sizes = walk(folder).unwrap_or_default();
     sizes.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).map(|m| m.len()).sum()

@@ -33,8 +33,8 @@ pub struct Imported {
     pub left_out: Vec<String>,
 }
 
-/// Returns true if a model can be imported with this name: a file name of at most 100 bytes without spaces, slashes,
-/// colons or `@`.
+/// Returns true if a model can be imported with this name: 1 to 100 bytes, without white space, control characters,
+/// slashes, colons and `@`. The name must not start with a dot or a dash.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
@@ -52,7 +52,7 @@ pub fn names(imports: &Path) -> Vec<String> {
 }
 
 /// Copies a model to the folder of imported models. By default, the model gets the name of its folder. `check` is
-/// called with the folder of the copy before the import is complete.
+/// called with a temporary folder that contains the copy.
 ///
 /// Fails if the model is incomplete or a static encoder, if the name is invalid or already used, or if `check` fails.
 pub fn import(

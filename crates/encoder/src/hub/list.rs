@@ -37,7 +37,7 @@ pub struct Entry {
     pub about: Option<&'static str>,
     /// True if the SHA-256 of the weights is built into turnwise.
     pub pinned: bool,
-    /// Location on this machine; `None` if the model is not downloaded.
+    /// Location of the model in the cache or among the imported models; `None` if the model is in neither.
     #[serde(flatten)]
     pub here: Option<Here>,
 }
@@ -49,7 +49,7 @@ pub struct Here {
     pub origin: Origin,
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit hash; `None` if the model is imported.
+    /// Commit hash, or a digest if the source is a Python wheel; `None` if the model is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Total size of the files in bytes.
@@ -58,8 +58,8 @@ pub struct Here {
     pub checked: Option<Checked>,
 }
 
-/// Lists all models: first the built-in ones, then others in the cache, then the imported ones. Incomplete models in
-/// the cache are skipped.
+/// Lists all models: the built-in models, other models in the cache, and imported models. Incomplete and unsupported
+/// models in the cache are ignored.
 pub fn list(places: &Places) -> Result<Vec<Entry>> {
     let mut in_cache = cached(&places.cache)?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -95,7 +95,7 @@ pub fn list(places: &Places) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Lists the complete encoders in the cache: repository, name for `--model`, and location.
+/// Returns the repository, the name for `--model` and the location of every complete, supported model in the cache.
 fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Models by name: in the Hugging Face cache, in the folder of imported models, or in any folder.
+//! Finds models in the Hugging Face cache, among the imported models, or in any folder.
 //!
 //! [`resolve()`] finds the folder of a model without network access. Only the module `pull` (feature `pull`)
 //! downloads models and writes to the cache. The cache has the layout of the Hugging Face libraries, so
@@ -47,7 +47,7 @@ fn incomplete(model: &str, file: &str) -> Error {
     Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(BERT_FAMILY)
 }
 
-/// Names of the entries of a folder that are UTF-8; empty if the folder cannot be read.
+/// Returns the names in a folder. Names that are not UTF-8 are skipped; empty if the folder cannot be read.
 fn names_in(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())

@@ -46,7 +46,7 @@ pub enum Origin {
 
 /// Finds the folder of a model. `spec` is one of:
 ///
-/// * a path of a folder: `.`, `..` or a path with a slash;
+/// * the path of a folder: `.`, `..` or a path with a slash or backslash;
 /// * a built-in name or alias, or `org/name`, optionally followed by `@revision`;
 /// * the name of an imported model.
 ///

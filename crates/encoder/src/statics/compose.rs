@@ -1,4 +1,4 @@
-//! Code shared by the static encoders: the implementation of [`Encoder`], and counts of the terms in a corpus.
+//! Code shared by the static encoders: the implementation of [`Encoder`], and counting of the terms in a corpus.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{
     contract::speakers, statics::linalg::Sparse,
 };
 
-/// Vector of an input and the number of known words that it was computed from. The vector is zero if there are none.
+/// Vector of an input, and the number of known words in the input. Without known words, the vector is zero.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
@@ -22,7 +22,7 @@ pub(super) struct Composed {
 pub(super) struct Properties {
     /// Display name.
     pub name: &'static str,
-    /// Number of known words, for display: `12 words`.
+    /// Number of known words or terms, for display: `12 words`.
     pub size: String,
     /// Width of the vectors.
     pub dim: usize,
@@ -137,7 +137,7 @@ fn compose_dialogue<E: StaticEncoder>(
     sum
 }
 
-/// Returns the mean of the utterance vectors, without utterances that have no known words.
+/// Returns the mean of the utterance vectors. Utterances without known words are left out.
 fn mean_of_utterances<E: StaticEncoder>(encoder: &E, texts: &[&str]) -> Composed {
     let mut mean = Composed { vector: vec![0.0; encoder.properties().dim], words: 0 };
     let mut known = 0.0;
@@ -243,7 +243,7 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
 pub(super) struct SelectedTerms {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
-    /// New column index of each old column.
+    /// New index of each column of [`TermCounts`]; `None` if the term is not kept.
     new_columns: Vec<Option<u32>>,
 }
 
@@ -268,7 +268,7 @@ pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize)
 }
 
 impl SelectedTerms {
-    /// Returns the matrix of the kept terms. `weigh` receives the columns and counts of a row, in column order.
+    /// Returns the matrix of the kept terms, without empty rows. `weigh` turns the counts of a row into weights.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();
@@ -293,7 +293,7 @@ mod tests {
     use turnwise_core::ids::DialogueId;
     use turnwise_corpus::Role;
 
-    /// The mean of the words `a` = (1, 0) and `b` = (0, 1).
+    /// Encoder that averages the letters of a text: `a` has the vector (1, 0), and `b` has (0, 1).
     struct Letters(Properties);
 
     fn letters() -> Letters {

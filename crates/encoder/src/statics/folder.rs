@@ -31,12 +31,12 @@ const MODEL: &str = "model.safetensors";
 /// Version of the folder format.
 const VERSION: u32 = 1;
 
-/// Maximum size of a description in bytes. Typical descriptions have a few hundred bytes.
+/// Maximum size of `turnwise.json` in bytes. A typical file has a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
-/// Contents of the description file.
+/// Contents of `turnwise.json`, the description of an encoder.
 #[derive(Serialize, Deserialize)]
 struct Description {
     kind: String,
@@ -77,7 +77,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Computes the fingerprint of a static encoder. `words` are the name and value of the property with the words.
+/// Computes the fingerprint of a static encoder. `words` is the name and the value of the property with the words.
 pub(super) fn fingerprint(
     kind: &str,
     dim: usize,
@@ -97,7 +97,7 @@ pub(super) fn fingerprint(
     fingerprint.finish()
 }
 
-/// Returns the kind of encoder in a folder; `None` if the folder has no valid description.
+/// Returns the kind of encoder in a folder; `None` if the folder has no valid `turnwise.json`.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     let path = folder.join(DESCRIPTION);
     if fs::metadata(&path).ok()?.len() > MAX_BYTES {

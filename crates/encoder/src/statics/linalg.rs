@@ -3,12 +3,12 @@
 //!
 //! The SVD uses the randomized range finder with power iterations of Halko, Martinsson and Tropp. A random basis is
 //! repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The basis converges to the
-//! space of the largest right singular vectors. An exact decomposition in this small space gives the singular vectors.
+//! space of the leading right singular vectors. An exact decomposition in this small space gives the singular vectors.
 //!
 //! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
 //! result is bitwise the same on any number of threads.
 //!
-//! The eigendecomposition uses Jacobi rotations: slow for large matrices, but exact and always convergent.
+//! The eigendecomposition uses Jacobi rotations: slow for large matrices, but accurate and always convergent.
 
 use rayon::prelude::*;
 use turnwise_core::random::hash64;
@@ -18,19 +18,19 @@ use crate::statics::panels::{Panel, Panels, WIDTH};
 /// Accuracy of [`truncated_svd`]. More effort takes more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Number of basis vectors in addition to the requested components. More of them make the last components
+    /// Number of basis vectors in addition to the requested components. More basis vectors make the last components
     /// converge faster.
     pub oversampling: usize,
-    /// Number of multiplications with the matrix and its transpose. The last of them belongs to the decomposition in
-    /// the small space.
+    /// Number of multiplications with the matrix and its transpose. The last multiplication belongs to the
+    /// decomposition in the small space.
     pub iterations: usize,
 }
 
 impl Effort {
     /// High accuracy: the difference from the exact result is negligible.
     pub const THOROUGH: Effort = Effort { oversampling: 32, iterations: 10 };
-    /// Like the defaults of scikit-learn's `TruncatedSVD`: ten extra vectors and five power iterations. The
-    /// last components are less accurate.
+    /// Same effort as the defaults of scikit-learn's `TruncatedSVD`: ten extra vectors and five power iterations. The
+    /// last components are less accurate than with [`Effort::THOROUGH`].
     pub const SCIKIT: Effort = Effort { oversampling: 10, iterations: 7 };
 }
 
@@ -74,7 +74,7 @@ impl Sparse {
         (&self.indices[start..self.ends[n]], &self.values[start..self.ends[n]])
     }
 
-    /// Dense transpose, for a matrix with few rows.
+    /// Returns the dense transpose. Use it only for a matrix with few rows.
     fn transposed(&self) -> Panels {
         let mut dense = vec![0.0; self.rows() * self.cols];
         for (n, row) in dense.chunks_exact_mut(self.cols.max(1)).enumerate() {
@@ -84,7 +84,7 @@ impl Sparse {
         Panels::from_fn(self.cols, self.rows(), |r, c| dense[c * self.cols + r])
     }
 
-    /// Product of the Gram matrix (transpose times matrix) with one panel.
+    /// Multiplies the Gram matrix (transpose times matrix) by one panel of columns.
     fn gram_times(&self, panel: &Panel) -> Panel {
         let mut out = vec![[0.0; WIDTH]; self.cols];
         for n in 0..self.rows() {
@@ -132,7 +132,7 @@ pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> 
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the largest
+/// Returns an orthonormal basis with at most `max_columns` columns. The basis approximates the space of the leading
 /// right singular vectors.
 fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> Panels {
     if matrix.rows() <= max_columns.min(matrix.cols) {
@@ -149,8 +149,8 @@ fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> P
     q
 }
 
-/// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by it makes
-/// the sign of the component unique.
+/// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by this sign
+/// makes it unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))
@@ -158,7 +158,7 @@ fn sign(matrix: &Panels, col: usize) -> f64 {
     if greatest < 0.0 { -1.0 } else { 1.0 }
 }
 
-/// Maximum number of sweeps. Convergence is quadratic and usually takes six to ten sweeps.
+/// Maximum number of sweeps; a sweep rotates every pair of rows once. Convergence usually takes six to ten sweeps.
 const SWEEPS: usize = 60;
 
 /// Eigenvalues and eigenvectors of a symmetric matrix.
@@ -220,7 +220,7 @@ fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
     }
 }
 
-/// Returns the standard normal random number at an index (Box–Muller transform).
+/// Returns the random number at an index, from the standard normal distribution (Box–Muller transform).
 pub(super) fn normal(seed: u64, index: u64) -> f64 {
     // Uniform with 53 bits. It is never 0, because the logarithm of 0 is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
-    /// Computes the exact decomposition from the small dense Gram matrix.
+    /// Returns the eigendecomposition of the dense Gram matrix of `m`.
     fn exact(m: &Sparse) -> Eigen {
         let n = m.cols;
         let mut gram = vec![0.0; n * n];

@@ -1,10 +1,10 @@
-//! Static encoders: the vector of a text is computed from its words, without a downloaded model.
+//! Static encoders: the vector of a text is computed from its words, without a neural network.
 //!
 //! * [`TfidfSvd`]: TF-IDF and truncated SVD, fitted on the corpus itself ([`fit_tfidf`]).
-//! * [`WordEncoder`]: word vectors from a file in a GloVe or word2vec format. They are averaged, or weighted by
-//!   smooth inverse frequency (SIF).
+//! * [`WordEncoder`]: the average of word vectors from a GloVe or word2vec file, optionally weighted by smooth inverse
+//!   frequency (SIF).
 //!
-//! Both kinds are saved as a folder, and [`open`] opens it.
+//! Both kinds are saved as folders. [`open`] opens such a folder.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ mod tests;
 mod tfidf;
 pub mod words;
 
-/// Values of `kind` in `turnwise.json`.
+/// Possible values of `kind` in `turnwise.json`, the file that describes an encoder.
 const KINDS: [&str; 2] = [tfidf::KIND, words::KIND];
 
 /// Returns true if a folder contains a static encoder.

@@ -1,7 +1,7 @@
 //! Tall matrices, stored in panels of eight columns.
 //!
-//! A row of a panel is one cache line. A product with a sparse matrix can process each panel independently, so
-//! threads work on separate panels. The order of additions does not depend on the number of threads.
+//! A row of a panel has the size of a cache line. In a product with a sparse matrix, threads work on separate panels.
+//! The order of additions does not depend on the number of threads.
 
 use rayon::prelude::*;
 
@@ -91,7 +91,7 @@ impl Panels {
         Panels { rows: self.rows, cols: columns.len(), panels }
     }
 
-    /// Returns orthonormal columns that span the same space; dependent columns are dropped.
+    /// Returns orthonormal columns that span the same space as the columns of `self`. Dependent columns are dropped.
     ///
     /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the second
     /// pass removes the rounding errors of the first pass.
@@ -101,8 +101,8 @@ impl Panels {
     }
 }
 
-/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. Multiplying the original
-/// matrix by these columns makes its columns orthonormal.
+/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. The product of the original
+/// matrix and these columns has orthonormal columns.
 fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut columns: Vec<Vec<f64>> = Vec::new();
     for j in 0..n {

@@ -1,8 +1,8 @@
 //! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
-//! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on SGD
-//! dev and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders -- --nocapture`. Dialogues
-//! need fewer dimensions than utterances.
+//! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on the
+//! data sets SGD (dev) and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders --
+//! --nocapture`. Dialogues need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Name of this kind in `turnwise.json`.
+/// Name of this kind of encoder in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
 /// Projections with a smaller norm are rounding errors and are treated as zero.
@@ -34,7 +34,7 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum document frequency of a term. If no term reaches it, the minimum is 1.
+    /// Minimum number of documents that contain a kept term. If no term reaches this minimum, the minimum is 1.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
@@ -90,8 +90,8 @@ pub struct TfidfSvd {
     mean: Vec<f32>,
 }
 
-/// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues
-/// (see [`super::document`]). They are read once; only a few bytes per term occurrence stay in memory.
+/// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues (see
+/// [`super::document`]). The documents are read once and not kept in memory.
 ///
 /// Fails if the documents contain no words, or if `dim` or `max_terms` is 0.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
@@ -160,7 +160,7 @@ impl TfidfSvd {
         TfidfSvd { properties, settings, fit, terms, rows, idf, components, mean }
     }
 
-    /// Returns notes for the user about a reduced number of dimensions and documents without kept terms.
+    /// Returns notes for the user about missing dimensions and about documents without kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim() < self.settings.dim {
@@ -209,7 +209,7 @@ fn tensors<'a>(terms: usize, idf: &'a [f32], components: &'a [f32], mean: &'a [f
 }
 
 /// Projects a row of TF-IDF weights. L2-normalizes the projection if `unit` is true. Returns `None` if the projection
-/// is zero.
+/// is zero, up to rounding errors.
 fn project(
     components: &[f32],
     dim: usize,

@@ -1,5 +1,5 @@
 //! Items: sequences for the network, each with the rows to pool. A dialogue is one sequence of turns, joined with
-//! separators. A dialogue that is too long is split into windows of whole turns.
+//! separators. A dialogue that is too long is split into windows, between turns if possible.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -8,7 +8,7 @@ use turnwise_corpus::Dialogue;
 
 use crate::{DialoguePooling, Part, Reduction, Sequence, contract::speakers, folder::PoolingMode};
 
-/// A sequence to encode, with the pooling of its vectors.
+/// A sequence to encode, with the rows (token vectors) to pool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     /// Index of the input. The results of several items of one input are combined.
@@ -25,13 +25,13 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     }
 }
 
-/// Returns the row ranges to pool in one window of an input.
+/// Returns the rows to pool in one window of an input, with their weights.
 ///
-/// `rows` are the tokens to pool in this window. `total` is the number of tokens to pool in all windows, and `before`
-/// is the number of tokens to pool in earlier windows.
+/// `rows` is the range of tokens to pool in this window. `total` is the number of tokens to pool in all windows, and
+/// `before` is the number of tokens to pool in earlier windows.
 ///
-/// For the mean modes, the sum over the windows equals the pooling of the whole input. For the first or last token, the
-/// sum is the mean over the windows, weighted by window size.
+/// For `Max` and the mean modes, combining the windows gives the pooling of the whole input. For the first or last
+/// token, the result is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;
@@ -53,7 +53,7 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
     }
 }
 
-/// Groups items of similar length into packs of at most `budget` tokens. An item with more tokens gets its own pack.
+/// Groups the indices of items of similar length into packs of at most `budget` tokens. Longer items get a pack each.
 ///
 /// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are
 /// skipped; some tokenizers encode an empty text to no tokens.
@@ -76,7 +76,7 @@ pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     packs
 }
 
-/// Consecutive tokens of one speaker in a window, including the separator.
+/// A turn, or a part of a long turn, in a window. `rows` includes the separator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) speaker: usize,
@@ -92,15 +92,15 @@ pub(super) struct Window {
 
 /// Settings for building the sequences of dialogues.
 pub(super) struct Framing<'a> {
-    /// Special tokens before every window (`[CLS]`).
+    /// Special tokens at the start of every window (`[CLS]`).
     pub(super) before: &'a [u32],
     /// Special tokens after every turn (`[SEP]`).
     pub(super) after: &'a [u32],
     /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Number of turn embeddings; `None` if the model has none. With turn embeddings, positions restart in every turn.
+    /// Number of turn embeddings; `None` if there are none. With turn embeddings, positions start at 0 in every turn.
     pub(super) turns: Option<usize>,
-    /// Number of role embeddings; `None` if the model has none.
+    /// Number of role embeddings (one per speaker number); `None` if the model has none.
     pub(super) roles: Option<usize>,
 }
 
@@ -169,8 +169,8 @@ impl Framing<'_> {
     }
 }
 
-/// Returns the weighted row ranges to pool for each window of a dialogue. The sum over all of them is the sum of the
-/// means of all groups of speakers; see [`DialoguePooling::group`].
+/// Returns the rows to pool in each window of a dialogue, with their weights. The weighted sum of all rows is the sum
+/// of the means of the speaker groups; see [`DialoguePooling::group`].
 pub(super) fn by_speakers(windows: &[Window], pooling: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for span in windows.iter().flat_map(|w| &w.spans) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum over windows equals the pooling of the whole.
+        /// The sum over the windows equals the pooling of the whole sequence.
         #[test]
         fn windows_add_up(lengths in proptest::collection::vec(1usize..6, 1..5)) {
             let total: usize = lengths.iter().sum();
@@ -253,7 +253,7 @@ mod tests {
         dialogue
     }
 
-    /// Tokenizes to one token per letter.
+    /// Tokenizes a text to one token per letter.
     fn letters(text: &str) -> Result<Vec<u32>> {
         Ok(vec![7; text.len()])
     }

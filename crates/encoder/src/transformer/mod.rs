@@ -1,4 +1,4 @@
-//! Transformer encoders: a tokenizer, a network, pooling and the model's final steps.
+//! Transformer encoders: a tokenizer, a network, pooling, and final steps such as normalization.
 
 mod items;
 mod run;
@@ -26,18 +26,18 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// Pooling modes, whose results are concatenated.
+    /// Pooling modes. Their results are concatenated.
     modes: Vec<PoolingMode>,
     /// Layers to pool and their weights.
     layers: Vec<(usize, f32)>,
-    /// True if vectors are L2-normalized even if the model does not normalize.
+    /// True to L2-normalize vectors even if the model does not.
     normalize: bool,
     dim: usize,
     /// Width of the vectors before truncation.
     full: usize,
-    /// Number of turn embeddings; `None` if the network has none.
+    /// Number of turn embeddings (one per turn number); `None` if the network has none.
     turns: Option<usize>,
-    /// Number of role embeddings; `None` if the network has none.
+    /// Number of role embeddings (one per speaker number); `None` if the network has none.
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
@@ -53,7 +53,7 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Like [`Transformer::load`], with the weights of `network`, which has the shape of the folder's network.
+    /// Loads a model like [`Transformer::load`], but runs `network`. Its shape must be that of the folder's network.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -106,7 +106,7 @@ impl Transformer {
         })
     }
 
-    /// Returns the item of a text that is already tokenized, and the number of tokens cut off.
+    /// Returns the [`Item`] for a text that is already tokenized, and the number of tokens cut off.
     fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
@@ -130,7 +130,7 @@ impl Transformer {
         Item { input, sequence: crate::Sequence::new(ids), pools }
     }
 
-    /// Computes the vectors of texts from their items and the numbers of tokens cut off.
+    /// Computes the vectors of texts. Each text is given as an [`Item`] and the number of tokens cut off.
     fn encode_items(&self, tokenized: Vec<(Item, usize)>) -> Result<Encoded> {
         let mut spent = EncodeStats::default();
         let mut items = Vec::with_capacity(tokenized.len());
@@ -148,14 +148,13 @@ impl Transformer {
         let text = self.pipeline.prompts.text(name)?.to_owned();
         let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
             true => 0,
-            // Like sentence-transformers, tokenizes the prompt alone and counts its tokens and the special tokens
-            // before it.
+            // As in sentence-transformers: the prompt is tokenized alone. The special tokens before it count, too.
             false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
         };
         Ok(Prompt { text, pooled_from })
     }
 
-    /// Returns the windows of a dialogue as items.
+    /// Splits a dialogue into windows that fit into one sequence, and returns one item per window.
     fn dialogue_items(
         &self,
         input: usize,
@@ -214,7 +213,7 @@ impl Transformer {
         Ok(Encoded { vectors, spent: EncodeStats { tokens, windowed, ..EncodeStats::default() } })
     }
 
-    /// Encodes each dialogue as the pooled vectors of its utterances.
+    /// Encodes the utterances of each dialogue separately and pools their vectors into one.
     fn encode_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         let spoken_turns = |d: &&Dialogue| -> Vec<usize> {
             let spoken: Vec<usize> =
@@ -253,7 +252,7 @@ impl Transformer {
         self.modes.iter().map(|mode| items::reduction(*mode)).collect()
     }
 
-    /// Computes the final vectors of `inputs` inputs from their items.
+    /// Computes the final vectors from items. `inputs` is the number of inputs; an input can have several items.
     fn run(&self, items: &[Item], inputs: usize, reductions: &[Reduction]) -> Result<Vectors> {
         let backend = self.backend.as_ref();
         let pooled = run::run(backend, &self.budget, &self.layers, reductions, items, inputs)?;
@@ -268,7 +267,7 @@ struct Prompt {
 }
 
 impl Prompt {
-    /// Returns the prompt, followed by a text.
+    /// Returns the prompt and a text, concatenated.
     fn before<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.text.is_empty() {
             true => Cow::Borrowed(text),
@@ -280,7 +279,7 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of a model with these settings. Device and precision do not change it.
+/// Returns the fingerprint of a model with these settings. The fingerprint does not depend on device and precision.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default.

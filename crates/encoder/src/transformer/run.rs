@@ -1,7 +1,7 @@
 //! Runs items through the network and computes the final vectors with the model's dense layers, normalization and
 //! truncation. Also returns token vectors, which are not pooled.
 //!
-//! Items are grouped into packs. On the CPU, packs run in parallel. If a device runs out of memory, the pack is split.
+//! Items are grouped into packs. On the CPU, packs run in parallel. If the device runs out of memory, a pack is split.
 
 use std::{
     ops::Range,
@@ -65,13 +65,13 @@ pub(super) fn run(
     Ok(vectors)
 }
 
-/// Function that processes the items of a pack.
+/// Function that processes a pack: the items of one batch.
 type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
 /// Indices of items that were processed together, and the result.
 type Piece<T> = (Vec<usize>, T);
 
-/// Runs `work` on packs of items. Items without tokens are skipped.
+/// Groups items into packs, and runs `work` on each pack. Items without tokens are skipped.
 fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -97,13 +97,14 @@ fn in_packs<T: Send>(
 struct Job<'a, T> {
     budget: &'a AtomicUsize,
     items: &'a [Item],
-    /// Number of threads that compute one pack.
+    /// Number of threads that compute one pack of items.
     threads: usize,
     work: &'a Work<'a, T>,
 }
 
 impl<T> Job<'_, T> {
-    /// Processes a pack. Splits it in halves when the device runs out of memory.
+    /// Processes a pack. If the device runs out of memory, the pack is split in halves. Fails if a single item is too
+    /// big.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
         let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
@@ -155,7 +156,7 @@ impl Transformer {
         Ok(outputs)
     }
 
-    /// Applies the model's final steps to pooled vectors. Fails if a value is not finite.
+    /// Applies dense layers, normalization and truncation to pooled vectors. Fails if a value is not finite.
     pub(super) fn finish(&self, pooled: Vectors) -> Result<Vectors> {
         let mut vectors = pooled;
         for step in &self.pipeline.steps {
@@ -175,7 +176,7 @@ impl Transformer {
         }
     }
 
-    /// Tokenizes a text. Returns its item, the positions of the tokens to return, and the result without vectors.
+    /// Tokenizes a text. Returns the item, the positions of the tokens with a result, and the result without vectors.
     fn token_input(
         &self,
         input: usize,
@@ -247,7 +248,7 @@ fn activate(activation: DenseActivation, x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens.
+    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens per batch.
     struct Small {
         tokens: usize,
         threads: bool,

@@ -9,7 +9,7 @@ use crate::{DeviceChoice, Precision, folder::PoolingMode};
 pub struct Settings {
     /// Device to run on.
     pub device: DeviceChoice,
-    /// Numeric precision. `None` selects the fastest precision of the device that does not reduce quality.
+    /// Numeric precision. `None` selects 16 bits, or int8 for the default model on the CPU.
     pub precision: Option<Precision>,
     /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,
@@ -20,7 +20,7 @@ pub struct Settings {
     pub dim: Option<usize>,
 }
 
-/// Settings for the tokens of a text. `None` selects the model's own setting.
+/// Pooling, layers and maximum number of tokens. `None` selects the model's own setting.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tokens {
@@ -36,7 +36,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns these settings, with settings that are `None` replaced by those of `others`.
+    /// Returns these settings. A setting that is `None` is taken from `others`.
     pub fn or(self, others: &Tokens) -> Self {
         Tokens {
             pooling: self.pooling.or(others.pooling),

@@ -197,7 +197,7 @@ fn settings_that_change_vectors_change_the_fingerprint() {
     }
 }
 
-/// Mean of the token vectors of each text, after the model's final steps.
+/// Returns the mean of the token vectors of each text, after the model's final steps.
 fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
     let mut means = Vectors::zeros(tokens.len(), 8);
     for (n, text) in tokens.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Tests with small model folders, valid and invalid. The builder of the folders has its own list of the tensor names
-//! in the `transformers` library, so a wrong name in the reader is detected.
+//! Tests with small model folders, valid and invalid. [`Builder`] has its own list of the tensor names in the
+//! `transformers` library, so a wrong name in the reader is detected.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -31,7 +31,7 @@ pub struct Builder {
     written: bool,
 }
 
-/// Values of a tensor. They are derived from the tensor name, so a swapped tensor is detected.
+/// Returns values for a tensor. They depend on the tensor name, so a swapped tensor is detected.
 pub fn numbers(name: &str, count: usize) -> Vec<f32> {
     let seed = name.bytes().fold(17u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     // Multiples of 1/64 between -1 and 1 are exact in f32, f16 and bf16.
@@ -111,7 +111,7 @@ impl Builder {
         self.tensors.insert(name.to_owned(), (dims.to_vec(), numbers(name, dims.iter().product())));
     }
 
-    /// Renames all tensors. Their values stay the same.
+    /// Renames all tensors with `spell` and keeps the values.
     pub fn rename(&mut self, spell: impl Fn(&str) -> String) {
         self.tensors =
             std::mem::take(&mut self.tensors).into_iter().map(|(name, t)| (spell(&name), t)).collect();
@@ -147,7 +147,7 @@ impl Builder {
         self.json("modules.json", &entries.collect());
     }
 
-    /// Writes settings of sentence-transformers, and the modules.json that they require.
+    /// Writes settings of sentence-transformers, and the `modules.json` without which they are ignored.
     pub fn sentence(&self, settings: &Value) {
         self.json("sentence_bert_config.json", settings);
         let class = |name: &str| format!("sentence_transformers.models.{name}");
@@ -155,7 +155,7 @@ impl Builder {
         self.json("1_Pooling/config.json", &json!({}));
     }
 
-    /// Bytes of a safetensors file with the selected tensors.
+    /// Returns the bytes of a safetensors file with the selected tensors.
     pub fn safetensors(&self, pick: impl Fn(&str) -> bool) -> Vec<u8> {
         let bytes: BTreeMap<&str, (Vec<u8>, &[usize])> = self
             .tensors
@@ -169,7 +169,7 @@ impl Builder {
         safetensors::serialize(views, None).unwrap()
     }
 
-    /// Writes the files that are still missing. After that, tests can damage single files.
+    /// Writes the configuration and the weights, once. A test can then damage a file.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.written, true) {
             self.json("config.json", &self.config);
@@ -182,7 +182,7 @@ impl Builder {
         ModelFolder::open(&self.path())
     }
 
-    /// Returns the class, message and hint of the first error from opening, reading and tokenizing.
+    /// Opens the folder and reads network and tokenizer. Returns the class, message and hint of the error.
     pub fn error(&mut self) -> (Class, String, String) {
         let all = self.open().and_then(|f| {
             f.network()?;

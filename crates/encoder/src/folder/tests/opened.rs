@@ -265,7 +265,7 @@ fn the_network_can_be_in_a_subfolder() {
     folder.network().unwrap();
 }
 
-/// A folder with a dense layer. Its weights are written with a second builder.
+/// Returns a model with a dense layer. `config` is the configuration of the layer.
 fn with_dense(config: Value, bias: bool) -> Builder {
     let builder = pooled(json!({}));
     builder.modules(&[T, P, ("2_Dense", "sentence_transformers.models.Dense"), N]);

@@ -1,4 +1,4 @@
-//! Tests of saving: a saved model is the same when it is opened again.
+//! Tests that a saved model is the same when it is opened again.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     network::Activation,
 };
 
-/// Opens a folder, saves it to a second folder, opens that, and compares everything.
+/// Opens a model, changes its pipeline, saves it, opens the saved model, and compares both models.
 fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFolder {
     let folder = builder.open().unwrap();
     let (network, tokenizer) = (folder.network().unwrap(), folder.tokenizer().unwrap());

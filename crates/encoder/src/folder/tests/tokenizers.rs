@@ -1,10 +1,10 @@
-//! Tests of tokenizers: both kinds of files, truncation, and tokenizers that do not match the model.
+//! Tests of tokenizers from `tokenizer.json` and from vocabulary files, of truncation, and of mismatched tokenizers.
 
 use serde_json::{Value, json};
 
 use crate::folder::{Tokenizer, tests::*};
 
-/// Ids of tokens of [`VOCABULARY`].
+/// Returns the ids of tokens in [`VOCABULARY`].
 fn ids(tokens: &[&str]) -> Vec<u32> {
     tokens.iter().map(|t| VOCABULARY.iter().position(|v| v == t).unwrap() as u32).collect()
 }
@@ -19,7 +19,7 @@ fn pieces(settings: Value, text: &str) -> Vec<u32> {
     open(&mut builder).pieces(text).unwrap()
 }
 
-/// The `tokenizer.json` of a builder's tokenizer.
+/// Returns the tokenizer of a model in the format of `tokenizer.json`.
 fn as_json(builder: &mut Builder) -> Value {
     serde_json::from_str(&open(builder).to_json().unwrap()).unwrap()
 }

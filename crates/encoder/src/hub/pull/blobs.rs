@@ -42,10 +42,10 @@ pub(super) struct Expected<'a> {
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
-    /// Number of bytes of all files that are present, including those from earlier downloads.
+    /// Number of bytes that are in the cache, including bytes from earlier downloads.
     pub(super) present: u64,
     pub(super) total: u64,
-    /// Number of bytes downloaded.
+    /// Number of bytes downloaded by this transfer.
     pub(super) fetched: u64,
 }
 
@@ -125,7 +125,7 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// Requests the rest of a file and appends it.
+    /// Requests the rest of a file once, and appends it to the partial file.
     fn fetch_rest(
         &mut self,
         partial: &mut PartialFile,
@@ -186,7 +186,7 @@ fn wrong_length(expected: &Expected<'_>, length: u64) -> Error {
 }
 
 impl PartialFile {
-    /// Opens or creates the file, and hashes its content.
+    /// Opens or creates the file, and hashes the existing content.
     fn open(path: PathBuf, watch: &dyn Progress) -> Result<Self> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut partial =
@@ -221,7 +221,7 @@ impl PartialFile {
     }
 }
 
-/// Takes a file lock, waiting if necessary. The operating system releases it when the process ends.
+/// Waits until a file lock is free, and takes the lock. The operating system releases the lock when the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     create_parent(path)?;
     let file =
@@ -243,7 +243,7 @@ pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     }
 }
 
-/// Creates a snapshot: links its files to their blobs, then writes the record, and last the reference in `refs`.
+/// Creates a snapshot: links its files to the blobs, then writes the record, and last the reference in `refs`.
 pub(super) fn install(
     repository: &Path,
     locks: &Path,

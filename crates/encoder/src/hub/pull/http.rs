@@ -28,9 +28,9 @@ const MAX_REDIRECTS: usize = 10;
 /// Maximum size of a text response, in bytes.
 const MAX_TEXT: usize = 32 << 20;
 
-/// Error of a request.
+/// Error of a request to the hub.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid, for this reason. A retry or another source may succeed.
+    /// The hub is unreachable or its response is invalid (with the reason). A retry or another source may succeed.
     Unreachable(String),
     /// Error that neither a retry nor another source can fix.
     Fatal(Error),
@@ -60,7 +60,7 @@ pub(super) struct HubResponse {
     pieces: Receiver<Result<Piece, String>>,
 }
 
-/// Part of a response, sent by the thread of a request.
+/// Part of a response. The thread that makes the request sends it.
 enum Piece {
     Head(Box<(u16, HeaderMap)>),
     /// Bytes of the body; empty at its end.
@@ -94,8 +94,8 @@ impl Client {
         Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
     }
 
-    /// Requests a text, with retries. Can return a response with an error status such as 404, because retrying does not
-    /// help.
+    /// Requests a text, with retries. Also returns responses with an error status for which a retry does not help, such
+    /// as 404.
     pub(super) fn text(
         &self,
         url: &str,
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Requests a file and sends the response in pieces. Stops if the receiver was dropped.
+    /// Requests a file and sends the response to `to` in pieces. Stops if the receiver of `to` was dropped.
     fn run(&self, url: &str, from: u64, to: &SyncSender<Result<Piece, String>>) {
         let response = match self.follow(url, from) {
             Ok(response) => response,
@@ -264,7 +264,7 @@ fn reason(e: &ureq::Error) -> String {
     }
 }
 
-/// Returns the scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL, such as `https://huggingface.co`.
 fn origin(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|e| format!("`{url}` is not a valid address: {e}"))?;
     match (uri.scheme_str(), uri.authority()) {
@@ -295,7 +295,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Reads the start of a range such as `bytes 100-199/200`.
+/// Returns the start of the `content-range`: 100 for `bytes 100-199/200`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get("content-range")?.to_str().ok()?;
     range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()

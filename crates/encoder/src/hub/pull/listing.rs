@@ -1,4 +1,4 @@
-//! File list of a model on the hub: the commit, and the name, size and digest of each file.
+//! Requests the file list of a model from the hub: the commit, and the name, size and digest of each file.
 
 use serde::Deserialize;
 use turnwise_core::error::{Error, Result, closest_name};
@@ -51,7 +51,7 @@ impl Listing {
     }
 }
 
-/// Requests the file list of a model.
+/// Requests the file list of a model. Fails if the model or its revision does not exist.
 pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> Result<Listing, FetchError> {
     // The API expects the revision as one path segment.
     let revision = spec.revision().replace('/', "%2F");

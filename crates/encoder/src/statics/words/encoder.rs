@@ -1,7 +1,7 @@
 //! Encoder that averages word vectors.
 //!
-//! With smooth inverse frequency (Arora, Liang and Ma), rare words get more weight, and the common component of all
-//! texts is removed.
+//! With smooth inverse frequency (Arora, Liang and Ma), rare words get more weight, and the component that all texts
+//! have in common is removed.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::statics::{
     words::WordTable,
 };
 
-/// Name of this kind in `turnwise.json`.
+/// Name of this kind of encoder in `turnwise.json`.
 pub(in crate::statics) const KIND: &str = "words";
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -51,11 +51,11 @@ impl WordEncoder {
         WordEncoder::new(settings, About { documents: 0 }, table, Vec::new(), Vec::new())
     }
 
-    /// Fits a SIF encoder with the weights a / (a + p). The probability p of a word is its relative frequency in the
-    /// documents.
+    /// Fits a SIF encoder with the weights a / (a + p). The probability p of a word is its relative frequency among the
+    /// known words of the documents.
     ///
-    /// The first singular vector of the document vectors is removed from every vector. It is computed once and stored,
-    /// so a vector does not depend on other inputs.
+    /// The first singular vector of the document vectors is removed from every vector. This singular vector is computed
+    /// once and stored, so the vector of an input does not depend on other inputs.
     ///
     /// Fails if `a` is not positive and finite, or if no word of the documents has a vector.
     pub fn fit_sif(table: WordTable, a: f64, documents: impl Iterator<Item = String>) -> Result<Self> {
@@ -117,7 +117,7 @@ impl WordEncoder {
 }
 
 /// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even
-/// if there are none.
+/// if it is empty.
 fn tensors<'a>(table: &'a WordTable, weights: &'a [f32], common: &'a [f32]) -> Vec<Tensor<'a>> {
     let mut tensors =
         vec![Tensor::matrix("vectors", table.len(), table.vectors()), Tensor::vector("weights", weights)];
@@ -142,17 +142,17 @@ impl StaticEncoder for WordEncoder {
 }
 
 const CHUNK: usize = 4096;
-/// Maximum number of documents used to compute the common component. They are evenly spaced in the corpus.
+/// Maximum number of documents used to compute the common component. The documents are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;
 /// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;
 
-/// Returns the SIF weight `a / (a + p)` of each word, where `p` is its probability.
+/// Returns the SIF weight `a / (a + p)` for each probability `p` of a word.
 pub(super) fn weights(probabilities: &[f64], a: f64) -> Vec<f32> {
     probabilities.iter().map(|p| (a / (a + p)) as f32).collect()
 }
 
-/// Words of a set of documents that have a vector in the table. Unknown words are left out.
+/// Words of a set of documents, as rows of the table. Words without a vector are left out.
 pub(super) struct Known {
     pub documents: usize,
     rows: Vec<u32>,
@@ -177,7 +177,7 @@ impl Known {
         }
     }
 
-    /// Relative frequency of each word of the table among the known words of the documents.
+    /// Returns the relative frequency of each word of the table among the known words of the documents.
     pub fn probabilities(&self, table: &WordTable) -> Vec<f64> {
         let mut counts = vec![0u64; table.len()];
         self.rows.iter().for_each(|row| counts[*row as usize] += 1);
@@ -210,7 +210,7 @@ impl Known {
     }
 }
 
-/// Weighted mean of the word vectors in `rows` of the table.
+/// Multiplies the word vectors in `rows` of the table by their weights, and returns the mean; zeros if `rows` is empty.
 pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f64> {
     let mut sum = vec![0.0; table.dim()];
     for row in rows {
@@ -222,7 +222,7 @@ pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f
     sum
 }
 
-/// Eigenvector of the largest eigenvalue of a Gram matrix, by power iteration; zeros if the matrix is zero.
+/// Returns the eigenvector of the largest eigenvalue of a Gram matrix (power iteration); zeros for a zero matrix.
 fn first_axis(products: &[f64], dim: usize) -> Vec<f64> {
     // Start from the column with the largest norm, because it is never orthogonal to the eigenvector.
     let column = |c: usize| (0..dim).map(move |r| products[r * dim + c]);

@@ -12,10 +12,10 @@ use crate::statics::words::read::{Collector, Header, ends_early, wrong};
 /// Hint for a file that has no word vectors, or has them in a different format.
 pub(super) const OTHER_FORMAT: &str = "use a file in GloVe or word2vec format";
 
-/// Maximum length of a line in bytes. It is enough for a word and tens of thousands of numbers.
+/// Maximum length of a line in bytes. A line of this length has space for tens of thousands of numbers.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Reads all lines. Without a header, the first line determines the number of columns.
+/// Reads the lines of a text format. Without a header, the first line determines the number of columns.
 pub(super) fn read_text(
     name: &str,
     stream: impl BufRead,
@@ -83,8 +83,8 @@ fn check_word_count(name: &str, header: Option<Header>, into: &Collector) -> Res
     }
 }
 
-/// Splits a line into the word and the numbers. A word may contain spaces (`. . .` in GloVe's files), unless the text
-/// after its last space is a number.
+/// Splits a line into the word and the numbers; `None` if the line is invalid. A word may contain spaces (`. . .` in
+/// GloVe's files), unless the text after its last space is a number.
 pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)> {
     let mut word = line.trim_ascii_end();
     let mut numbers = Vec::with_capacity(columns);

@@ -25,7 +25,7 @@ pub struct WordTable {
     dim: usize,
     rows: HashMap<Box<str>, u32>,
     vectors: Vec<f32>,
-    /// Length of the longest word in a script without spaces, in characters.
+    /// Length of the longest word in a script without spaces, in characters; at most [`MAX_LETTERS`].
     longest: usize,
 }
 
@@ -68,7 +68,7 @@ impl WordTable {
         self.rows.is_empty()
     }
 
-    /// Returns the row of a word. The word must match exactly.
+    /// Returns the row of a word; `None` if no word of the table matches exactly.
     pub fn row_of(&self, word: &str) -> Option<u32> {
         self.rows.get(word).copied()
     }
@@ -93,9 +93,9 @@ impl WordTable {
 
 /// Returns the rows of the known words of a text, in order.
 ///
-/// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case,
-/// and exactly as written. In a script without spaces, text is segmented greedily. At each letter the longest
-/// word of the table is taken; a letter that starts no word is skipped.
+/// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case, and
+/// exactly as written. In a script without spaces, text is segmented greedily. At each letter, the longest matching
+/// word of the table is taken. A letter that starts no word is skipped.
 pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     let mut rows = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Reading of word vector files: format detection, and code shared by all formats.
+//! Reads word vector files: detection of the format, and code shared by all formats.
 
 use std::{
     fmt,
@@ -11,9 +11,9 @@ use turnwise_corpus::input::Input;
 
 use crate::statics::words::{WordTable, formats};
 
-/// Number of bytes read to detect the format.
+/// Maximum number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
-/// Maximum number of columns; a larger number in a header is an error.
+/// Maximum number of columns (width of the vectors). A larger number in a header is an error.
 const MAX_COLUMNS: usize = 65_536;
 
 /// Format of a word vector file.
@@ -21,7 +21,7 @@ const MAX_COLUMNS: usize = 65_536;
 pub enum WordFormat {
     /// One line per word: the word, followed by the elements of its vector.
     Glove,
-    /// Like GloVe, after a header line with the number of words and the number of columns.
+    /// A header line with the number of words and the number of columns, then lines as in [`WordFormat::Glove`].
     Word2vecText,
     /// A header line as in [`WordFormat::Word2vecText`], then each word with the elements of its vector as
     /// little-endian f32.
@@ -45,9 +45,9 @@ pub struct WordReading {
     pub format: WordFormat,
     /// Number of words read, including words that were skipped.
     pub words: u64,
-    /// Number of duplicate words; the first vector is kept.
+    /// Number of duplicate words. Only the first vector of a word is kept.
     pub duplicates: u64,
-    /// Number of words that are not UTF-8; they are skipped.
+    /// Number of skipped words: words that are not UTF-8 or contain a line break.
     pub not_utf8: u64,
 }
 
@@ -59,7 +59,7 @@ pub fn read_words(path: &Path, limit: Option<usize>) -> Result<(WordTable, WordR
     read_words_from(&name, input.into_stream(), limit)
 }
 
-/// Like [`read_words`], but reads from a stream. `name` is used in error messages.
+/// Reads word vectors from a stream, as in [`read_words`]. `name` is used in error messages.
 fn read_words_from(
     name: &str,
     mut stream: impl BufRead,
@@ -93,7 +93,7 @@ fn read_words_from(
     Ok((table, reading))
 }
 
-/// The rest of a stream after format detection. If reading the head failed, the first read returns that error.
+/// The rest of a stream after format detection. If the detection met a read error, the first read returns that error.
 struct FailingReader<R> {
     error: Option<std::io::Error>,
     stream: R,
@@ -160,7 +160,7 @@ impl Collector {
         self.limit.is_some_and(|limit| self.reading.words >= limit as u64)
     }
 
-    /// Adds a word. `None` means that the word is not UTF-8; it is only counted.
+    /// Adds a word. `None` means that the word is not UTF-8. Such a word is counted but not added.
     pub fn add(&mut self, word: Option<&str>, vector: &[f32]) {
         if self.table.dim() == 0 {
             self.table = WordTable::new(vector.len());
