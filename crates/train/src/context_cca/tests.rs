@@ -1,4 +1,4 @@
-//! Synthetic dialogues with known dialogue acts ("purposes") that follow each other in a fixed order.
+//! Tests on synthetic dialogues with known dialogue acts ("purposes"), which follow each other in a fixed order.
 
 use super::*;
 use turnwise_core::random::Random;
@@ -44,7 +44,7 @@ fn applied(layer: &Layer, vectors: &Vectors) -> Vectors {
     out
 }
 
-/// Share of vectors whose nearest neighbor by cosine has the same purpose.
+/// Returns the share of vectors that have the same purpose as their nearest neighbor by cosine.
 fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     let mut unit = vectors.clone();
     unit.normalize();

@@ -1,7 +1,7 @@
 //! Pool of reusable buffers.
 //!
-//! Every step needs buffers of about the same sizes. Zeroing new memory would take as long as some of the
-//! computations.
+//! Every step needs buffers of about the same sizes. Without the pool, zeroing new memory would take as long as some of
+//! the computations.
 
 use std::sync::{Mutex, PoisonError};
 

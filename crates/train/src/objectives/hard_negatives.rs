@@ -95,7 +95,7 @@ impl HardNegatives {
     }
 
     /// Draws a hard negative for the utterance with these token ids in a dialogue. The negative is from a different
-    /// dialogue. Returns `None` if there is no such negative.
+    /// dialogue. Returns `None` if the text has no hard negative in another dialogue.
     pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<Location> {
         let near = &self.near[*self.numbers.get(ids)? as usize];
         let locations = near.iter().map(|n| self.locations[*n as usize]);

@@ -117,7 +117,7 @@ impl Objective for Neighbors {
             .map(|n| (more.below(teacher.len()), Random::new(draw.clone().bits(), 1 + n)));
         let given = examples.iter().filter(|(location, _)| location.turn == first.turn);
         let given = given.map(|(location, random)| (location.dialogue as usize, random.clone()));
-        // A quarter of the batch are dialogues whose neighbors are added, too.
+        // For a quarter of the batch, neighbors of the dialogue are added, too.
         let mut seeds = size / (1 + NEAR);
         for (own, mut random) in given.chain(more) {
             add(own);

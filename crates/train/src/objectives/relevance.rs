@@ -2,7 +2,7 @@
 //! dialogue, or a random turn of another dialogue?
 //!
 //! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
-//! class. This is one of the two post-training tasks for response selection; the other one is masked language
+//! class. Relevance is one of two usual post-training tasks for response selection. The other task is masked language
 //! modeling (`mlm`).
 
 use candle_core::{Device, Result as Candle, Tensor};

@@ -13,7 +13,7 @@ pub(super) struct Card<'a> {
     pub(super) seen: (usize, usize),
     /// Hash of the training dialogues.
     pub(super) data: &'a str,
-    /// Step of the selected model.
+    /// Step of the saved model.
     pub(super) kept: u64,
     /// Agreement with BM25 before and after training, see [`Outcome::agreements`](super::Outcome::agreements).
     pub(super) agreements: Option<[f64; 2]>,

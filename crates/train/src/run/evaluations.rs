@@ -23,9 +23,9 @@ pub struct Evaluation {
     /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
     /// sample has too few texts.
     pub agreement: Option<f64>,
-    /// Mean squared distance between the vectors of neighbors by BM25; `None` like `agreement`.
+    /// Mean squared distance between the vectors of neighbors by BM25; `None` if `agreement` is `None`.
     pub alignment: Option<f64>,
-    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` like `agreement`.
+    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` if `agreement` is `None`.
     pub uniformity: Option<f64>,
     /// Duration of the evaluation in seconds.
     pub seconds: f64,
@@ -77,9 +77,10 @@ impl HeldOut {
 }
 
 named_enum! {
-    /// Criterion that selects the step whose model is kept.
+    /// Criterion that selects the step of the saved model.
     pub enum Selection: "selection" {
-        /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
+        /// Label-free: by the score on held-out dialogues. If no dialogues are held out, by the agreement with BM25
+        /// neighbors.
         #[default]
         LabelFree = "label-free",
         /// By the labels of the dev tasks, like the code of the papers.
@@ -135,7 +136,7 @@ impl Selection {
         trained().rfind(nearly_best)
     }
 
-    /// Returns the number of evaluations since the best step, for early stopping.
+    /// Returns the number of evaluations after the best step, for early stopping; 0 without a best step.
     pub fn since_best(self, evaluations: &[Evaluation]) -> usize {
         let Some(best) = self.best(evaluations) else { return 0 };
         evaluations.iter().filter(|e| e.step > best.step).count()

@@ -76,7 +76,7 @@ pub(super) fn load_tasks(
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// Returns the dialogues of all tasks whose documents are dialogues.
+/// Returns the documents of all tasks that search dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -86,7 +86,7 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
 
 /// Finds the tasks that have more than a tenth of their long texts in common with the turns of the corpus.
 ///
-/// Returns for each such task its name, the number of common texts, and the number of its long texts.
+/// Returns the name of the task, the number of common texts, and the number of long texts in the task.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
@@ -116,7 +116,7 @@ pub(super) fn overlaps<'t>(
     Ok(counts.filter(|(_, shared, texts)| shared * OVERLAP_ONE_IN > *texts).collect())
 }
 
-/// Data that the models of a run are evaluated on, besides the label-free sample.
+/// Data for the evaluation of the models of a run, in addition to the label-free sample.
 pub(super) struct EvaluationData {
     pub(super) tasks: Tasks,
     /// Halves of the held-out dialogues; `None` if no dialogues are held out.
@@ -150,11 +150,11 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates the network after `step` steps, with the pipeline of the base model.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
-        // Training always uses mean pooling, whatever the base model does.
+        // Training always uses mean pooling, even if the base model does not.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Evaluates a network with the pipeline of `folder`. `pooling` replaces the pooling of the pipeline.
+    /// Evaluates a network with the pipeline of `folder`. A given `pooling` replaces the pooling of the pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,

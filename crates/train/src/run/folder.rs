@@ -49,7 +49,7 @@ pub(super) fn has_run(path: &Path) -> bool {
     path.join(RECIPE).is_file()
 }
 
-/// Path of the trained model of a run.
+/// Returns the path of the trained model in the folder of a run.
 pub fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
@@ -99,7 +99,7 @@ impl RunFolder {
         &self.path
     }
 
-    /// Path of a file or folder in the folder of the run.
+    /// Returns the path of a file or folder in the folder of the run.
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -121,8 +121,8 @@ impl RunFolder {
 
     /// Returns an error if the recipe differs from the recipe of the run to resume.
     ///
-    /// `given` is the recipe without defaults. If a setting that was given differs, the error omits the defaults that
-    /// depend on it.
+    /// `given` is the recipe without defaults. If a given setting differs, the error does not list differences in
+    /// defaults.
     pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, given: &Recipe) -> Result<()> {
         let stored = self.stored_recipe()?;
         let (complete, given) = (table_of(&recipe.file)?, table_of(given)?);

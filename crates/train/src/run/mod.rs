@@ -64,7 +64,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Options for a run on the default device, for a recipe whose base model and corpora are paths.
+    /// Options for a run on the default device. The recipe must give its base model and its corpora as paths.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         RunOptions {
             output: output.into(),
@@ -165,7 +165,7 @@ fn run_one(
     Ok((outcome, recipe))
 }
 
-/// Inputs of a run, whatever its objective.
+/// Inputs of a run that every objective needs.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,

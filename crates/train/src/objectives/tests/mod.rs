@@ -82,7 +82,7 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
     -((similarities[0] / temperature).exp() / sum).ln()
 }
 
-/// Returns the loss and the states, after a comparison of the gradient with finite differences.
+/// Compares the gradient with finite differences. Returns the loss and the states.
 fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
@@ -158,7 +158,7 @@ fn dialoguecse_equals_its_formula() {
     }
 }
 
-/// Weights of the context turns.
+/// Weights of the context turns from the aggregation network; equal weights without `heads`.
 fn weights(refined: &[Vec<f64>], heads: &[Parameter]) -> Vec<f64> {
     let [inner, bias, outer] = heads else { return vec![1.0 / refined.len() as f64; refined.len()] };
     let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
@@ -273,7 +273,7 @@ fn teacher() -> Teacher {
     noisy_teacher([1, 2], 0.3)
 }
 
-/// A teacher of forty dialogues whose views have noise of this level.
+/// A teacher of forty dialogues. `level` is the noise in the two views.
 fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);

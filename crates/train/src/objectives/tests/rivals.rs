@@ -1,4 +1,4 @@
-//! Baselines of the papers, response selection, and auxiliary objectives.
+//! Tests of response selection, of the papers' baselines, and of auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};
