@@ -164,8 +164,7 @@ impl TrainingSet {
         self.given[number as usize] as usize
     }
 
-    /// Adds a prompt to the start of every sequence, after `[CLS]`. An encoder with a default prompt is trained with
-    /// that prompt.
+    /// Adds a prompt to the start of every sequence, after `[CLS]`. Training uses the default prompt of the encoder.
     pub fn with_prompt(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)

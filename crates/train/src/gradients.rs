@@ -27,8 +27,7 @@ impl Gradients {
         Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds other gradients, for example those of another micro-batch. `more` may contain gradients for only the first
-    /// parameters.
+    /// Adds gradients, for example of another micro-batch. `more` may contain gradients of only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {

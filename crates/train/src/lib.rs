@@ -45,8 +45,7 @@ mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
 
-/// Defines an enum with a name for each variant, for the command line and recipe files. Each name must be the variant
-/// in kebab case.
+/// Defines an enum with names for the command line and recipe files. A name must be its variant in kebab case.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*

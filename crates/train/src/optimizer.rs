@@ -62,8 +62,7 @@ impl AdamW {
         self.steps
     }
 
-    /// Takes one step with the learning rate `rate`. The gradients are multiplied by `scale` first. Parameters without
-    /// a gradient stay unchanged.
+    /// Takes one step with the learning rate `rate`. Multiplies the gradients by `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],

@@ -1,7 +1,6 @@
 //! Order of the training examples, which is shuffled again in each epoch.
 //!
-//! The order depends only on the examples, the seed and the batch size. A resumed run needs only its step number to
-//! continue.
+//! The order depends only on the examples, the seed and the batch size. A resumed run needs only its step number.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +38,7 @@ impl Order {
         order
     }
 
-    /// Returns the example at position `index` of the run, counted over all epochs, and its own random number
-    /// generator.
+    /// Returns the example at position `index` of the run, counted over all epochs, and its random number generator.
     pub fn at(&mut self, index: u64) -> (Location, Random) {
         let count = self.shuffled.len() as u64;
         let epoch = index / count;

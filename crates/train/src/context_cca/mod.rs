@@ -2,8 +2,9 @@
 //! form by canonical correlation analysis (CCA).
 //!
 //! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector of
-//! its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The mean variance times the
-//! identity is added to `Sx` and `Sy` (shrinkage). The layer combines the original vector with this prediction:
+//! its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`, with the covariances `S`.
+//! The mean variance is added to the diagonals of `Sx` and `Sy` (shrinkage). The layer combines the original vector
+//! with this prediction:
 //!
 //! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
@@ -191,8 +192,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight, bias, correlations, baseline })
 }
 
-/// Weighted sum of the identity and a metric with the weight `share`. The metric is first scaled, so that vectors with
-/// the given covariance keep their mean squared norm.
+/// Weighted sum of the identity and the matrix `metric`, which has the weight `share`. The matrix is first scaled, so
+/// that vectors with the given covariance keep their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
@@ -203,7 +204,7 @@ fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Ve
     metric
 }
 
-/// Shrinks a covariance matrix: adds a multiple of its mean variance to the diagonal.
+/// Shrinks a covariance matrix: adds its mean variance, times a constant, to the diagonal.
 fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
     // Identical vectors have no variance: avoid a division by zero.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);

@@ -106,8 +106,7 @@ const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
 
-/// Writes the values of a parameter into a network. Returns an error if the network has no parameter with this name and
-/// size.
+/// Writes the values of a parameter into a network. Returns an error if no parameter has this name and size.
 pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
     let fits = |targets: &Vec<&mut Vec<f32>>| {
         targets.iter().map(|target| target.len()).sum::<usize>() == numbers.len()

@@ -129,8 +129,7 @@ impl Trainable {
 
     /// Runs the forward pass.
     ///
-    /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records an
-    /// autograd graph.
+    /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records a graph.
     pub fn run<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
         let dropout = dropout.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {

@@ -194,8 +194,7 @@ pub(super) fn backward(
     Ok(x)
 }
 
-/// Saved inputs of the layer normalization of the embeddings: the word embeddings, and the sum of all other
-/// embeddings.
+/// Saved inputs of the layer normalization of the embeddings: the word embeddings and the sum of the others.
 pub(super) struct SavedEmbeddings([Vec<f32>; 2]);
 
 impl SavedEmbeddings {

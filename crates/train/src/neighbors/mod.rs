@@ -14,13 +14,13 @@ use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions, hig
 /// Maximum number of vectors that are compared pairwise. More vectors are searched with an HNSW graph.
 const EXACT_LIMIT: usize = 8_192;
 
-/// Number of vectors whose scores are computed together.
+/// Number of vectors that are compared with all vectors at once.
 const BLOCK: usize = 256;
 
 /// Number of search candidates of the graph (`ef`) per requested neighbor.
 const EF_FACTOR: usize = 8;
 
-/// Computes the dot products of all pairs, block by block.
+/// Computes the dot products of all pairs of vectors, block by block.
 ///
 /// `take` receives the index of the first vector of a block, and one row of scores per vector of the block.
 fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {

@@ -113,8 +113,7 @@ impl Dial2vec {
         })
     }
 
-    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids of a turn and its
-    /// [side](Turn::side).
+    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids and the side of a turn.
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);

@@ -103,7 +103,7 @@ pub struct DialogueCse {
     /// Number of negative responses per example.
     pub negatives: usize,
     /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
-    /// hard negatives.
+    /// ones.
     pub hard: Option<(usize, HardNegatives)>,
     /// Temperature τ of the softmax.
     pub temperature: f64,
@@ -193,7 +193,7 @@ impl Objective for DialogueCse {
 /// Number of random draws of a negative before all dialogues are searched.
 const MAX_DRAWS: usize = 20;
 
-/// Draws an utterance from a different dialogue whose text differs from the true response.
+/// Draws an utterance from a different dialogue. Its text differs from the true response.
 fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut Random) -> Result<Vec<u32>> {
     let mut dialogue = own;
     // A short response such as "Yes." occurs in many dialogues.
@@ -291,7 +291,7 @@ impl Responses {
     }
 }
 
-/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the matched vector `w` of each token.
+/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the vector `w` of each token.
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;

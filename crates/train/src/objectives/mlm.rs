@@ -66,8 +66,7 @@ pub struct Mlm {
 }
 
 impl Mlm {
-    /// Creates the objective for a model. The seed initializes the prediction head. Returns an error if `mask` is
-    /// `None`.
+    /// Creates the objective. The seed initializes the prediction head. Returns an error if `mask` is `None`.
     pub fn new(model: &Trainable, mask: Option<u32>, seed: u64) -> Result<Self> {
         let mask = mask.ok_or_else(|| {
             Error::input("the tokenizer has no mask token ([MASK])")

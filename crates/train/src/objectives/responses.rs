@@ -5,8 +5,7 @@
 //! negatives of each other.
 //!
 //! `responses` compares the embeddings by cosine similarity, as at inference. Its loss covers both directions.
-//! `siamese-s` and `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after
-//! training.
+//! `siamese-s` and `siamese-m` are baselines of the DialogueCSE paper. Their extra layers are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 

@@ -87,8 +87,7 @@ impl Attention {
         });
     }
 
-    /// Calls `f` for every sequence in parallel, with the sequence's first row, its rows of `projected` and its rows of
-    /// `out`.
+    /// Calls `f` for every sequence in parallel, with its first row, its rows of `projected` and its rows of `out`.
     ///
     /// `numbers` is the row width of `out`.
     fn each(

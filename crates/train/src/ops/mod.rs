@@ -1,11 +1,11 @@
 //! Differentiable operations of an encoder on candle tensors.
 //!
-//! Each operation has two implementations. On the CPU, our kernels compute the forward and the backward pass on
-//! slices. The objectives use some of them (`linear`, `add_norm`, `pool`) as custom operations of candle.
+//! Each operation has two implementations. On the CPU in f32, our kernels compute the forward and the backward pass on
+//! slices. Some kernels are also custom operations of candle for the objectives (`linear`, `add_norm`, `pool`).
 //!
-//! On other devices, the operations are composed of candle's operations. The tests use this version as the
-//! reference. Some operations of candle have no backward pass and report no error (`layer_norm` on contiguous
-//! tensors, `softmax_last_dim`). They are not used here.
+//! Otherwise, the operations are composed of candle's operations. The tests use this version as the reference. Some
+//! operations of candle have no backward pass and report no error (`layer_norm` on contiguous tensors,
+//! `softmax_last_dim`). They are not used here.
 
 pub(super) mod attention;
 pub(super) mod linear;

@@ -153,8 +153,7 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     ])
 }
 
-/// Returns the settings that differ from the defaults of a new recipe. `names` lists the settings to compare, separated
-/// by spaces.
+/// Returns the settings in `names`, a list separated by spaces, that differ from the defaults of a new recipe.
 fn changed(recipe: &Recipe, names: &'static str) -> Result<Vec<&'static str>> {
     let values = |recipe: &Recipe| {
         serde_json::to_value(recipe).map_err(|e| Error::Internal(format!("the recipe cannot be stored: {e}")))

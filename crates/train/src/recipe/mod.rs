@@ -43,8 +43,8 @@ pub struct Recipe {
     /// Batch size: number of examples per step.
     #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Number of micro-batches per step. More micro-batches need less memory. Only dropout and rounding make the
-    /// gradients differ.
+    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
+    /// rounding.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
@@ -90,8 +90,7 @@ pub struct Recipe {
     /// Appends a `context-cca` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// Weight of the context in the `context-cca` layer, from 0 to 1. The rest is the weight of the original
-    /// vectors.
+    /// Weight of the context in the `context-cca` layer, from 0 to 1. The original vectors have the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// Window size in turns (`dial2vec`): turns that are further apart do not match.
@@ -124,8 +123,7 @@ pub struct Recipe {
     /// Labeled tasks that evaluate the model during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
-    /// Maximum number of held-out dialogues for the label-free evaluation. At most a tenth of all dialogues are held
-    /// out.
+    /// Maximum number of held-out dialogues for the label-free evaluation. At most a tenth of the corpus is held out.
     #[serde(default, rename = "aside", alias = "held_out", skip_serializing_if = "Option::is_none")]
     pub held_out: Option<usize>,
     /// Criterion that selects the step of the saved model.

@@ -13,7 +13,7 @@ use turnwise_core::error::{Error, Result};
 /// Default maximum number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
-/// A valid recipe with a value for every setting that its objectives use.
+/// A valid recipe. Its missing settings have the defaults of the objective.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
     /// The recipe with all defaults, which is saved in the folder of the run.
@@ -138,7 +138,7 @@ impl Given<'_> {
         *self.recipe.negatives.get_or_insert(default)
     }
 
-    /// Number of hard negatives among the negatives.
+    /// Number of hard negatives among the negatives. A default of 0 is not written to the recipe.
     pub fn hard_negatives(&mut self, default: usize) -> usize {
         self.read.push("hard_negatives");
         if default > 0 {
@@ -246,7 +246,7 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of an objective. Also returns the names of those that only some objectives have.
+    /// Reads the settings of an objective. Also returns the names of those read that only some objectives have.
     fn read_settings(
         &mut self,
         training: &StepTraining,

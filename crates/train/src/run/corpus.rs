@@ -149,7 +149,7 @@ impl Corpora {
         Ok(before - self.dialogues.len())
     }
 
-    /// Removes the dialogues whose entry in `kept` is false, and updates `ends`.
+    /// Removes dialogue N if `kept[N]` is false, and updates `ends`.
     fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
@@ -158,7 +158,7 @@ impl Corpora {
     }
 }
 
-/// Reads the dialogues of files and folders, and calls `take` with each. Reports rejected records to the observer.
+/// Reads files and folders, and calls `take` with each dialogue. Reports rejected records to the observer.
 pub(super) fn read_files(
     paths: &[PathBuf],
     reader: &Reader,

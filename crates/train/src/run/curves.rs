@@ -32,7 +32,7 @@ const LABEL_FREE: [Measure; 4] = [
 pub(super) struct Curves<'a> {
     pub(super) steps: &'a [Line],
     pub(super) evaluations: &'a [Evaluation],
-    /// The learned layer, if there is one.
+    /// Statistics of the learned layer, if there is one.
     pub(super) learned: Option<&'a Learned>,
     /// Step of the saved model; `None` until the run ends.
     pub(super) kept: Option<u64>,

@@ -79,11 +79,11 @@ impl HeldOut {
 named_enum! {
     /// Criterion that selects the step of the saved model.
     pub enum Selection: "selection" {
-        /// Label-free: by the score on held-out dialogues. If no dialogues are held out, by the agreement with BM25
+        /// By the label-free score on held-out dialogues. Without held-out dialogues, by the agreement with BM25
         /// neighbors.
         #[default]
         LabelFree = "label-free",
-        /// By the labels of the dev tasks, like the code of the papers.
+        /// By the mean score on the labeled dev tasks, as in the code of the papers.
         Dev = "dev",
         /// The last step.
         Last = "last",
@@ -112,8 +112,8 @@ impl Selection {
 
     /// Returns the evaluation of the best trained step, or `None` if no evaluation has a score.
     ///
-    /// With labels, the best step is the first one with the highest score. Without labels, it is the last one whose
-    /// score is nearly the highest, because small differences are noise and later steps have learned more.
+    /// With labels, the best step is the first one with the highest score. Without labels, it is the last step with
+    /// nearly the highest score: small differences are noise, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let mut best: Option<(&Evaluation, f64)> = None;

@@ -86,7 +86,7 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
 
 /// Finds the tasks that have more than a tenth of their long texts in common with the turns of the corpus.
 ///
-/// Returns the name of the task, the number of common texts, and the number of long texts in the task.
+/// Returns, for each of these tasks, its name, the number of common texts, and the number of its long texts.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
@@ -119,7 +119,7 @@ pub(super) fn overlaps<'t>(
 /// Data for the evaluation of the models of a run, in addition to the label-free sample.
 pub(super) struct EvaluationData {
     pub(super) tasks: Tasks,
-    /// Halves of the held-out dialogues; `None` if no dialogues are held out.
+    /// The held-out dialogues, split into halves; `None` if no dialogues are held out.
     pub(super) held_out: Option<Halves>,
 }
 

@@ -56,8 +56,8 @@ pub fn model_in(path: &Path) -> PathBuf {
 
 /// Returns an error if a folder cannot be the output folder of a run.
 ///
-/// A folder with a run needs `resume`. Any other folder must not exist, or contain at most the leftovers of a run that
-/// was stopped before its first step.
+/// A folder with a run needs `resume`. Any other folder must not exist, or be empty, or contain only files of a run
+/// that was stopped before its first step.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
     let begun = has_run(path);
     if begun && !resume {
@@ -121,8 +121,7 @@ impl RunFolder {
 
     /// Returns an error if the recipe differs from the recipe of the run to resume.
     ///
-    /// `given` is the recipe without defaults. If a given setting differs, the error does not list differences in
-    /// defaults.
+    /// `given` is the recipe without defaults. If a given setting differs, the error omits differences in defaults.
     pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, given: &Recipe) -> Result<()> {
         let stored = self.stored_recipe()?;
         let (complete, given) = (table_of(&recipe.file)?, table_of(given)?);

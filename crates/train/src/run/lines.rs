@@ -1,5 +1,4 @@
-//! Logs of a run in JSON lines, one record per step: metrics and evaluations. When a run resumes, records of later
-//! steps are removed.
+//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes records of later steps.
 
 use std::{
     fs::{File, OpenOptions},

@@ -210,8 +210,8 @@ fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> 
     Ok(())
 }
 
-/// Holds out dialogues for evaluation if the recipe requests it, and reports their number. Returns `None` if no dialogues
-/// are held out.
+/// Holds out dialogues for evaluation if the recipe requests it, and reports their number. Returns `None` if no
+/// dialogues are held out.
 fn hold_out(
     corpora: &mut Corpora,
     recipe: &ResolvedRecipe,

@@ -81,7 +81,7 @@ impl<T: Record + Clone> DiskVec<T> {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// Removes the records whose entry in `kept` is false or missing. The temporary file does not get smaller.
+    /// Removes record N if `kept[N]` is false or missing. The temporary file does not get smaller.
     pub fn retain(&mut self, kept: &[bool]) {
         let mut kept = kept.iter();
         let mut next = || kept.next().copied().unwrap_or(false);

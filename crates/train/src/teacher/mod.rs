@@ -73,8 +73,7 @@ impl Teacher {
         self.vectors.len()
     }
 
-    /// Agreement of encoder vectors and word vectors, from 0 to 1. Before the whitening, it is also the weight of the
-    /// word vectors when the two views are combined.
+    /// Agreement of the two views, from 0 to 1. It is also the weight of the words when neighbors are first searched.
     pub fn weight(&self) -> f64 {
         self.weight
     }
@@ -135,8 +134,8 @@ fn centered(vectors: &Vectors) -> Vectors {
     out
 }
 
-/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views.
-/// `weight` is the weight of the words.
+/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views. Words
+/// have the weight `weight`.
 fn joined(meaning: &Vectors, words: &Vectors, weight: f64) -> Vectors {
     let mut both = Vectors::new(meaning.dim() + words.dim());
     let (of_meaning, of_words) = ((1.0 - weight).sqrt() as f32, weight.sqrt() as f32);

@@ -5,8 +5,7 @@ use turnwise_core::random::Random;
 
 const TOPICS: usize = 50;
 
-/// Two views of `count` dialogues: encoder vectors with strong noise in some dimensions, and word vectors with less
-/// noise.
+/// Two views of `count` dialogues: encoder vectors with much noise in some dimensions, and word vectors with less.
 ///
 /// `signal` scales the topics in the word vectors.
 fn views(count: usize, signal: f64) -> (Vectors, Vectors) {

@@ -28,8 +28,8 @@ use turnwise_core::{
 pub struct Plan {
     /// Batch size: number of examples per step.
     pub batch: usize,
-    /// Number of micro-batches per step. More micro-batches need less memory. Only dropout and rounding make the
-    /// gradients differ.
+    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
+    /// rounding.
     pub parts: usize,
     /// Peak learning rate.
     pub rate: f64,
@@ -173,7 +173,7 @@ impl<'a> Trainer<'a> {
         range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
-    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the number of tokens and the
+    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the token count and the
     /// gradients.
     fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
@@ -199,8 +199,8 @@ impl<'a> Trainer<'a> {
         Ok((loss, tokens, gradients))
     }
 
-    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, the number of tokens and
-    /// the gradients.
+    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, token count and
+    /// gradients.
     ///
     /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss
     /// gives the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates
