@@ -72,8 +72,8 @@ enum Bottom {
 }
 
 impl Trainable {
-    /// Creates variables for the trained parameters, always in f32. The computation uses `dtype`. Returns an error if all
-    /// layers are frozen.
+    /// Creates f32 variables for the trained parameters. The computation uses `dtype`. Returns an error if all layers
+    /// are frozen.
     pub fn new(network: Network, freezing: Freezing, on: &Device, dtype: DType) -> Result<Self> {
         let count = network.layers.len();
         if freezing.layers >= count {

@@ -15,7 +15,7 @@ pub struct Definition {
     pub name: &'static str,
     /// Name in earlier versions, if it was different. It is accepted wherever the name is, and recipe files store it.
     pub former_name: Option<&'static str>,
-    /// One-line description: the vectors that the objective trains, and how.
+    /// One-line description: which vectors the objective trains, and how it trains them.
     pub about: &'static str,
     /// Recommended benchmark: task and data, as arguments of `turnwise bench`.
     pub benchmark: &'static str,
@@ -57,8 +57,8 @@ pub enum Role {
 /// Properties and defaults of an objective that is trained with gradient steps.
 #[derive(Debug)]
 pub struct StepTraining {
-    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The batch
-    /// then cannot be split into independent micro-batches.
+    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The
+    /// batch then cannot be split into independent micro-batches.
     pub in_batch: bool,
     /// True if the loss needs only the pooled embedding of each sequence. Only then can a batch with `in_batch` be
     /// computed in micro-batches.

@@ -161,7 +161,7 @@ pub trait Objective: Send + Sync {
 pub struct Location {
     /// Index of the dialogue in the training set.
     pub dialogue: u32,
-    /// Index of the turn in the dialogue; 0 if the example is a dialogue.
+    /// Index of the turn in the dialogue.
     pub turn: u32,
 }
 

@@ -46,7 +46,8 @@ const CLASSES: usize = 3;
 pub struct Relevance {
     /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Maximum number of tokens of a sequence. If a sequence is too long, the start of the context is cut off.
+    /// Maximum number of tokens of a sequence. The response gets at most half of them, and a long context loses its
+    /// start.
     pub max_tokens: usize,
     heads: Vec<Parameter>,
 }

@@ -149,7 +149,7 @@ where
     }
 }
 
-/// CPU attention with two heads of width 4.
+/// Computes CPU attention with two heads of width 4.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
     let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
     let back = with.clone();

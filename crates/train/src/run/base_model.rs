@@ -21,7 +21,7 @@ pub(super) const START: &str = "start";
 /// A base model that suits the recipe.
 pub(super) struct BaseModel {
     pub(super) name: String,
-    /// Repository on the hub, if known.
+    /// Repository of the model on the Hugging Face Hub, if known.
     pub(super) repository: Option<String>,
     pub(super) folder: ModelFolder,
 }

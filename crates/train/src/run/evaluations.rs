@@ -6,7 +6,7 @@ use crate::named_enum;
 use turnwise_core::stats::mean_and_deviation;
 pub use turnwise_eval::halves::MIN_HELD_OUT;
 
-/// Evaluation of the model after a step. Step 0 is the base model.
+/// Result of an evaluation of the model after a step. Step 0 is the base model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Number of steps taken.
@@ -17,11 +17,11 @@ pub struct Evaluation {
     /// Scores on the labeled dev tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
-    /// Label-free score on the held-out dialogues; `None` if the run holds out none.
+    /// Label-free score on the held-out dialogues; `None` if no dialogues are held out.
     #[serde(default, rename = "aside", skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
     /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
-    /// sample has too few texts.
+    /// sample is too small.
     pub agreement: Option<f64>,
     /// Mean squared distance between the vectors of neighbors by BM25; `None` if `agreement` is `None`.
     pub alignment: Option<f64>,
@@ -38,7 +38,7 @@ impl Evaluation {
     }
 }
 
-/// Score of a dev task.
+/// Value of one measure on a dev task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The task, as given in the recipe.

@@ -148,7 +148,8 @@ impl<'a> Evaluator<'a> {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after `step` steps, with the pipeline of the base model.
+    /// Evaluates the network after `step` steps, with the pipeline of the base model. After step 0, the pooling is the
+    /// mean.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         // Training always uses mean pooling, even if the base model does not.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)

@@ -204,8 +204,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Saves the batch of a failed step for inspection, and returns the error of the step with a longer hint: the file of
-    /// the batch and the last checkpoint. An error without a hint is unchanged.
+    /// Saves the batch of a failed step for inspection. Returns the error of the step, and adds the file of the batch
+    /// and the last checkpoint to its hint. An error without a hint is unchanged.
     pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
         let mut more = String::new();
         let path = self.join("failed-batch.json");

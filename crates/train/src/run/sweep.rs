@@ -116,7 +116,7 @@ pub fn sweep(
     Ok(finished)
 }
 
-/// Reads the summary in a folder; empty if there is none. Returns an error if there is one and `resume` is false.
+/// Reads the summary file of a folder; empty without a file. Returns an error if the file exists and `resume` is false.
 fn earlier_runs(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
     let path = output.join(RUNS);
     if !path.exists() {

@@ -5,8 +5,8 @@
 //! between such neighbors (names, numbers, phrasing) are noise that the encoder should ignore.
 //!
 //! Within-class whitening, shrunk toward the identity, reduces the variance of the encoder vectors in the directions of
-//! this noise. The similarity of two dialogues is a weighted sum of two cosines: one of the whitened vectors, projected to
-//! their principal axes, and one of the word vectors. The weight depends on how well the two views agree.
+//! this noise. The similarity of two dialogues is a weighted sum of two cosines: that of the whitened vectors on their
+//! principal axes, and that of the word vectors. The weight depends on how well the two views agree.
 
 mod head;
 

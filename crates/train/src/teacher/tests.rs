@@ -27,7 +27,7 @@ fn views(count: usize, signal: f64) -> (Vectors, Vectors) {
     (meaning, words)
 }
 
-/// Share of the ten nearest neighbors that have the same topic.
+/// Returns the mean share of the ten nearest neighbors that have the same topic as the vector.
 fn precision(vectors: &Vectors) -> f64 {
     let mut right = 0;
     neighbors::rows(vectors, &mut |n, scores| {

@@ -64,7 +64,7 @@ fn mean<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     sum.iter().map(|s| s / count).collect()
 }
 
-/// `f(left · rightᵀ) · right`, with `f(i, j, score)` applied to each score.
+/// Returns `f(left · rightᵀ) · right`. The function `f(i, j, score)` is applied to each score.
 fn matched(left: &[Vec<f64>], right: &[Vec<f64>], f: impl Fn(usize, usize, f64) -> f64) -> Vec<Vec<f64>> {
     let of = |i: usize| {
         let mut sum = vec![0.0; WIDTH];
