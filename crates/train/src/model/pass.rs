@@ -1,8 +1,8 @@
 //! Forward and backward pass through the trained layers on the CPU.
 //!
 //! The results equal those of the autograd graph of [`Layer::run`], which runs on GPUs and is the reference in the
-//! tests. Autograd zeroes a tensor for every gradient and then accumulates into it. This module mostly avoids that, and
-//! reuses its buffers between steps.
+//! tests. Autograd zeroes a tensor for every gradient and then accumulates into it. This module avoids most of this
+//! work, and reuses its buffers between steps.
 
 use std::collections::HashMap;
 
@@ -194,7 +194,7 @@ pub(super) fn backward(
     Ok(x)
 }
 
-/// Saved inputs of the layer normalization of the embeddings: the word embeddings and the sum of the others.
+/// Saved inputs of the layer normalization of the embeddings: the word embeddings, and the sum of all other embeddings.
 pub(super) struct SavedEmbeddings([Vec<f32>; 2]);
 
 impl SavedEmbeddings {

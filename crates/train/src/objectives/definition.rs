@@ -26,7 +26,7 @@ pub struct Definition {
     pub held_out: bool,
     /// Default criterion that selects the step of the saved model.
     pub select: Selection,
-    /// Whether a run can use the objective as its main objective, as an auxiliary one, or as either.
+    /// Whether a run can use the objective as its main objective, as an auxiliary objective, or both.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,

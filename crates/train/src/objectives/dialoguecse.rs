@@ -103,7 +103,7 @@ pub struct DialogueCse {
     /// Number of negative responses per example.
     pub negatives: usize,
     /// Number of hard negatives among the negatives, and the mined hard negatives. Random negatives replace missing
-    /// ones.
+    /// hard negatives.
     pub hard: Option<(usize, HardNegatives)>,
     /// Temperature τ of the softmax.
     pub temperature: f64,

@@ -88,7 +88,8 @@ objectives! {
     SelfDistillation: self_distillation::SELF_DISTILLATION,
 }
 
-/// Objective with the alias `auto`: the best one for dialogues, see "What training gains" in benchmarks/README.md.
+/// Objective with the alias `auto`: the best objective for dialogues, see "What training gains" in
+/// benchmarks/README.md.
 const AUTO: ObjectiveName = ObjectiveName::Neighbors;
 
 impl ObjectiveName {

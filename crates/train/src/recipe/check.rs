@@ -23,7 +23,7 @@ pub(crate) fn not_of_layers() -> impl Iterator<Item = &'static str> {
     OF_STEPS.split_whitespace().filter(|name| *name != "evaluate_every")
 }
 
-/// Returns an error if the objective cannot be the main one, or if dialogues are held out but never used.
+/// Returns an error if the objective can only be auxiliary, or if dialogues are held out but never used.
 pub(super) fn role(recipe: &Recipe) -> Result<()> {
     let definition = recipe.objective.definition();
     if definition.role == Role::Auxiliary {

@@ -111,7 +111,7 @@ pub struct Given<'r> {
 }
 
 impl Given<'_> {
-    /// Returns true if the objective is an auxiliary one.
+    /// Returns true if the objective is used as an auxiliary objective.
     pub fn is_auxiliary(&self) -> bool {
         self.is_auxiliary
     }
@@ -246,7 +246,7 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of an objective. Also returns the names of those read that only some objectives have.
+    /// Reads the settings of an objective. Also returns the names of the objective-specific settings among them.
     fn read_settings(
         &mut self,
         training: &StepTraining,

@@ -90,7 +90,7 @@ named_enum! {
     }
 }
 
-/// Label-free scores that are lower than the best one by at most this value count as equal to it. For held-out
+/// Label-free scores that are lower than the best score by at most this value count as equal to it. For held-out
 /// dialogues, a difference of at most one standard error counts as equal, too.
 pub const NEARLY: f64 = 0.005;
 

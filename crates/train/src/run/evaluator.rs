@@ -41,9 +41,9 @@ const DIALOGUES: usize = 400;
 /// Maximum number of utterances in the sample of the label-free evaluation.
 const UTTERANCES: usize = 2_000;
 
-/// Minimum length in bytes of a text that counts for the overlap. Shorter texts are often equal by chance.
+/// Minimum length in bytes of the texts that are looked up in the corpus. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// An overlap is reported if more than one in this number of texts is also in the corpus.
+/// A task is reported if more than one in this number of its long texts is also in the corpus.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
@@ -84,7 +84,7 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Finds the tasks that have more than a tenth of their long texts in common with the turns of the corpus.
+/// Finds the tasks with more than a tenth of their long texts in the corpus.
 ///
 /// Returns, for each of these tasks, its name, the number of common texts, and the number of its long texts.
 pub(super) fn overlaps<'t>(

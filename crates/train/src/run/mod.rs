@@ -51,7 +51,7 @@ pub struct RunOptions {
     pub output: PathBuf,
     /// Continues the run in the output folder.
     pub resume: bool,
-    /// Devices to train on. Each device computes a share of every step, and the first one does everything else.
+    /// Devices to train on. Each device computes a share of every step, and the first device does everything else.
     pub devices: Vec<DeviceChoice>,
     /// Keeps the training dialogues in memory instead of in temporary files.
     pub in_memory: bool,

@@ -158,7 +158,7 @@ impl Gain {
         }
     }
 
-    /// Returns true if the measure is the label-free one on held-out dialogues.
+    /// Returns true for the label-free score on held-out dialogues.
     pub fn is_held_out(&self) -> bool {
         (self.task.as_str(), self.measure.as_str()) == HELD_OUT
     }

@@ -67,7 +67,7 @@ impl<T: Record + Clone> DiskVec<T> {
         }
     }
 
-    /// Returns the serialized record. The bytes are the same for both ways of storage.
+    /// Returns the serialized record. The bytes are the same in memory and in a file.
     pub fn bytes(&self, number: usize) -> Result<Vec<u8>> {
         match &self.0 {
             Storage::Memory(records) => records.get(number).ok_or_else(|| none(number))?.to_bytes(),

@@ -173,8 +173,7 @@ impl<'a> Trainer<'a> {
         range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
-    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the token count and the
-    /// gradients.
+    /// Computes a step with gradient accumulation over micro-batches. Returns loss, token count and gradients.
     fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
         let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
