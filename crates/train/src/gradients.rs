@@ -86,7 +86,7 @@ fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
     }
     let tensor = tensor.contiguous()?;
     let numbers = values_of(&tensor);
-    // Fixed blocks: the sum must not depend on the number of threads.
+    // The blocks have a fixed size, so that the sum does not depend on the number of threads.
     let blocks: Vec<f64> = numbers
         .get()?
         .par_chunks(1 << 14)

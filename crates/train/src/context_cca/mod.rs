@@ -204,7 +204,7 @@ fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Ve
     metric
 }
 
-/// Shrinks a covariance matrix: adds its mean variance, times a constant, to the diagonal.
+/// Shrinks a covariance matrix: adds its mean variance, times `SHRINKAGE / (1 - SHRINKAGE)`, to the diagonal.
 fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
     // Identical vectors have no variance: avoid a division by zero.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);

@@ -108,7 +108,7 @@ impl Objective for Relevance {
                     &elsewhere[random.below(elsewhere.len())]
                 }
             };
-            // A drawn response such as "Yes." can be identical to the true one. It then has class 0.
+            // A drawn response such as "Yes." can be identical to the true response. It then has class 0.
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
             sequences.push(self.sequence(data, &dialogue, turn, response));
         }

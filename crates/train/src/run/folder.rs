@@ -257,7 +257,7 @@ impl Drop for RunFolder {
         let _ = files::remove_folder(&self.path.join(START));
         let _ = fs::remove_file(self.path.join(LOCK));
         self.lock = None;
-        // `remove_dir` fails on folders that are not empty, so those stay.
+        // `remove_dir` fails on folders that are not empty, so such folders stay.
         self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }

@@ -188,7 +188,7 @@ impl StepLoop<'_, '_> {
         };
         let (mut step, mut is_first) = (done, true);
         loop {
-            // Also catches up on an evaluation that an interrupted run missed.
+            // This also does an evaluation that an interrupted run missed.
             if self.needs_evaluation(step, &evaluations) && !observer.should_stop() {
                 is_first = true;
                 match self.evaluate(step) {

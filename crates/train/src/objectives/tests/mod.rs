@@ -88,7 +88,7 @@ fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let states = Var::from_tensor(&start).unwrap();
     let loss = prepared.loss(&states).unwrap();
     let gradients = loss.backward().unwrap();
-    // In f64, so that a small step is not lost to rounding.
+    // Compute in f64, so that a small step is not lost to rounding.
     let at =
         |t: &Tensor| prepared.loss(&t.to_dtype(DType::F64).unwrap()).unwrap().to_scalar::<f64>().unwrap();
     let compared = |var: &Var, set: &dyn Fn(&Tensor) -> f64, step: f64| {
@@ -259,7 +259,7 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     let of = |n: usize| mean(&states[packed.rows(n)]);
     let row = |a: usize| {
         let mut similarities = vec![cosine(&of(a), &of(a + 3))];
-        // The first two are the same utterance.
+        // The first two utterances are the same.
         let others = (0..3).filter(|b| *b != a && a.max(*b) == 2);
         similarities.extend(others.map(|b| cosine(&of(a), &of(b + 3))));
         nt_xent(&similarities, 0.5)
@@ -306,7 +306,7 @@ fn a_confident_teacher_gets_more_examples() {
     let (first, second) = (of(0), of(1));
     assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
     assert_eq!(first.len() + second.len(), 80);
-    // The confident teacher uses each dialogue once or twice. The other one uses evenly spaced dialogues.
+    // The confident teacher uses each dialogue once or twice. The other teacher uses evenly spaced dialogues.
     assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
