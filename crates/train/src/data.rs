@@ -12,9 +12,9 @@ use turnwise_encoder::{Sequence, folder::Tokenizer};
 /// Tokens of one turn, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnTokens {
-    /// Speaker number. Speakers are numbered in the order of their first turns.
+    /// Number of the speaker in the dialogue, from 0, in the order of the speakers' first turns.
     pub speaker: u32,
-    /// Role of the speaker: 0 for the user, 1 for the agent. For any other role, the speaker number.
+    /// Role of the speaker: 0 for the user, 1 for the agent. For any other role or no role, the speaker number.
     pub role: u32,
     /// Token ids.
     pub ids: Vec<u32>,
@@ -42,17 +42,17 @@ pub struct TrainingSet {
     pub mask: Option<u32>,
     /// Number of dialogues that were skipped because they have too few turns.
     pub left_out: usize,
-    /// Number of turns that were skipped because they have no tokens.
+    /// Number of turns without tokens. Such turns are skipped.
     pub blank: usize,
-    /// Number of tokens in all turns.
+    /// Number of tokens in all turns, including those of skipped dialogues.
     pub tokens: u64,
-    /// Number of unknown tokens (`[UNK]`) in all turns.
+    /// Number of unknown tokens (`[UNK]`) in all turns, including those of skipped dialogues.
     pub unknown: u64,
 }
 
 impl TrainingSet {
-    /// Tokenizes dialogues, and skips those with fewer than `min_turns` turns. With `merge_turns`, consecutive turns of
-    /// one speaker are merged first.
+    /// Tokenizes dialogues. Drops turns without tokens, then merges consecutive turns of one speaker if `merge_turns`
+    /// is true. Skips dialogues with fewer than `min_turns` remaining turns, and always those without turns.
     ///
     /// The tokens are stored in a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(
@@ -135,7 +135,7 @@ impl TrainingSet {
         self.turns.is_empty()
     }
 
-    /// Returns the turns of a dialogue. Returns an error if they cannot be read from disk.
+    /// Returns the turns of a dialogue. Returns an error if the dialogue does not exist or cannot be read from disk.
     pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<TurnTokens>>> {
         self.dialogues.get(number as usize)
     }
@@ -164,7 +164,7 @@ impl TrainingSet {
         self.given[number as usize] as usize
     }
 
-    /// Adds a prompt to the start of every sequence. An encoder with a default prompt is trained with that prompt.
+    /// Adds a prompt to the start of every sequence, after `[CLS]`. Training uses the default prompt of the encoder.
     pub fn with_prompt(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
@@ -191,7 +191,8 @@ impl TrainingSet {
         ids
     }
 
-    /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens.
+    /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens. At least one token of the
+    /// utterance stays.
     pub fn utterance(&self, ids: &[u32], max_tokens: usize) -> Sequence {
         let room = max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let ids = &ids[..ids.len().min(room)];

@@ -1,8 +1,8 @@
-//! Conversion of candle's errors.
+//! Conversion of errors of candle, the tensor library.
 
 use turnwise_core::error::Error;
 
-/// Converts an error of candle that occurred during training.
+/// Converts an error of candle: to [`Error::DeviceMemory`] if memory ran out, otherwise to [`Error::Internal`].
 pub fn error(e: candle_core::Error) -> Error {
     let text = e.to_string();
     let first = text.lines().next().unwrap_or_default();

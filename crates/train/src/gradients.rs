@@ -16,7 +16,7 @@ impl Gradients {
         Gradients(each.collect())
     }
 
-    /// Removes the gradients of the parameters from candle's store.
+    /// Moves the gradients of the parameters out of candle's store.
     pub fn take(store: &mut GradStore, parameters: &[Parameter]) -> Self {
         Gradients(parameters.iter().map(|p| store.remove(&p.var)).collect())
     }
@@ -27,7 +27,7 @@ impl Gradients {
         Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds the gradients of another micro-batch. `more` may contain gradients for only the first parameters.
+    /// Adds gradients, for example of another micro-batch. `more` may contain gradients of only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {
@@ -79,14 +79,14 @@ impl Gradients {
     }
 }
 
-/// Returns the sum of the squared elements, computed in f64 on the CPU.
+/// Returns the sum of the squared elements, computed in f64 on the CPU and in f32 on other devices.
 fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
     if !tensor.device().is_cpu() {
         return Ok(f64::from(tensor.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?));
     }
     let tensor = tensor.contiguous()?;
     let numbers = values_of(&tensor);
-    // Fixed blocks: the sum must not depend on the number of threads.
+    // The blocks have a fixed size, so that the sum does not depend on the number of threads.
     let blocks: Vec<f64> = numbers
         .get()?
         .par_chunks(1 << 14)

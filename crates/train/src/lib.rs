@@ -1,8 +1,8 @@
 //! Training of encoders on unlabeled dialogues.
 //!
-//! A [`recipe`] names the settings of a run, [`objectives`] holds the losses, and [`trainer`] takes the steps. The function
-//! [`run()`] does a whole run: it reads the dialogues, trains, evaluates, and saves the model. It reports to a
-//! [`RunObserver`].
+//! A [`recipe`] contains the settings of a run, [`objectives`] the losses, and [`trainer`] the training loop. The
+//! function [`run()`] does a whole run: it reads the dialogues, trains, evaluates, and saves the model. A
+//! [`RunObserver`] receives its progress and messages.
 //!
 //! ```no_run
 //! use turnwise_train::{RunObserver, RunOptions, recipe::{ObjectiveName, Recipe}};
@@ -45,7 +45,7 @@ mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
 
-/// Defines an enum whose variants have a name on the command line and in recipe files: their own in kebab case.
+/// Defines an enum with names for the command line and recipe files. A name must be its variant in kebab case.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*

@@ -1,4 +1,4 @@
-//! AdamW optimizer whose state can be saved and restored.
+//! AdamW optimizer. Its state can be saved and restored.
 
 use std::cell::RefCell;
 
@@ -62,7 +62,7 @@ impl AdamW {
         self.steps
     }
 
-    /// Takes one step with the learning rate `rate`. The gradients are multiplied by `scale` first.
+    /// Takes one step with the learning rate `rate`. Multiplies the gradients by `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],
@@ -100,7 +100,7 @@ impl AdamW {
         all.map_err(device::error)
     }
 
-    /// Restores the step count and the moments from a checkpoint. Returns an error if their sizes do not fit the model.
+    /// Restores the step count and the moments from a checkpoint. Returns an error if the moments do not fit the model.
     pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
         if state.len() != self.moments.len() {
             return Err(Error::data(format!(
@@ -121,7 +121,7 @@ impl AdamW {
 }
 
 impl Moments {
-    /// Updates the weights in place on the CPU.
+    /// Updates the weights and the moments in place, on the CPU.
     fn step(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let gradient = gradient.contiguous()?;
         let gradient = values_of(&gradient);
@@ -144,7 +144,7 @@ impl Moments {
         })
     }
 
-    /// Updates the weights like `step`, but with candle's tensor operations, for devices other than the CPU.
+    /// Updates the weights and the moments with candle's tensor operations, for devices other than the CPU.
     fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
         let f = f64::from;
         let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;

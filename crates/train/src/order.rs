@@ -1,4 +1,4 @@
-//! Order of the examples: each epoch visits every example once, shuffled by the seed and the epoch.
+//! Order of the training examples, which is shuffled again in each epoch.
 //!
 //! The order depends only on the examples, the seed and the batch size. A resumed run needs only its step number.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::objectives::Location;
 use turnwise_core::random::{Random, hash64};
 
-/// Order of the examples in a run: shuffled again in each epoch.
+/// Order of the examples in a run. Each epoch has its own order, which depends on the seed and the epoch.
 pub struct Order {
     examples: Vec<Location>,
     seed: u64,
@@ -15,7 +15,7 @@ pub struct Order {
     epoch: u64,
     /// Indices of the examples in the order of the epoch.
     shuffled: Vec<u32>,
-    /// Batch size, and the index of the corpus of each example, if every batch is of one corpus.
+    /// Batch size, and the corpus index of each example; `None` if a batch can mix corpora.
     by_corpus: Option<(usize, Vec<u32>)>,
 }
 
@@ -38,8 +38,7 @@ impl Order {
         order
     }
 
-    /// Returns the example at position `index` of the run, counted over all epochs, and its own random number
-    /// generator.
+    /// Returns the example at position `index` of the run, counted over all epochs, and its random number generator.
     pub fn at(&mut self, index: u64) -> (Location, Random) {
         let count = self.shuffled.len() as u64;
         let epoch = index / count;
@@ -65,8 +64,8 @@ impl Order {
     }
 }
 
-/// Returns the indices of the examples of all complete batches, with the batches in random order. `corpora` has the
-/// index of the corpus of each example.
+/// Divides the examples of each corpus into complete batches. Returns the example indices, batch by batch, with the
+/// batches in random order. `corpora` has the corpus index of each example.
 fn corpus_batches(shuffled: &[u32], batch: usize, corpora: &[u32], random: &mut Random) -> Vec<u32> {
     let mut examples: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in shuffled {

@@ -1,9 +1,9 @@
-//! Small square matrices in f64, row-major: Gram matrices, matrix powers and products.
+//! Functions for small square matrices in f64, row-major: Gram matrices, matrix powers and products.
 
 use super::ops::{Matrix, product};
 use turnwise_encoder::statics::linalg;
 
-/// Returns `XᵀY` for two matrices with one vector per row.
+/// Returns `XᵀY` for two matrices with one vector of `dim` elements per row.
 pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
@@ -25,7 +25,7 @@ pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
 
-/// Applies a function to the eigenvalues of a symmetric matrix.
+/// Returns a symmetric matrix with a function applied to its eigenvalues.
 fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let eigen = linalg::symmetric_eigen(matrix, dim);
     let values: Vec<f64> = eigen.values.iter().map(|value| f(*value)).collect();

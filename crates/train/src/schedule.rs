@@ -29,7 +29,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the factor for the learning rate in a step, counted from 0. It is above 0 in all `steps` steps.
+    /// Returns the factor for the learning rate in a step, counted from 0. It is above 0 for every step below `steps`.
     pub fn factor(&self, step: u64) -> f64 {
         if step < self.warm_up {
             return (step + 1) as f64 / (self.warm_up + 1) as f64;

@@ -7,13 +7,13 @@ use std::{cmp::Reverse, collections::BinaryHeap, mem, path::Path};
 use super::spool::{Records, Spool};
 use turnwise_core::error::{Error, Result};
 
-/// Maximum size of a block that is sorted in memory, in bytes.
+/// Memory for the texts of a block, in bytes. When it is used up, the block is sorted and written to the file.
 const BLOCK: usize = 64 << 20;
 
 /// Set of texts on disk, for more texts than fit into memory.
 pub struct Unique {
     spool: Spool,
-    /// Start and end of each sorted block in the file.
+    /// Start and end of each sorted block in the file, in bytes.
     blocks: Vec<(u64, u64)>,
     /// Texts that are not yet in the file.
     texts: Vec<String>,
@@ -43,7 +43,7 @@ impl Unique {
         Ok(())
     }
 
-    /// Calls `take` with each distinct text, in sorted order.
+    /// Calls `take` with each distinct text, sorted by bytes.
     pub fn each(&mut self, take: &mut dyn FnMut(String)) -> Result<()> {
         self.flush()?;
         let mut blocks: Vec<Records<'_>> =

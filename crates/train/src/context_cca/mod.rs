@@ -1,9 +1,10 @@
-//! Context CCA: a linear layer, learned in closed form by canonical correlation analysis (CCA), that gives similar
-//! vectors to utterances with similar contexts.
+//! Context CCA: a linear layer that gives similar vectors to utterances with similar contexts. It is learned in closed
+//! form by canonical correlation analysis (CCA).
 //!
-//! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector
-//! of its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`. The covariances are
-//! shrunk halfway toward the identity. The layer combines the original vector with this prediction:
+//! The context of an utterance is its neighboring turns. `x` is the vector of an utterance and `y` the mean vector of
+//! its context. The linear prediction of the whitened `y` from `x` is `Sy^-½ Syx Sx^-1 x`, with the covariances `S`.
+//! The mean variance is added to the diagonals of `Sx` and `Sy` (shrinkage). The layer combines the original vector
+//! with this prediction:
 //!
 //! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
@@ -34,7 +35,7 @@ pub static CONTEXT_CCA: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Weight of the identity in the shrunk covariances.
+/// Share of the identity in the shrunk covariances.
 const SHRINKAGE: f64 = 0.5;
 
 /// Minimum number of utterances with a context.
@@ -47,7 +48,7 @@ const ITERATIONS: usize = 300;
 pub struct Sums {
     dim: usize,
     context: usize,
-    /// Number of utterances that have a context, that is, of (utterance, context) pairs.
+    /// Number of utterances with at least one context turn.
     pairs: f64,
     /// Sum of the utterance vectors.
     own: Vec<f64>,
@@ -80,7 +81,7 @@ impl Sums {
         }
     }
 
-    /// Adds dialogues: the vectors of all their turns, and the number of turns of each dialogue.
+    /// Adds dialogues. `vectors` has the vectors of all their turns, and `turns` the number of turns of each dialogue.
     pub fn add(&mut self, vectors: &Vectors, turns: &[usize]) {
         let (own, mut around) = self.pairs_of(vectors, turns);
         let pairs = own.len() / self.dim.max(1);
@@ -96,7 +97,7 @@ impl Sums {
         add(&mut self.own_own, &scatter::gram(&own, self.dim));
         add(&mut self.around_around, &scatter::gram(&around, self.dim));
         add(&mut self.own_around, &scatter::cross_product(&own, &around, self.dim));
-        // A shift by half of the block pairs utterances with the contexts of other dialogues.
+        // A shift by half of the rows combines utterances with contexts of other dialogues.
         around.rotate_left(pairs / 2 * self.dim);
         add(&mut self.own_elsewhere, &scatter::cross_product(&own, &around, self.dim));
     }
@@ -141,7 +142,7 @@ pub struct Layer {
 }
 
 /// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no
-/// effect.
+/// effect. Returns an error if there are too few contexts, or if no correlation exceeds the random baseline.
 ///
 /// `strength` is the weight of the context prediction, from 0 to 1. The rest is the weight of the original vectors.
 pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
@@ -191,8 +192,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight, bias, correlations, baseline })
 }
 
-/// Weighted sum of the identity and a metric, which has the weight `share`. The metric is first scaled, so that vectors
-/// with this covariance keep their mean squared norm.
+/// Weighted sum of the identity and the matrix `metric`, which has the weight `share`. The matrix is first scaled, so
+/// that vectors with the given covariance keep their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
@@ -203,7 +204,7 @@ fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Ve
     metric
 }
 
-/// Shrinks a covariance matrix toward its mean variance times the identity.
+/// Shrinks a covariance matrix: adds its mean variance, times `SHRINKAGE / (1 - SHRINKAGE)`, to the diagonal.
 fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
     // Identical vectors have no variance: avoid a division by zero.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);
@@ -211,7 +212,7 @@ fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
         let own = if at % (dim + 1) == 0 { SHRINKAGE } else { 0.0 };
         *number = (1.0 - SHRINKAGE) * *number / scale + own;
     }
-    // Restore the scale. The canonical correlations do not depend on it.
+    // Give the covariance its full weight again, so that the canonical correlations are at most 1.
     covariance.iter_mut().for_each(|number| *number *= scale / (1.0 - SHRINKAGE));
     covariance
 }

@@ -1,4 +1,4 @@
-//! Synthetic dialogues with known dialogue acts ("purposes") that follow each other in a fixed order.
+//! Tests on synthetic dialogues with known dialogue acts ("purposes"), which follow each other in a fixed order.
 
 use super::*;
 use turnwise_core::random::Random;
@@ -6,9 +6,9 @@ use turnwise_core::random::Random;
 const DIM: usize = 12;
 const PURPOSES: usize = 5;
 
-/// Synthetic dialogues: vectors, turns per dialogue and purposes.
+/// Synthetic dialogues: vectors of the turns, number of turns of each dialogue, and purposes of the turns.
 ///
-/// Each purpose has its own dimension. The other dimensions are noise with a larger variance.
+/// Each purpose (dialogue act) has its own dimension. The other dimensions are noise with a larger variance.
 fn dialogues(count: usize, seed: u64, in_order: bool) -> (Vectors, Vec<usize>, Vec<usize>) {
     let mut random = Random::new(seed, 0);
     let (mut vectors, mut turns, mut purposes) = (Vectors::new(DIM), Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ fn applied(layer: &Layer, vectors: &Vectors) -> Vectors {
     out
 }
 
-/// Share of vectors whose nearest neighbor by cosine has the same purpose.
+/// Returns the share of vectors that have the same purpose as their nearest neighbor by cosine.
 fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     let mut unit = vectors.clone();
     unit.normalize();
@@ -147,7 +147,7 @@ fn the_layer_equals_the_normal_equations() {
     assert!(wrong < 1e-3 * most, "{wrong} {most}");
 }
 
-/// `A^-1 b` by elimination.
+/// Solves `A x = b` by elimination.
 fn solve(a: &[f64], b: &[f64]) -> Vec<f64> {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     for n in 0..DIM {

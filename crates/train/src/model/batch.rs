@@ -6,7 +6,7 @@ use crate::ops::Dropout;
 use turnwise_core::random::hash64;
 use turnwise_encoder::{Part, Sequence};
 
-/// Batch of sequences whose tokens are concatenated, without padding.
+/// Batch of sequences, with their tokens concatenated without padding.
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// The sequences of the batch.
@@ -66,8 +66,7 @@ pub(super) enum Site {
 }
 
 impl DropoutConfig {
-    /// Returns the dropout for a site of a layer, or `None` if the dropout probability is 0. Layer 0 is the embedding
-    /// layer.
+    /// Returns the dropout for a site of a layer, or `None` if the probability is 0. Layer 0 is the embedding layer.
     pub(super) fn at(&self, layer: usize, site: Site) -> Option<Dropout> {
         let key = hash64(self.key, (layer * 4 + site as usize) as u64);
         (self.probability > 0.0).then(|| Dropout::new(self.probability, key))

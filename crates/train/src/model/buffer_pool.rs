@@ -1,7 +1,7 @@
 //! Pool of reusable buffers.
 //!
-//! Every step needs buffers of about the same sizes. Zeroing new memory would take as long as some of the
-//! computations.
+//! Every step needs buffers of about the same sizes. Without the pool, zeroing new memory would take as long as some of
+//! the computations.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,8 +17,7 @@ impl BufferPool {
         let mut taken = match fits.min_by_key(|n| free[*n].capacity()) {
             Some(n) => free.swap_remove(n),
             None => {
-                // Replace the largest buffer, which is too small. The extra capacity covers variations of the batch
-                // length.
+                // Replace the largest buffer, which is too small. The extra capacity is for longer batches.
                 if let Some(n) = (0..free.len()).max_by_key(|n| free[*n].capacity()) {
                     free.swap_remove(n);
                 }

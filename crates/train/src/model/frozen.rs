@@ -1,5 +1,4 @@
-//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached per
-//! sequence.
+//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached by sequence.
 
 use std::{
     collections::HashMap,
@@ -15,7 +14,7 @@ use turnwise_encoder::{
     cpu::{CpuEngine, SimdChoice},
 };
 
-/// Approximate number of tokens that the frozen layers compute together.
+/// Maximum number of tokens that the frozen layers compute together. A longer sequence is computed alone.
 const BATCH_TOKENS: usize = 256;
 
 /// The embeddings and the lower layers of a network, which are not trained.
@@ -94,7 +93,7 @@ impl Frozen {
     }
 }
 
-/// Groups items into batches of about [`BATCH_TOKENS`] tokens.
+/// Groups items into batches of at most [`BATCH_TOKENS`] tokens. A longer item is a batch of its own.
 fn by_tokens<T>(items: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut room = 0;

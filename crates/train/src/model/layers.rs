@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Creates tensors from the weights of a network, and collects those that are trained.
+/// Creates tensors from the weights of a network, and collects the trained ones as parameters.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
@@ -28,7 +28,7 @@ pub(super) struct Layer {
     pub(super) outer_norm: Tensor,
 }
 
-/// Embedding tables of a network, one row per index, with the width of the hidden states.
+/// Embedding tables of a network, with one row per index, and their layer normalization.
 pub(super) struct Tables {
     words: Tensor,
     positions: Tensor,
@@ -106,7 +106,7 @@ const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
 
-/// Writes the values of a parameter into a network. Returns an error if the network has no such parameter.
+/// Writes the values of a parameter into a network. Returns an error if no parameter has this name and size.
 pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
     let fits = |targets: &Vec<&mut Vec<f32>>| {
         targets.iter().map(|target| target.len()).sum::<usize>() == numbers.len()
@@ -123,7 +123,7 @@ pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<
     Ok(())
 }
 
-/// Returns the vectors of a network that hold the values of a parameter, in order; `None` for an unknown name.
+/// Returns the weights of a network that belong to a parameter, in order; `None` for an unknown name.
 fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f32>>> {
     if let Some(name) = name.strip_prefix("embeddings.") {
         let e = &mut network.embeddings;
@@ -158,7 +158,7 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
 }
 
 impl Layer {
-    /// Runs the layer with candle's operations.
+    /// Runs the layer on candle tensors, so that candle records the autograd graph.
     pub(super) fn run(
         &self,
         x: &Tensor,
@@ -208,7 +208,7 @@ impl Tables {
         all
     }
 
-    /// Runs the embedding layer with candle's operations.
+    /// Runs the embedding layer on candle tensors, so that candle records the autograd graph.
     pub(super) fn embed(
         &self,
         packed: &Packed,

@@ -25,7 +25,7 @@ use turnwise_encoder::Network;
 /// Layers of a network that are not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
-    /// Number of frozen layers, counted from the embeddings. If it is above 0, the embeddings are frozen, too.
+    /// Number of frozen layers, counted from the embeddings. If the number is above 0, the embeddings are frozen, too.
     pub layers: usize,
     /// Freezes the embeddings even if no layer is frozen.
     pub embeddings: bool,
@@ -33,7 +33,7 @@ pub struct Freezing {
     pub memory: usize,
 }
 
-/// A network whose upper layers are trained; the lower layers can be frozen.
+/// A network with trained upper layers. The lower layers can be frozen.
 pub struct Trainable {
     /// The original network. It provides all weights that are not trained.
     start: Network,
@@ -48,7 +48,7 @@ pub struct Trainable {
     buffers: BufferPool,
 }
 
-/// Forward pass of a batch, with the data for the backward pass.
+/// Result of the forward pass of a batch, with the data for the backward pass.
 pub struct Pass<'p> {
     /// Hidden states after the last layer in f32, one row per token.
     pub states: Tensor,
@@ -59,7 +59,7 @@ pub struct Pass<'p> {
 
 /// Data of a forward pass that its backward pass needs.
 enum BackwardData {
-    /// Saved activations of the embeddings and of each layer (on the CPU).
+    /// Saved activations of the embeddings, unless they are frozen, and of each layer (on the CPU in f32).
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
     /// Hidden states with candle's autograd graph.
     Graph(Tensor),
@@ -72,8 +72,8 @@ enum Bottom {
 }
 
 impl Trainable {
-    /// Creates variables for the trained parameters, always in f32. The computation uses `dtype`. Returns an error if all
-    /// layers are frozen.
+    /// Creates f32 variables for the trained parameters. The computation uses `dtype`. Returns an error if all layers
+    /// are frozen.
     pub fn new(network: Network, freezing: Freezing, on: &Device, dtype: DType) -> Result<Self> {
         let count = network.layers.len();
         if freezing.layers >= count {
@@ -84,7 +84,7 @@ impl Trainable {
         }
         let fixed = freezing.embeddings || freezing.layers > 0;
         let mut make = Maker::new(&network.shape, on);
-        // On a GPU, the frozen layers run there as well, without gradients.
+        // On a GPU, candle also runs the frozen layers, without gradients.
         let by_engine = fixed && on.is_cpu() && dtype == DType::F32;
         let bottom = match by_engine {
             true => Bottom::Frozen(Box::new(Frozen::new(&network, freezing.layers, freezing.memory)?)),
@@ -129,7 +129,7 @@ impl Trainable {
 
     /// Runs the forward pass.
     ///
-    /// On the CPU, the layers save their activations for the backward pass. On other devices, candle records a graph.
+    /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records a graph.
     pub fn run<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
         let dropout = dropout.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {

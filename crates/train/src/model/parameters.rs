@@ -35,7 +35,7 @@ impl Parameter {
         read().map_err(device::error)
     }
 
-    /// Replaces the values. Returns an error if the number of values differs.
+    /// Replaces the values. Returns an error if the number of values is wrong.
     pub fn set(&self, numbers: Vec<f32>) -> Result<()> {
         if numbers.len() != self.var.elem_count() {
             return Err(Error::data(format!(

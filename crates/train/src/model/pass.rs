@@ -1,8 +1,8 @@
 //! Forward and backward pass through the trained layers on the CPU.
 //!
 //! The results equal those of the autograd graph of [`Layer::run`], which runs on GPUs and is the reference in the
-//! tests. Autograd zeroes a tensor for every gradient and then accumulates into it. This module writes each
-//! gradient once, into buffers that are reused between steps.
+//! tests. Autograd zeroes a tensor for every gradient and then accumulates into it. This module avoids most of this
+//! work, and reuses its buffers between steps.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ fn apply(x: &[f32], (weight, bias): &(Tensor, Tensor), out: &mut [f32]) -> Candl
     Ok(())
 }
 
-/// Computes the gradients of a linear layer's parameters.
+/// Computes the gradients of a linear layer's parameters, and stores them in `gradients`.
 fn parameter_gradients(
     x: &[f32],
     (weight, bias): &(Tensor, Tensor),
@@ -69,7 +69,7 @@ fn parameter_gradients(
     store(gradients, bias, linear::of_bias(gradient, outputs))
 }
 
-/// Computes the gradient of a linear layer's input.
+/// Writes the gradient of a linear layer's input to `of_x`, or adds it to `of_x` if `add` is true.
 fn input_gradient(
     (weight, bias): &(Tensor, Tensor),
     gradient: &[f32],
@@ -194,8 +194,7 @@ pub(super) fn backward(
     Ok(x)
 }
 
-/// Saved inputs of the layer normalization of the embeddings: the word embeddings, and the sum of all other
-/// embeddings.
+/// Saved inputs of the layer normalization of the embeddings: the word embeddings, and the sum of all other embeddings.
 pub(super) struct SavedEmbeddings([Vec<f32>; 2]);
 
 impl SavedEmbeddings {

@@ -36,7 +36,7 @@ fn states_equal_those_of_the_inference_engine() {
     let packed = Packed::new(sequences);
     for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
         let trainable = trainable(layers, embeddings);
-        // Twice: first computed, then from the cache of frozen layers.
+        // The second pass reads the outputs of the frozen layers from the cache.
         for _ in 0..2 {
             let states = flat(&trainable.states(&packed, None).unwrap());
             assert_eq!(states.len(), expected.len());

@@ -45,7 +45,7 @@ fn counted(mut text: Vec<u32>) -> Vec<(u32, u32)> {
     text.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
 }
 
-/// Returns the postings of each word: the texts that contain it and its frequency there.
+/// Returns the postings of each word: the texts that contain the word, with its frequency in each text.
 fn postings(words: &[Vec<(u32, u32)>]) -> HashMap<u32, Vec<(u32, u32)>> {
     let mut postings: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
     for (n, words) in (0..).zip(words) {

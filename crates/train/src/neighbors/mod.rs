@@ -14,13 +14,13 @@ use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions, hig
 /// Maximum number of vectors that are compared pairwise. More vectors are searched with an HNSW graph.
 const EXACT_LIMIT: usize = 8_192;
 
-/// Number of vectors whose scores are computed together.
+/// Number of vectors that are compared with all vectors at once.
 const BLOCK: usize = 256;
 
 /// Number of search candidates of the graph (`ef`) per requested neighbor.
 const EF_FACTOR: usize = 8;
 
-/// Computes the dot products of all pairs, block by block.
+/// Computes the dot products of all pairs of vectors, block by block.
 ///
 /// `take` receives the index of the first vector of a block, and one row of scores per vector of the block.
 fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
@@ -42,7 +42,7 @@ pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
 }
 
 /// Returns the `count` nearest neighbors of each vector, the nearest first: exact for up to [`EXACT_LIMIT`] vectors,
-/// otherwise approximate.
+/// otherwise approximate. The vectors must have length 1.
 pub(super) fn nearest_of_many(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     match vectors.len() <= EXACT_LIMIT {
         true => Ok(nearest(vectors, count)),
@@ -50,7 +50,7 @@ pub(super) fn nearest_of_many(vectors: &Vectors, count: usize) -> Result<Vec<Vec
     }
 }
 
-/// Returns the `count` exact nearest neighbors of each vector, the nearest first.
+/// Returns the `count` exact nearest neighbors of each vector by dot product, the nearest first.
 pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(vectors.len());
     blocks(vectors, &mut |first, scores| {
@@ -60,8 +60,8 @@ pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Returns `count` approximate nearest neighbors of each vector, the nearest first. Of several equal vectors, only one
-/// is listed.
+/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. Vectors
+/// equal to the vector itself are not listed. Of several equal neighbors, only one is listed.
 fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {
@@ -84,13 +84,14 @@ fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     (0..vectors.len()).into_par_iter().map_init(Default::default, nearest_of).collect()
 }
 
-/// Returns the mutual nearest neighbors of each vector. In such a pair, each vector is among the `count` nearest of the
-/// other.
+/// Returns the mutual nearest neighbors of each vector. Two vectors are mutual neighbors if each one is among the
+/// `count` nearest of the other one.
 pub(super) fn mutual(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     mutual_of(&nearest(vectors, count), count)
 }
 
-/// Returns the mutual nearest neighbors from lists of neighbors. Only the first `count` entries of each list are used.
+/// Returns the mutual nearest neighbors of each vector. `lists` has the nearest neighbors of each vector, and only the
+/// first `count` of each list are used.
 pub(super) fn mutual_of(lists: &[Vec<u32>], count: usize) -> Vec<Vec<u32>> {
     let first = |n: usize| lists[n].iter().take(count);
     let mutual_with = |n: usize| -> Vec<u32> {

@@ -2,7 +2,7 @@ use super::*;
 use turnwise_core::random::Random;
 use turnwise_eval::rank::{Bm25, Items, Pool, Ranker};
 
-/// Vectors of 40 clusters, so that each has close neighbors.
+/// Vectors in 40 clusters, so that each vector has close neighbors.
 fn vectors(count: usize, dim: usize) -> Vectors {
     let mut random = Random::new(5, 0);
     let centers: Vec<f32> = (0..40 * dim).map(|_| random.unit() as f32 - 0.5).collect();
@@ -23,7 +23,7 @@ fn the_graph_has_a_high_recall() {
     let recall = (0..3_000).map(both).sum::<usize>() as f64 / 60_000.0;
     assert!(recall > 0.98, "{recall}");
     assert!(found.iter().enumerate().all(|(n, list)| list.len() == 20 && !list.contains(&(n as u32))));
-    // The best first.
+    // Neighbors are in descending order of similarity.
     let cosine = |a: usize, b: u32| {
         vectors.row(a).iter().zip(vectors.row(b as usize)).map(|(a, b)| a * b).sum::<f32>()
     };

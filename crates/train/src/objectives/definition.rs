@@ -15,7 +15,7 @@ pub struct Definition {
     pub name: &'static str,
     /// Name in earlier versions, if it was different. It is accepted wherever the name is, and recipe files store it.
     pub former_name: Option<&'static str>,
-    /// One-line description: the vectors that the objective trains, and how.
+    /// One-line description: which vectors the objective trains, and how it trains them.
     pub about: &'static str,
     /// Recommended benchmark: task and data, as arguments of `turnwise bench`.
     pub benchmark: &'static str,
@@ -24,9 +24,9 @@ pub struct Definition {
     /// True if dialogues are held out for the label-free evaluation by default. That evaluation measures topics, so it
     /// does not suit objectives that predict tokens or classes.
     pub held_out: bool,
-    /// Default criterion that selects the step whose model is kept.
+    /// Default criterion that selects the step of the saved model.
     pub select: Selection,
-    /// Whether a run can use the objective as its main objective, as an auxiliary one, or as either.
+    /// Whether a run can use the objective as its main objective, as an auxiliary objective, or both.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
@@ -57,11 +57,11 @@ pub enum Role {
 /// Properties and defaults of an objective that is trained with gradient steps.
 #[derive(Debug)]
 pub struct StepTraining {
-    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The batch
-    /// then cannot be split into independent micro-batches.
+    /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The
+    /// batch then cannot be split into independent micro-batches.
     pub in_batch: bool,
-    /// True if the loss needs only the pooled embedding of each sequence. Batches of several such objectives can be
-    /// combined and still be computed in micro-batches.
+    /// True if the loss needs only the pooled embedding of each sequence. Only then can a batch with `in_batch` be
+    /// computed in micro-batches.
     pub pooled_loss: bool,
     /// True if all examples of a batch come from one corpus. Negatives from a different corpus are too easy, because
     /// their topic alone separates them.
@@ -134,15 +134,15 @@ pub struct Setup<'a> {
 
 /// Computes inputs that only some objectives need and that take long to compute.
 pub trait Sources {
-    /// Fits a teacher on each corpus.
+    /// Fits a teacher, which provides dialogue similarities, on each corpus.
     fn teachers(&self) -> Result<Vec<Group>>;
 
-    /// Mines hard negatives with texts of at most `max_tokens` tokens.
+    /// Mines hard negatives. Texts are truncated to `max_tokens` tokens before they are encoded.
     fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives>;
 }
 
 impl Definition {
-    /// The most common values, for all fields except the name, the description and the training method.
+    /// Default values. Each definition sets at least the name and the description.
     pub const DEFAULT: Definition = Definition {
         name: "",
         former_name: None,

@@ -1,10 +1,11 @@
 //! dial2vec: contrastive learning of dialogue embeddings.
 //!
 //! The self-representation of each interlocutor (speaker) is compared with its cross-representation. In negative
-//! samples, turns of other dialogues replace the turns of the other interlocutor.
+//! samples, random turns with the same role replace the turns of the other interlocutor.
 //!
-//! The matching matrix is `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`, with zeros where two turns are more than a window apart. The
-//! cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the tokens of the other interlocutor.
+//! `Eᵒʷⁿ` and `Eᵒᵗʰᵉʳ` are the token embeddings of the two interlocutors. The matching matrix is `C = Eᵒᵗʰᵉʳ·Eᵒʷⁿᵀ`,
+//! with zeros where two turns are more than a window apart. The cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the
+//! tokens of the other interlocutor.
 //!
 //! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
 //! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
@@ -79,8 +80,8 @@ pub struct Dial2vec {
     pub window: usize,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// Follows the released code instead of the paper: the kept speaker is always the first one, dialogues with fewer
-    /// than five turns are skipped, and the loss is also divided by the number of samples.
+    /// Follows the released code instead of the paper. Negative samples always keep the turns of the first speaker, and
+    /// dialogues with fewer than five turns are skipped. The loss is also divided by the number of samples.
     pub as_coded: bool,
     /// Number of rows of the model's turn and role embeddings, if it has them.
     pub tables: (Option<usize>, Option<usize>),
@@ -112,8 +113,7 @@ impl Dial2vec {
         })
     }
 
-    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids and the side: 0 for the kept
-    /// speaker, 1 for the others.
+    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids and the side of a turn.
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);
@@ -203,9 +203,9 @@ impl Objective for Dial2vec {
 /// A turn in a sequence.
 #[derive(Debug, Clone)]
 struct Turn {
-    /// Rows of its tokens, counted from the start of the sequence.
+    /// Rows of the turn's tokens, counted from the start of the sequence.
     rows: Range<usize>,
-    /// 0 for the kept speaker, 1 for the other speakers.
+    /// 0 for the speaker with the same turns in all samples, 1 for the other speakers.
     side: usize,
     /// Number of the turn in the dialogue.
     number: usize,
@@ -219,12 +219,12 @@ struct Matched {
     samples: usize,
     window: usize,
     temperature: f64,
-    /// Factor of the loss: 1, or one over the number of samples like in the released code.
+    /// Factor of the loss: 1, or one over the number of samples as in the released code.
     factor: f64,
 }
 
 impl Matched {
-    /// Returns the terms of all weighted sums: over tokens per turn, matching turns per turn, and turns per side.
+    /// Returns the terms of all weighted sums that the loss needs.
     fn sums(&self, packed: &Packed) -> Sums {
         let mut sums = Sums::default();
         for (n, turns) in self.turns.iter().enumerate() {

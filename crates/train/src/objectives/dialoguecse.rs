@@ -1,8 +1,8 @@
 //! DialogueCSE: contrastive learning of utterance embeddings with matching-guided embeddings.
 //!
-//! The embedding of a response is compared with its context-aware embedding. For each context turn, the
-//! matching-guided embedding is `M = U·Rᵀ/√d`, `R̂ = M·R`. The turns are aggregated by a mean (I₂) or a weighted
-//! mean (I₁), then the tokens by a mean.
+//! The embedding of a response is compared with its context-aware embedding. `U` and `R` are the token embeddings of a
+//! context turn and of the response. The matching-guided embedding is `R̂ = M·R` with `M = U·Rᵀ/√d`. The turns are
+//! aggregated by a mean (I₂) or a weighted mean (I₁), then the tokens by a mean.
 //!
 //! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
 //! The token-by-token matrix is therefore never computed.
@@ -58,7 +58,7 @@ pub static JOINT: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Properties that `dialoguecse` and `joint` share.
+/// Default properties of `dialoguecse` and `joint`.
 const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining {
     StepTraining {
         merge_turns: true,
@@ -69,7 +69,7 @@ const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining
     }
 }
 
-/// Reads the settings. `hard_negatives` is the default number of hard negatives.
+/// Reads the settings and returns a builder of the objective. `hard_negatives` is the default number of hard negatives.
 fn read(given: &mut Given<'_>, hard_negatives: usize) -> ObjectiveBuilder {
     let (negatives, hard_negatives) = (given.negatives(9), given.hard_negatives(hard_negatives));
     let (context, aggregation) = (given.context(3), given.aggregation());
@@ -98,7 +98,7 @@ named_enum! {
 
 /// The DialogueCSE objective.
 pub struct DialogueCse {
-    /// Number of context turns around a response.
+    /// Maximum number of context turns around a response.
     pub context: usize,
     /// Number of negative responses per example.
     pub negatives: usize,
@@ -109,7 +109,7 @@ pub struct DialogueCse {
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// Parameters of the aggregation network; empty for I₂.
+    /// Parameters of the aggregation network; empty for mean aggregation (I₂).
     heads: Vec<Parameter>,
 }
 
@@ -193,7 +193,7 @@ impl Objective for DialogueCse {
 /// Number of random draws of a negative before all dialogues are searched.
 const MAX_DRAWS: usize = 20;
 
-/// Draws an utterance from a different dialogue whose text differs from the true response.
+/// Draws an utterance from a different dialogue. Its text differs from the true response.
 fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut Random) -> Result<Vec<u32>> {
     let mut dialogue = own;
     // A short response such as "Yes." occurs in many dialogues.
@@ -221,7 +221,7 @@ struct Responses {
     /// Number of responses per example: one true response and the negatives.
     candidates: usize,
     temperature: f64,
-    /// Parameters of the aggregation network; empty for I₂.
+    /// Parameters of the aggregation network; empty for mean aggregation (I₂).
     network: Vec<Tensor>,
 }
 
@@ -291,7 +291,7 @@ impl Responses {
     }
 }
 
-/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the matched vector `w` of each token.
+/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the vector `w` of each token.
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;

@@ -1,8 +1,7 @@
 //! Hard negatives: responses from other dialogues that are similar to the true response, by embedding or by BM25.
 //!
 //! A response that is too similar may also be correct (a false negative). Two kinds of candidates are therefore
-//! excluded: candidates with a cosine similarity of at least a bound, and mutual nearest neighbors of the true
-//! response.
+//! excluded: those with a cosine similarity of at least a bound, and mutual nearest neighbors of the response.
 
 use std::collections::HashMap;
 
@@ -47,8 +46,7 @@ pub struct HardNegatives {
 impl HardNegatives {
     /// Mines hard negatives among the distinct texts of the utterances at the `chosen` locations.
     ///
-    /// The candidates are the nearest texts by the embeddings of `model` and by BM25. `progress` receives the number of
-    /// encoded texts.
+    /// The candidates are the nearest texts by embedding and by BM25. `progress` receives the number of encoded texts.
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,
@@ -94,8 +92,8 @@ impl HardNegatives {
         self.near.iter().filter(|near| !near.is_empty()).count()
     }
 
-    /// Draws a hard negative for the utterance with these token ids in a dialogue. The negative is from a different
-    /// dialogue. Returns `None` if there is no such negative.
+    /// Draws a hard negative for the utterance with the token ids `ids` in `dialogue`. The negative is from a different
+    /// dialogue. Returns `None` if there is none.
     pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<Location> {
         let near = &self.near[*self.numbers.get(ids)? as usize];
         let locations = near.iter().map(|n| self.locations[*n as usize]);

@@ -1,11 +1,11 @@
 //! Masked language modeling on dialogues (domain-adaptive pre-training, as in BERT).
 //!
 //! A sequence starts at a turn and holds as many consecutive turns as fit. 15% of its tokens, at most ten, are
-//! predicted: 80% of them are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The masks are
-//! drawn again in every epoch (dynamic masking).
+//! predicted. Of the predicted tokens, 80% are replaced by `[MASK]`, 10% by a random token, and 10% are unchanged. The
+//! masks are drawn again in every epoch (dynamic masking).
 //!
-//! The prediction head has the architecture of BERT's. It starts from random weights, because sentence encoders do
-//! not include the pre-trained head. The output embedding is tied to the word embeddings of the encoder.
+//! The prediction head has the same architecture as in BERT. It starts from random weights, because sentence encoders
+//! do not include the pre-trained head. The output embedding is tied to the word embeddings of the encoder.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -66,7 +66,7 @@ pub struct Mlm {
 }
 
 impl Mlm {
-    /// Creates the objective for a model. The seed initializes the prediction head.
+    /// Creates the objective. The seed initializes the prediction head. Returns an error if `mask` is `None`.
     pub fn new(model: &Trainable, mask: Option<u32>, seed: u64) -> Result<Self> {
         let mask = mask.ok_or_else(|| {
             Error::input("the tokenizer has no mask token ([MASK])")

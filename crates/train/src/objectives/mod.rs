@@ -88,7 +88,8 @@ objectives! {
     SelfDistillation: self_distillation::SELF_DISTILLATION,
 }
 
-/// Objective with the alias `auto`: the best one for dialogues, see "What training gains" in benchmarks/README.md.
+/// Objective with the alias `auto`: the best objective for dialogues, see "What training gains" in
+/// benchmarks/README.md.
 const AUTO: ObjectiveName = ObjectiveName::Neighbors;
 
 impl ObjectiveName {
@@ -132,7 +133,7 @@ impl From<ObjectiveName> for String {
     }
 }
 
-/// A training objective: lists the examples in the data, and builds batches that compute their loss.
+/// Training objective: lists the examples in the data, and builds the batches with their loss.
 pub trait Objective: Send + Sync {
     /// Definition of the objective.
     fn definition(&self) -> &'static Definition;
@@ -152,11 +153,11 @@ pub trait Objective: Send + Sync {
 
     /// Builds a batch from examples, each with its own random number generator.
     ///
-    /// The random choices for an example use only its generator.
+    /// All random choices come from these generators, so that a batch can be reproduced.
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared>;
 }
 
-/// Location of an example in the training set: a dialogue, and a turn if the example is a single turn.
+/// Location of an example in the training set. Some objectives store indices of their own lists instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Location {
     /// Index of the dialogue in the training set.
@@ -180,8 +181,8 @@ pub struct Prepared {
 trait Loss: Send {
     /// Computes the mean loss over the examples.
     ///
-    /// `input` has one row per sequence if the objective has a pooled loss: the mean of the hidden states of its
-    /// tokens. Otherwise it has one row per token: the hidden state.
+    /// If the loss is pooled, `input` has one row per sequence: the mean of the hidden states of its tokens. Otherwise,
+    /// `input` has one row per token: the hidden state of the token.
     fn compute(&self, packed: &Packed, input: &Tensor) -> Candle<Tensor>;
 
     /// Structure of the sequences of a batch with `count` examples, see [`Prepared::shape`].

@@ -93,7 +93,7 @@ impl Objective for MultiTask {
 struct Joined {
     /// Batches of the objectives, the main one first, with the weights of their losses.
     parts: Vec<(Prepared, f64)>,
-    /// True if all losses are pooled.
+    /// True if all losses need only the pooled embedding of each sequence.
     is_pooled: bool,
 }
 

@@ -47,7 +47,7 @@ pub static NEIGHBORS: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Number of neighbors of a dialogue that are added to its batch.
+/// Maximum number of neighbors of a dialogue that are added to its batch.
 const NEAR: usize = 3;
 /// Lower bound on the confidence of a teacher, so that every corpus gets some training steps.
 const MIN_CONFIDENCE: f64 = 0.05;
@@ -58,16 +58,15 @@ pub struct Neighbors {
     pub temperature: f64,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// One group per corpus. All dialogues of a batch are of one group, because a teacher knows only its own
-    /// dialogues.
+    /// One group per corpus. A batch has dialogues of one group: a teacher has similarities only for its own dialogues.
     pub groups: Vec<Group>,
 }
 
-/// A teacher, and the dialogues of the training set that it knows.
+/// A teacher, and the training dialogues that it was fitted on.
 pub struct Group {
     /// Teacher of the dialogues.
     pub teacher: Teacher,
-    /// Training set index of each dialogue of the teacher.
+    /// Index in the training set of each dialogue of the teacher.
     pub known: Vec<u32>,
 }
 
@@ -117,7 +116,7 @@ impl Objective for Neighbors {
             .map(|n| (more.below(teacher.len()), Random::new(draw.clone().bits(), 1 + n)));
         let given = examples.iter().filter(|(location, _)| location.turn == first.turn);
         let given = given.map(|(location, random)| (location.dialogue as usize, random.clone()));
-        // A quarter of the batch are dialogues whose neighbors are added, too.
+        // For a quarter of the batch, neighbors of the dialogue are added, too.
         let mut seeds = size / (1 + NEAR);
         for (own, mut random) in given.chain(more) {
             add(own);

@@ -2,7 +2,7 @@
 //! dialogue, or a random turn of another dialogue?
 //!
 //! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
-//! class. This is one of the two post-training tasks for response selection; the other one is masked language
+//! class. Relevance is one of two usual post-training tasks for response selection. The other task is masked language
 //! modeling (`mlm`).
 
 use candle_core::{Device, Result as Candle, Tensor};
@@ -46,7 +46,8 @@ const CLASSES: usize = 3;
 pub struct Relevance {
     /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Maximum number of tokens of a sequence. If a sequence is too long, the start of the context is cut off.
+    /// Maximum number of tokens of a sequence. The response gets at most half of them, and a long context loses its
+    /// start.
     pub max_tokens: usize,
     heads: Vec<Parameter>,
 }
@@ -107,7 +108,7 @@ impl Objective for Relevance {
                     &elsewhere[random.below(elsewhere.len())]
                 }
             };
-            // A drawn response such as "Yes." can be identical to the true one. It then has class 0.
+            // A drawn response such as "Yes." can be identical to the true response. It then has class 0.
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
             sequences.push(self.sequence(data, &dialogue, turn, response));
         }

@@ -4,8 +4,8 @@
 //! The context turns form one sequence, and the response is a second sequence. Identical responses in a batch are not
 //! negatives of each other.
 //!
-//! `responses` compares the two embeddings by cosine similarity in both directions, like at inference. `siamese-s`
-//! and `siamese-m` are baselines of the DialogueCSE paper. They add layers that are discarded after training.
+//! `responses` compares the embeddings by cosine similarity, as at inference. Its loss covers both directions.
+//! `siamese-s` and `siamese-m` are baselines of the DialogueCSE paper. Their extra layers are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 
@@ -48,7 +48,7 @@ pub static SIAMESE_M: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Properties that `responses`, `siamese-s` and `siamese-m` share.
+/// Default properties of `responses`, `siamese-s` and `siamese-m`.
 const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining {
     StepTraining {
         in_batch: true,
@@ -60,7 +60,7 @@ const fn steps(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> StepTraining
     }
 }
 
-/// Reads the settings. `context` is the default number of context turns.
+/// Reads the settings and returns a builder of the objective. `context` is the default number of context turns.
 fn read(given: &mut Given<'_>, matching: Matching, context: usize) -> ObjectiveBuilder {
     let (context, temperature, max_tokens) =
         (given.context(context), given.temperature(), given.max_tokens());
@@ -109,7 +109,7 @@ impl ResponseSelection {
         Ok(ResponseSelection { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
     }
 
-    /// Builds the context sequence of a turn. If it is too long, its start is cut off.
+    /// Builds the context sequence of a turn. If the context is too long, its start is cut off.
     fn context_sequence(&self, data: &TrainingSet, location: Location) -> Result<Sequence> {
         let (dialogue, turn) = (data.dialogue(location.dialogue)?, location.turn as usize);
         let room = self.max_tokens.saturating_sub(data.before.len()).max(1);

@@ -1,13 +1,12 @@
 //! Role and position: classifies utterances by speaker role and position in the dialogue.
 //!
-//! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its
-//! position: customers speak first, agents ask questions, and thanks come last. A class is a pair of speaker role and
-//! position.
+//! The dialogue act of an utterance (question, answer, agreement, thanks) correlates with its speaker and its position.
+//! For example, customers speak first, and thanks come last. A class is a pair of speaker role and position.
 //!
 //! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the
-//! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the
-//! prototypes. It groups utterances by dialogue act and ignores their topic; a second objective such as
-//! `self-distillation` can preserve the topic.
+//! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the prototypes
+//! and the log priors of the classes. It groups utterances by dialogue act and ignores their topic; a second objective
+//! such as `self-distillation` can preserve the topic.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -131,7 +130,7 @@ impl RolePosition {
     }
 }
 
-/// Returns the class of a turn. In short dialogues, "first" and "second" take precedence over "last".
+/// Returns the class of a turn. "First" and "second" take precedence over "last" and "second to last".
 fn class(role: u32, turn: u32, turns: u32) -> u32 {
     let position = match (turn, turns - turn) {
         (0, _) => 0,

@@ -50,7 +50,7 @@ pub(crate) fn activate(activation: Activation, before: &[f32], after: &mut [f32]
     });
 }
 
-/// Writes the gradient with respect to the input of an activation function.
+/// Writes the gradient with respect to the input of an activation function to `of_before`. `before` is that input.
 pub(crate) fn activate_back(activation: Activation, before: &[f32], gradient: &[f32], of_before: &mut [f32]) {
     of_before.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).zip(gradient.par_chunks(CHUNK)).for_each(
         |((out, before), gradient)| {

@@ -1,11 +1,11 @@
 //! Differentiable operations of an encoder on candle tensors.
 //!
-//! Each operation has two implementations. On the CPU, our kernels compute the forward and the backward pass on
-//! slices. The objectives use some of them (`linear`, `add_norm`, `pool`) as custom operations of candle.
+//! Each operation has two implementations. On the CPU in f32, our kernels compute the forward and the backward pass on
+//! slices. Some kernels are also custom operations of candle for the objectives (`linear`, `add_norm`, `pool`).
 //!
-//! On other devices, the operations are composed of candle's operations. The tests use this version as the
-//! reference. Some operations of candle have no backward pass and report no error (`layer_norm` on contiguous
-//! tensors, `softmax_last_dim`). They are not used here.
+//! Otherwise, the operations are composed of candle's operations. The tests use this version as the reference. Some
+//! operations of candle have no backward pass and report no error (`layer_norm` on contiguous tensors,
+//! `softmax_last_dim`). They are not used here.
 
 pub(super) mod attention;
 pub(super) mod linear;
@@ -36,7 +36,7 @@ fn is_ours(x: &Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == DType::F32
 }
 
-/// Returns the values of an argument of a custom operation.
+/// Returns the values of a contiguous f32 tensor, or an error for any other tensor.
 fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     let Some((from, to)) = layout.contiguous_offsets() else { bail!("the tensor is not contiguous") };
     match storage {
@@ -67,7 +67,7 @@ impl<G: Deref<Target = Storage>> Numbers<'_, G> {
     }
 }
 
-/// Sums over blocks of rows, in parallel.
+/// Computes sums over rows: in parallel for each block of rows, then over the blocks.
 ///
 /// `add(first_row, rows, sum)` adds the contribution of a block to `sum`, which has `sums` elements.
 fn over_rows(
@@ -100,7 +100,7 @@ fn sum_of(vectors: &[Vec<f32>], length: usize) -> Vec<f32> {
 /// Number of values per parallel task in element-wise operations.
 const CHUNK: usize = 1 << 14;
 
-/// Applies dropout to a tensor. `None` returns it unchanged.
+/// Applies dropout to a tensor. If `dropout` is `None`, returns the tensor unchanged.
 pub fn dropout(x: &Tensor, dropout: Option<Dropout>) -> Result<Tensor> {
     let Some(dropout) = dropout else { return Ok(x.clone()) };
     let factors: Vec<f32> = (0..x.elem_count() as u32).into_par_iter().map(|n| dropout.factor(n)).collect();

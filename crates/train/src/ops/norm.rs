@@ -48,7 +48,7 @@ impl Normed {
         AddNorm { weight, bias, epsilon: self.epsilon, dropout: self.dropped }
     }
 
-    /// Writes the normalized sums.
+    /// Writes `norm(x + dropout(y))` to `out`.
     pub(crate) fn apply(&self, norm: &[f32], x: &[f32], y: &[f32], out: &mut [f32]) {
         let chunk = ROWS * norm.len() / 2;
         out.par_chunks_mut(chunk)
@@ -58,8 +58,7 @@ impl Normed {
             .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
     }
 
-    /// Writes the gradients with respect to `x` and `y`. Returns the gradient with respect to the weight and the
-    /// bias.
+    /// Writes the gradients with respect to `x` and `y`. Returns the gradient with respect to `norm`.
     pub(crate) fn backward(
         &self,
         norm: &[f32],

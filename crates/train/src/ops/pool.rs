@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{is_ours, numbers, values_of};
 use turnwise_encoder::Part;
 
-/// Computes weighted sums over the rows of `x`, one row per sum. Each sum is a list of row ranges with their weights.
+/// Computes weighted sums of rows of `x`, one output row per sum. Each sum is a list of row ranges with their weights.
 pub fn pool(x: &Tensor, sums: Vec<Vec<Part>>) -> Result<Tensor> {
     match is_ours(x) {
         true => x.contiguous()?.apply_op1(Pool(sums)),

@@ -1,7 +1,6 @@
 //! Parallel matrix products on the CPU.
 //!
-//! Each element of the result is summed by one thread in a fixed order, so it does not depend on the number of
-//! threads.
+//! One thread sums each element of the result in a fixed order, so the result does not depend on the number of threads.
 
 use gemm::{Parallelism, gemm};
 

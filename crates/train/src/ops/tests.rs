@@ -62,7 +62,7 @@ fn check(
         near(ours, expected, &format!("gradient of argument {n}"));
         let start: Vec<f64> = flat(&arguments[n]).into_iter().map(f64::from).collect();
         for i in (0..start.len()).step_by(1 + start.len() / 20) {
-            // In f64, so that a small step is not lost to rounding.
+            // Compute in f64, so that a small step is not lost to rounding.
             let at = |by: f64| {
                 let mut moved = start.clone();
                 moved[i] += by;
@@ -85,7 +85,7 @@ fn check(
 #[test]
 fn linear_layers() {
     for activation in [None, Some(Activation::Gelu), Some(Activation::GeluTanh), Some(Activation::Relu)] {
-        // More rows than one block.
+        // Use more rows than one block.
         let bias = numbers((1, 9), 3).flatten_all().unwrap();
         let arguments = [numbers((131, 7), 1), numbers((9, 7), 2), bias];
         check(
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// CPU attention with two heads of width 4.
+/// Computes CPU attention with two heads of width 4.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
     let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
     let back = with.clone();

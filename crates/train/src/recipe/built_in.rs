@@ -1,6 +1,6 @@
 //! Built-in recipes: the experiments of the papers and of our benchmarks, from `benchmarks/recipes/`.
 //!
-//! Their paths are relative to a data folder, which the user sets.
+//! The paths in the recipes are relative to a data folder, which the user sets.
 
 use std::path::{Path, PathBuf};
 
@@ -52,8 +52,8 @@ impl Recipe {
         self.dev.iter_mut().for_each(|dev| below(&mut dev.data));
     }
 
-    /// Returns the name of the built-in recipe whose run writes this model: NAME for `runs/NAME/model`. `None` if there
-    /// is no such recipe.
+    /// For the model path `runs/NAME/model`, returns NAME if it is a built-in recipe, otherwise `None`. A run of this
+    /// recipe writes the model.
     pub fn that_leaves(model: &str) -> Option<&'static str> {
         let name = model.strip_prefix("runs/")?.strip_suffix("/model")?;
         names().find(|known| *known == name)

@@ -17,13 +17,13 @@ const OF_STEPS: &str = "auxiliary steps batch parts learning_rate warm_up schedu
     frozen_layers max_tokens temperature negatives hard_negatives aggregation window profile merge_turns \
     checkpoint_every evaluate_every select patience";
 
-/// Names of the settings that have no effect in a recipe for a layer in closed form, and that are not stored.
+/// Names of the settings that are not stored for an objective without training steps, because they have no effect.
 pub(crate) fn not_of_layers() -> impl Iterator<Item = &'static str> {
     // `evaluate_every = 0` disables the evaluation of the layer.
     OF_STEPS.split_whitespace().filter(|name| *name != "evaluate_every")
 }
 
-/// Returns an error if the objective cannot be the main one, or if dialogues are held out but never used.
+/// Returns an error if the objective can only be auxiliary, or if dialogues are held out but never used.
 pub(super) fn role(recipe: &Recipe) -> Result<()> {
     let definition = recipe.objective.definition();
     if definition.role == Role::Auxiliary {
@@ -68,7 +68,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
         .with_hint("append a layer with --context-layer, or omit --context-weight"))
 }
 
-/// Returns the names of the settings in the recipe that only some objectives use.
+/// Returns the names of the given settings that only some objectives use.
 pub(super) fn of_objectives(recipe: &Recipe) -> Result<Vec<&'static str>> {
     changed(recipe, OF_OBJECTIVES)
 }
@@ -130,7 +130,7 @@ pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSet
     ])
 }
 
-/// Rejects settings that have no effect on a layer in closed form, and checks the values of the others.
+/// Rejects settings that have no effect without training steps, and checks the values of all other settings.
 pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
     if recipe.layer {
@@ -153,7 +153,7 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     ])
 }
 
-/// Returns those of the settings `names` whose values differ from the defaults of a new recipe.
+/// Returns the settings in `names`, a list separated by spaces, that differ from the defaults of a new recipe.
 fn changed(recipe: &Recipe, names: &'static str) -> Result<Vec<&'static str>> {
     let values = |recipe: &Recipe| {
         serde_json::to_value(recipe).map_err(|e| Error::Internal(format!("the recipe cannot be stored: {e}")))
@@ -193,7 +193,7 @@ fn option(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
-/// Returns an error if there are settings that do not apply to the objective.
+/// Returns an error if `foreign`, the list of settings that do not apply to the objective, is not empty.
 fn none_of_these(objective: &str, foreign: &[&str], why: &str) -> Result<()> {
     if foreign.is_empty() {
         return Ok(());

@@ -17,7 +17,7 @@ pub struct DevTask {
 }
 
 impl DevTask {
-    /// Names of the tasks.
+    /// Names of all supported tasks.
     pub const KNOWN: [&str; 4] = ["sr", "dsts", "response", "dialogues"];
 }
 

@@ -43,7 +43,8 @@ pub struct Recipe {
     /// Batch size: number of examples per step.
     #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
+    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
+    /// rounding.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
@@ -89,8 +90,7 @@ pub struct Recipe {
     /// Appends a `context-cca` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// Weight of the context in the `context-cca` layer, from 0 to 1. The rest is the weight of the original
-    /// vectors.
+    /// Weight of the context in the `context-cca` layer, from 0 to 1. The original vectors have the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// Window size in turns (`dial2vec`): turns that are further apart do not match.
@@ -108,7 +108,7 @@ pub struct Recipe {
     /// Minimum number of turns; shorter dialogues are skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_turns: Option<usize>,
-    /// Number of dialogues to use, drawn at random; `None` for all.
+    /// Maximum number of training dialogues, drawn at random; `None` uses all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogues: Option<usize>,
     /// Random seed.
@@ -123,10 +123,10 @@ pub struct Recipe {
     /// Labeled tasks that evaluate the model during training.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
-    /// Maximum number of held-out dialogues for the label-free evaluation. At most a tenth of all are held out.
+    /// Maximum number of held-out dialogues for the label-free evaluation. At most a tenth of the corpus is held out.
     #[serde(default, rename = "aside", alias = "held_out", skip_serializing_if = "Option::is_none")]
     pub held_out: Option<usize>,
-    /// Criterion that selects the step whose model is kept.
+    /// Criterion that selects the step of the saved model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<Selection>,
     /// Early stopping: number of evaluations without an improvement; 0 disables it.
@@ -157,7 +157,7 @@ where
 }
 
 impl Recipe {
-    /// Creates a recipe with default values for all other settings.
+    /// Creates a recipe with the given settings. All other settings have their defaults or are `None`.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
         Recipe {
             objective,
@@ -198,8 +198,8 @@ impl Recipe {
         }
     }
 
-    /// Returns the name of a setting in recipe files. `auxiliary` and `held_out` have older names there, so that
-    /// earlier versions can read the files.
+    /// Returns the name of a setting in recipe files. The files use older names for `auxiliary` and `held_out`, so that
+    /// earlier versions can read them.
     pub fn stored_name(setting: &str) -> &str {
         match setting {
             "auxiliary" => "beside",

@@ -10,10 +10,10 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Default number of held-out dialogues.
+/// Default maximum number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
-/// A valid recipe, in which every setting has a value.
+/// A valid recipe. Its missing settings have the defaults of the objective.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
     /// The recipe with all defaults, which is saved in the folder of the run.
@@ -22,22 +22,22 @@ pub struct ResolvedRecipe {
     pub min_turns: usize,
     /// Maximum number of held-out dialogues.
     pub held_out: usize,
-    /// True if the model is evaluated during training.
+    /// True if the run evaluates the model.
     pub evaluates: bool,
-    /// Criterion that selects the step whose model is kept.
+    /// Criterion that selects the step of the saved model.
     pub select: Selection,
-    /// Settings of the training steps; `None` if the run only learns a layer in closed form.
+    /// Settings of the training steps; `None` if the run only learns a linear layer in closed form.
     pub steps: Option<StepSettings>,
-    /// Settings of the layer in closed form; `None` if no layer is learned.
+    /// Settings of the linear layer that is learned in closed form; `None` if no layer is learned.
     pub layer: Option<LayerSettings>,
 }
 
-/// Settings of a layer in closed form.
+/// Settings of a linear layer that is learned in closed form (`context-cca`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LayerSettings {
     /// Number of context turns on each side of an utterance.
     pub context: usize,
-    /// Weight of the context, from 0 to 1.
+    /// Weight of the context prediction, from 0 to 1.
     pub strength: f64,
 }
 
@@ -82,7 +82,7 @@ impl ResolvedRecipe {
 
 impl StepSettings {
     /// Creates the main objective, combined with its auxiliary objectives. Returns an error if the data or the model
-    /// does not suit one of them.
+    /// does not suit one of the objectives.
     pub fn create(&self, setup: &Setup<'_>) -> Result<Box<dyn Objective>> {
         let main = self.main.build(setup)?;
         let build = |auxiliary: &AuxiliarySettings| -> Result<Auxiliary> {
@@ -97,9 +97,10 @@ impl StepSettings {
     }
 }
 
-/// View of a recipe through which an objective reads its settings.
+/// Settings of a recipe, as an objective reads them.
 ///
-/// Reading a missing setting writes its default to the recipe. Settings that are given but never read are rejected.
+/// Reading a missing setting writes its default to the recipe. [`Recipe::resolve`] rejects given settings that the
+/// objective does not read.
 #[derive(Debug)]
 pub struct Given<'r> {
     recipe: &'r mut Recipe,
@@ -110,7 +111,7 @@ pub struct Given<'r> {
 }
 
 impl Given<'_> {
-    /// Returns true if the objective is an auxiliary one.
+    /// Returns true if the objective is used as an auxiliary objective.
     pub fn is_auxiliary(&self) -> bool {
         self.is_auxiliary
     }
@@ -137,7 +138,7 @@ impl Given<'_> {
         *self.recipe.negatives.get_or_insert(default)
     }
 
-    /// Number of hard negatives among the negatives.
+    /// Number of hard negatives among the negatives. A default of 0 is not written to the recipe.
     pub fn hard_negatives(&mut self, default: usize) -> usize {
         self.read.push("hard_negatives");
         if default > 0 {
@@ -245,7 +246,7 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of an objective. Also returns the names of the settings that it uses.
+    /// Reads the settings of an objective. Also returns the names of the objective-specific settings among them.
     fn read_settings(
         &mut self,
         training: &StepTraining,

@@ -14,14 +14,14 @@ use turnwise_encoder::{
     statics,
 };
 
-/// Name of the subfolder of a run that holds the base model with an added separator token. It exists only if turns need
-/// a separator and the base model has none.
+/// Subfolder of a run for a copy of the base model with a turn separator. It exists only if turns need a separator and
+/// the base model has none.
 pub(super) const START: &str = "start";
 
 /// A base model that suits the recipe.
 pub(super) struct BaseModel {
     pub(super) name: String,
-    /// Repository on the hub, if known.
+    /// Repository of the model on the Hugging Face Hub, if known.
     pub(super) repository: Option<String>,
     pub(super) folder: ModelFolder,
 }
@@ -53,7 +53,7 @@ impl BaseModel {
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
-    /// Reports that a second layer will be appended, or that the pooling of the base model is replaced.
+    /// Reports that the base model already has a dense layer, or that its pooling is replaced.
     pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
         let name = &recipe.file.model;
         if recipe.steps.is_none() {
@@ -73,7 +73,8 @@ impl BaseModel {
     }
 }
 
-/// Returns the model that the steps start from: the base model, with a new separator token if the recipe needs one.
+/// Returns the model that the steps start from: the base model, or a copy with a turn separator if the recipe needs one
+/// and the model has none.
 pub(super) fn with_separator(
     base: &ModelFolder,
     run_folder: &Path,

@@ -13,9 +13,9 @@ pub(super) struct Card<'a> {
     pub(super) seen: (usize, usize),
     /// Hash of the training dialogues.
     pub(super) data: &'a str,
-    /// Step of the selected model.
+    /// Step of the saved model.
     pub(super) kept: u64,
-    /// Agreement with BM25 before and after training, see [`Outcome::agreements`](super::Outcome::agreements).
+    /// Fraction of BM25 neighbors that are also neighbors by vectors, before and after training.
     pub(super) agreements: Option<[f64; 2]>,
     /// Score changes on held-out dialogues and dev tasks.
     pub(super) gains: Vec<Gain>,

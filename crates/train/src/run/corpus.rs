@@ -31,7 +31,7 @@ pub(super) struct Corpora {
     pub(super) dialogues: DiskVec<Dialogue>,
     /// For each corpus, the index after its last dialogue.
     pub(super) ends: Vec<usize>,
-    /// Path of each corpus, as given in the recipe. A path with no new dialogues is not a corpus.
+    /// Path of each corpus, as given in the recipe. A path with only duplicates is left out.
     pub(super) paths: Vec<PathBuf>,
 }
 
@@ -97,8 +97,8 @@ impl Corpora {
         self.retain(&kept);
     }
 
-    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns an empty list if that
-    /// is less than [`MIN_HELD_OUT`].
+    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns an empty list if
+    /// these are fewer than [`MIN_HELD_OUT`] dialogues.
     ///
     /// The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the same
     /// dialogues.
@@ -149,7 +149,7 @@ impl Corpora {
         Ok(before - self.dialogues.len())
     }
 
-    /// Removes the dialogues whose entry in `kept` is false, and updates `ends`.
+    /// Removes dialogue N if `kept[N]` is false, and updates `ends`.
     fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
@@ -158,7 +158,7 @@ impl Corpora {
     }
 }
 
-/// Reads the dialogues of files and folders, and calls `take` with each. Reports rejected records to the observer.
+/// Reads files and folders, and calls `take` with each dialogue. Reports rejected records to the observer.
 pub(super) fn read_files(
     paths: &[PathBuf],
     reader: &Reader,
@@ -205,7 +205,7 @@ fn not_found(path: &Path, indexes: &Path) -> Error {
 /// Dialogues read so far, without duplicates.
 struct Reading {
     dialogues: DiskVec<Dialogue>,
-    /// Hashes of the dialogues.
+    /// Hashes of the dialogues, including their ids.
     seen: HashSet<IdKey>,
     /// Number of dialogues that were skipped because an equal one was read before.
     duplicates: u64,
@@ -223,8 +223,8 @@ impl Reading {
     }
 }
 
-/// Returns the folder of an index, given its path or its name; `None` if it is not an index. An existing file or folder
-/// at the path takes precedence over an index with that name.
+/// Returns the folder of an index, given its path or its name; `None` if there is no such index. An existing file or
+/// folder at the path takes precedence over an index with that name.
 fn index(path: &PathBuf, indexes: &Path) -> Option<PathBuf> {
     if path.exists() {
         return Manifest::exists(path).then(|| path.clone());

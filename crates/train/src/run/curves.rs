@@ -19,7 +19,7 @@ const TITLE: usize = 44;
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
 
-/// Label-free measures: the tag for TensorBoard, the title of the plot, and the value.
+/// A label-free measure: the tag for TensorBoard, the title of the plot, and a function that returns the value.
 type Measure = (&'static str, &'static str, fn(&Evaluation) -> Option<f64>);
 const LABEL_FREE: [Measure; 4] = [
     ("aside", "neighbors shared by halves, held out", |e| e.held_out.as_ref().map(|score| score.value)),
@@ -32,9 +32,9 @@ const LABEL_FREE: [Measure; 4] = [
 pub(super) struct Curves<'a> {
     pub(super) steps: &'a [Line],
     pub(super) evaluations: &'a [Evaluation],
-    /// The learned layer, if there is one.
+    /// Statistics of the learned layer, if there is one.
     pub(super) learned: Option<&'a Learned>,
-    /// The step whose model is kept; `None` until the run ends.
+    /// Step of the saved model; `None` until the run ends.
     pub(super) kept: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ struct Plot {
     along: &'static str,
     /// Title, which is also the label of the y axis.
     name: String,
-    /// True if the kept step is marked.
+    /// True if the step of the saved model is marked.
     is_marked: bool,
 }
 
@@ -157,7 +157,7 @@ fn short(path: &str) -> String {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path).to_owned()
 }
 
-/// Exponential moving average with weight 0.1, as in the progress bar.
+/// Exponential moving average with weight 0.1 for each new value, as in the progress bar.
 fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut now = points.first().map_or(0.0, |p| p.1);
     let next = |(step, value): &(f64, f64)| {
@@ -167,7 +167,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
-/// Plots the canonical correlations of the layer and their random baseline.
+/// Plots the canonical correlations of the layer and the random baseline.
 fn correlations(learned: &Learned) -> Plot {
     let Learned { correlations, baseline, .. } = learned;
     let values = correlations.iter().enumerate().map(|(n, value)| ((n + 1) as f64, *value)).collect();

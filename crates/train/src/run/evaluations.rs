@@ -6,7 +6,7 @@ use crate::named_enum;
 use turnwise_core::stats::mean_and_deviation;
 pub use turnwise_eval::halves::MIN_HELD_OUT;
 
-/// Evaluation of the model after a step. Step 0 is the base model.
+/// Result of an evaluation of the model after a step. Step 0 is the base model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Number of steps taken.
@@ -17,15 +17,15 @@ pub struct Evaluation {
     /// Scores on the labeled dev tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
-    /// Label-free score on the held-out dialogues; `None` if the run holds out none.
+    /// Label-free score on the held-out dialogues; `None` if no dialogues are held out.
     #[serde(default, rename = "aside", skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
     /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
-    /// sample has too few texts.
+    /// sample is too small.
     pub agreement: Option<f64>,
-    /// Mean squared distance between the vectors of neighbors by BM25; `None` like `agreement`.
+    /// Mean squared distance between the vectors of neighbors by BM25; `None` if `agreement` is `None`.
     pub alignment: Option<f64>,
-    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` like `agreement`.
+    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` if `agreement` is `None`.
     pub uniformity: Option<f64>,
     /// Duration of the evaluation in seconds.
     pub seconds: f64,
@@ -38,7 +38,7 @@ impl Evaluation {
     }
 }
 
-/// Score of a dev task.
+/// Value of one measure on a dev task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The task, as given in the recipe.
@@ -77,19 +77,20 @@ impl HeldOut {
 }
 
 named_enum! {
-    /// Criterion that selects the step whose model is kept.
+    /// Criterion that selects the step of the saved model.
     pub enum Selection: "selection" {
-        /// Label-free: by the score on held-out dialogues, or by the agreement with BM25 neighbors if there are none.
+        /// By the label-free score on held-out dialogues. Without held-out dialogues, by the agreement with BM25
+        /// neighbors.
         #[default]
         LabelFree = "label-free",
-        /// By the labels of the dev tasks, like the code of the papers.
+        /// By the mean score on the labeled dev tasks, as in the code of the papers.
         Dev = "dev",
         /// The last step.
         Last = "last",
     }
 }
 
-/// Label-free scores that are lower than the best one by at most this value count as equal to it. For held-out
+/// Label-free scores that are lower than the best score by at most this value count as equal to it. For held-out
 /// dialogues, a difference of at most one standard error counts as equal, too.
 pub const NEARLY: f64 = 0.005;
 
@@ -111,8 +112,8 @@ impl Selection {
 
     /// Returns the evaluation of the best trained step, or `None` if no evaluation has a score.
     ///
-    /// With labels, the best step is the first one with the highest score. Without labels, it is the last one whose
-    /// score is nearly the highest, because small differences are noise and later steps have learned more.
+    /// With labels, the best step is the first one with the highest score. Without labels, it is the last step with
+    /// nearly the highest score: small differences are noise, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let mut best: Option<(&Evaluation, f64)> = None;
@@ -135,7 +136,7 @@ impl Selection {
         trained().rfind(nearly_best)
     }
 
-    /// Returns the number of evaluations since the best step, for early stopping.
+    /// Returns the number of evaluations after the best step, for early stopping; 0 without a best step.
     pub fn since_best(self, evaluations: &[Evaluation]) -> usize {
         let Some(best) = self.best(evaluations) else { return 0 };
         evaluations.iter().filter(|e| e.step > best.step).count()

@@ -41,9 +41,9 @@ const DIALOGUES: usize = 400;
 /// Maximum number of utterances in the sample of the label-free evaluation.
 const UTTERANCES: usize = 2_000;
 
-/// Minimum length in bytes of a text that counts for the overlap. Shorter texts are often equal by chance.
+/// Minimum length in bytes of the texts that are looked up in the corpus. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// An overlap is reported if more than one in this number of texts is also in the corpus.
+/// A task is reported if more than one in this number of its long texts is also in the corpus.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
@@ -76,7 +76,7 @@ pub(super) fn load_tasks(
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// Returns the dialogues of all tasks whose documents are dialogues.
+/// Returns the documents of all tasks that search dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -84,9 +84,9 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Finds the tasks that have more than a tenth of their long texts in common with the turns of the corpus.
+/// Finds the tasks with more than a tenth of their long texts in the corpus.
 ///
-/// Returns for each such task its name, the number of common texts, and the number of its long texts.
+/// Returns, for each of these tasks, its name, the number of common texts, and the number of its long texts.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
@@ -116,10 +116,10 @@ pub(super) fn overlaps<'t>(
     Ok(counts.filter(|(_, shared, texts)| shared * OVERLAP_ONE_IN > *texts).collect())
 }
 
-/// Data that the models of a run are evaluated on, besides the label-free sample.
+/// Data for the evaluation of the models of a run, in addition to the label-free sample.
 pub(super) struct EvaluationData {
     pub(super) tasks: Tasks,
-    /// Halves of the held-out dialogues; `None` if no dialogues are held out.
+    /// The held-out dialogues, split into halves; `None` if no dialogues are held out.
     pub(super) held_out: Option<Halves>,
 }
 
@@ -148,13 +148,14 @@ impl<'a> Evaluator<'a> {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after `step` steps, with the pipeline of the base model.
+    /// Evaluates the network after `step` steps, with the pipeline of the base model. After step 0, the pooling is the
+    /// mean.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
-        // Training always uses mean pooling, whatever the base model does.
+        // Training always uses mean pooling, even if the base model does not.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Evaluates a network with the pipeline of `folder`. `pooling` replaces the pooling of the pipeline.
+    /// Evaluates a network with the pipeline of `folder`. A given `pooling` replaces the pooling of the pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,

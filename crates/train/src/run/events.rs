@@ -1,6 +1,6 @@
 //! TensorBoard event files.
 //!
-//! The file is a sequence of records with checksums. The messages in them are protocol buffers with at most four fields,
+//! The file is a sequence of records with checksums. A record is a protocol buffer message with at most four fields,
 //! which this module encodes without a library.
 
 use std::{

@@ -49,15 +49,15 @@ pub(super) fn has_run(path: &Path) -> bool {
     path.join(RECIPE).is_file()
 }
 
-/// Path of the trained model of a run.
+/// Returns the path of the trained model in the folder of a run.
 pub fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
 /// Returns an error if a folder cannot be the output folder of a run.
 ///
-/// A folder with a run needs `resume`. Any other folder must not exist, or contain at most the leftovers of a run that
-/// was stopped before its first step.
+/// A folder with a run needs `resume`. Any other folder must not exist, or be empty, or contain only files of a run
+/// that was stopped before its first step.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
     let begun = has_run(path);
     if begun && !resume {
@@ -99,7 +99,7 @@ impl RunFolder {
         &self.path
     }
 
-    /// Path of a file or folder in the folder of the run.
+    /// Returns the path of a file or folder in the folder of the run.
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -121,8 +121,7 @@ impl RunFolder {
 
     /// Returns an error if the recipe differs from the recipe of the run to resume.
     ///
-    /// `given` is the recipe without defaults. If a setting that was given differs, the error omits the defaults that
-    /// depend on it.
+    /// `given` is the recipe without defaults. If a given setting differs, the error omits differences in defaults.
     pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, given: &Recipe) -> Result<()> {
         let stored = self.stored_recipe()?;
         let (complete, given) = (table_of(&recipe.file)?, table_of(given)?);
@@ -205,8 +204,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Saves the batch of a failed step for inspection, and returns the error of the step with a longer hint: the file of
-    /// the batch and the last checkpoint. An error without a hint is unchanged.
+    /// Saves the batch of a failed step for inspection. Returns the error of the step, and adds the file of the batch
+    /// and the last checkpoint to its hint. An error without a hint is unchanged.
     pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
         let mut more = String::new();
         let path = self.join("failed-batch.json");
@@ -258,7 +257,7 @@ impl Drop for RunFolder {
         let _ = files::remove_folder(&self.path.join(START));
         let _ = fs::remove_file(self.path.join(LOCK));
         self.lock = None;
-        // `remove_dir` fails on folders that are not empty, so those stay.
+        // `remove_dir` fails on folders that are not empty, so such folders stay.
         self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }

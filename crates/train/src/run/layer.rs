@@ -173,7 +173,7 @@ impl LayerTraining<'_> {
         let mut seen = Learned::default();
         for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
-            // The random baseline pairs dialogues of a chunk. Without shuffling, they could be similar.
+            // The random baseline pairs dialogues of a chunk. Without shuffling, these dialogues could be similar.
             Random::new(recipe.file.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MAX_DIALOGUES);
             let mut sums = Sums::new(encoder.dim(), settings.context);
@@ -209,7 +209,7 @@ impl LayerTraining<'_> {
     }
 
     /// Evaluates a model and reports the result. Returns `None` if there is nothing to evaluate on. `step` and `layer`
-    /// are those of the [`Evaluation`].
+    /// become fields of the [`Evaluation`].
     fn measure(
         &self,
         evaluator: &Evaluator,

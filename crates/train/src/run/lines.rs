@@ -1,5 +1,4 @@
-//! Logs of a run in JSON lines, one record per step: metrics and evaluations. When a run resumes, records of later
-//! steps are removed.
+//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes records of later steps.
 
 use std::{
     fs::{File, OpenOptions},
@@ -47,7 +46,7 @@ impl Lines {
     }
 }
 
-/// Metrics of one step, a record of `metrics.jsonl`.
+/// Metrics of one step: a record of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     #[serde(flatten)]
@@ -56,12 +55,12 @@ pub(super) struct Line {
     pub(super) seconds: f64,
 }
 
-/// Reads the records of a log, up to the first incomplete line: a crash can truncate the last one.
+/// Reads the records of a log, up to the first invalid line. A crash can truncate the last line.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     Ok(complete_lines(path)?.into_iter().map(|(_, record)| record).collect())
 }
 
-/// Reads the lines of a log, each with its record, up to the first incomplete line.
+/// Reads the lines of a log, each with its record, up to the first invalid line.
 fn complete_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<(String, T)>> {
     let mut lines = Vec::new();
     for line in BufReader::new(File::open(path).at("read", path)?).lines() {

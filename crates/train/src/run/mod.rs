@@ -51,7 +51,7 @@ pub struct RunOptions {
     pub output: PathBuf,
     /// Continues the run in the output folder.
     pub resume: bool,
-    /// Devices to train on. Each device computes a share of every step, and the first one does everything else.
+    /// Devices to train on. Each device computes a share of every step, and the first device does everything else.
     pub devices: Vec<DeviceChoice>,
     /// Keeps the training dialogues in memory instead of in temporary files.
     pub in_memory: bool,
@@ -64,7 +64,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Options for a run on the default device, for a recipe whose base model and corpora are paths.
+    /// Options for a run on the default device. The recipe must give its base model and its corpora as paths.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         RunOptions {
             output: output.into(),
@@ -165,7 +165,7 @@ fn run_one(
     Ok((outcome, recipe))
 }
 
-/// Inputs of a run, whatever its objective.
+/// Inputs of a run that every objective needs.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,
@@ -210,8 +210,8 @@ fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> 
     Ok(())
 }
 
-/// Holds out dialogues for evaluation if the recipe requests it, and reports their number. Returns `None` if no dialogues
-/// are held out.
+/// Holds out dialogues for evaluation if the recipe requests it, and reports their number. Returns `None` if no
+/// dialogues are held out.
 fn hold_out(
     corpora: &mut Corpora,
     recipe: &ResolvedRecipe,

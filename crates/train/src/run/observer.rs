@@ -7,8 +7,8 @@ use turnwise_eval::rank;
 ///
 /// `()` ignores all reports and never stops.
 pub trait RunObserver: Sync {
-    /// Returns true to stop the run, which then returns [`Error::Interrupted`]. Steps that were taken are saved in a
-    /// checkpoint first.
+    /// Returns true to stop the run. The run saves the completed steps in a checkpoint, and returns
+    /// [`Error::Interrupted`].
     fn should_stop(&self) -> bool {
         false
     }
@@ -41,15 +41,15 @@ pub(super) fn check(observer: &dyn RunObserver, hint: Option<&str>) -> Result<()
 pub enum Stage {
     /// Reading the dialogues. The unit of `done` is bytes.
     Reading,
-    /// Encoding dialogues for a teacher.
+    /// Encoding dialogues for a teacher (a model of dialogue similarity).
     Encoding,
-    /// Fitting lexical vectors for a teacher.
+    /// Computing lexical vectors for a teacher (a model of dialogue similarity).
     FittingWords,
     /// Mining hard negatives.
     Mining,
     /// Gradient steps.
     Training,
-    /// Encoding utterances and their contexts for a layer.
+    /// Encoding utterances and their contexts for a `context-cca` layer.
     ReadingContexts,
     /// A step of an evaluation.
     Evaluating(rank::Step),
@@ -71,7 +71,7 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Progress of a stage whose amount of work is its number of items.
+    /// Creates the progress of a stage that measures its work in items.
     pub(super) fn of(stage: Stage, done: usize, total: usize) -> Self {
         Progress { stage, done: done as u64, total: Some(total as u64), items: done as u64, detail: "" }
     }

@@ -15,7 +15,7 @@ use turnwise_eval::{
     significance::{DRAWS, randomization_test},
 };
 
-/// Significance level: differences with a larger p-value count as not significant.
+/// Significance level: differences with a smaller p-value count as significant.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// Task name and measure name of the held-out evaluation in a [`Gain`].
@@ -26,7 +26,7 @@ const HELD_OUT: (&str, &str) = ("aside", "halves");
 pub struct Outcome {
     /// Number of steps taken; fewer than requested if the run stopped early.
     pub steps: u64,
-    /// The step whose model is kept.
+    /// Step of the saved model.
     pub kept: u64,
     /// Mean losses over the first and the last tenth of the steps; `None` without steps.
     pub losses: Option<(f64, f64)>,
@@ -75,7 +75,7 @@ impl Outcome {
         Ok(Outcome { steps, kept, losses, learned, evaluations, spent })
     }
 
-    /// Evaluation of the saved model: of the kept step, or of the model with the layer if a layer was learned.
+    /// Evaluation of the saved model, which includes the layer if one was learned.
     fn last(&self) -> Option<&Evaluation> {
         match self.learned {
             Some(_) => self.evaluations.last(),
@@ -83,9 +83,9 @@ impl Outcome {
         }
     }
 
-    /// Returns the score changes on held-out dialogues and on the dev tasks, from the base model to the kept model.
+    /// Returns the score changes on held-out dialogues and on the dev tasks, from the base model to the saved model.
     ///
-    /// `seed` is the seed of the significance tests. The list is empty if the base model was not evaluated.
+    /// `seed` is the seed of the significance tests. The list is empty if one of these models was not evaluated.
     pub fn gains(&self, seed: u64) -> Vec<Gain> {
         let start = self.evaluations.iter().find(|e| e.step == 0);
         let (Some(start), Some(kept)) = (start, self.last()) else { return Vec::new() };
@@ -136,7 +136,7 @@ pub struct Gain {
     pub measure: String,
     /// Value of the base model, as a fraction, not in percent.
     pub start: f64,
-    /// Value of the kept model, as a fraction, not in percent.
+    /// Value of the saved model, as a fraction, not in percent.
     pub kept: f64,
     /// P-value of the difference, by the paired randomization test; `None` for measures without per-query values.
     pub p: Option<f64>,
@@ -158,7 +158,7 @@ impl Gain {
         }
     }
 
-    /// Returns true if the measure is the label-free one on held-out dialogues.
+    /// Returns true for the label-free score on held-out dialogues.
     pub fn is_held_out(&self) -> bool {
         (self.task.as_str(), self.measure.as_str()) == HELD_OUT
     }
@@ -168,7 +168,7 @@ impl Gain {
         self.p.is_some_and(|p| p < SIGNIFICANCE)
     }
 
-    /// Returns true if the kept model is significantly worse than the base model.
+    /// Returns true if the saved model is significantly worse than the base model.
     pub fn is_loss(&self) -> bool {
         self.kept < self.start && self.is_significant()
     }

@@ -1,4 +1,4 @@
-//! The teachers and the hard negatives of a run, which only some objectives need.
+//! Inputs that only some objectives need: teachers (models of dialogue similarity) and hard negatives.
 
 use std::borrow::Cow;
 
@@ -27,13 +27,13 @@ use turnwise_encoder::{
     transformer::Settings,
 };
 
-/// Maximum number of dialogues per teacher. They are compared pairwise, and more of them hardly help.
+/// Maximum number of dialogues per teacher. All pairs are compared, and more dialogues hardly help.
 const MAX_DIALOGUES: usize = 8_192;
 /// Maximum number of utterances that get hard negatives. Other utterances get random negatives.
 const MAX_UTTERANCES: usize = 65_536;
 /// Number of topics in the lexical vectors of a teacher.
 const TOPICS: usize = 16;
-/// Number of dialogues that are encoded per call. It is small, so that the run stops quickly after Ctrl-C.
+/// Number of dialogues that are encoded per call. A small number lets the run stop quickly after Ctrl-C.
 const CHUNK: usize = 64;
 /// Hint of an interruption before the first step.
 const NOT_TRAINED: Option<&str> = Some("nothing was trained yet");
@@ -94,7 +94,8 @@ impl Sources for RunSources<'_> {
 }
 
 impl RunSources<'_> {
-    /// Fits a teacher on a sample of the dialogues of one corpus. `known` has their indices in the training set.
+    /// Fits a teacher on a sample of the dialogues of one corpus. `known` has the index of each dialogue of the corpus
+    /// in the training set.
     fn group(&self, mut known: Vec<u32>, encoder: &dyn Encoder) -> Result<Group> {
         let Run { recipe, observer, .. } = *self.run;
         let seed = recipe.file.seed;

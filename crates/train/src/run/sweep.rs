@@ -33,21 +33,22 @@ pub struct FinishedRun {
     pub seed: u64,
     /// Number of steps taken.
     pub steps: u64,
-    /// The step whose model is kept.
+    /// Step of the saved model.
     pub kept: u64,
-    /// Mean losses over the first and the last tenth of the steps.
+    /// Mean losses over the first and the last tenth of the steps; `None` without steps.
     #[serde(default)]
     pub loss: Option<[f64; 2]>,
-    /// Fraction of the nearest neighbors by BM25 that are also nearest by vectors, before and after training.
+    /// Fraction of the nearest neighbors by BM25 that are also nearest by vectors, before and after training. `None` if
+    /// not measured.
     pub agreement: Option<[f64; 2]>,
-    /// Changes on held-out dialogues and on the dev tasks.
+    /// Score changes on held-out dialogues and on the dev tasks.
     pub dev: Vec<Gain>,
-    /// True if a layer was learned. It is not stored, because the folder of the run shows it.
+    /// True if a layer was learned. Not stored, because the folder of the run has a file for the layer.
     #[serde(skip)]
     pub has_layer: bool,
 }
 
-/// Trains with each combination of values and seeds. Returns all finished runs of the folder, including those of
+/// Trains with each combination of values and seeds. Returns all finished runs in the output folder, including those of
 /// earlier calls.
 ///
 /// `varied` lists settings, named as in the recipe file, with their values. Without `seeds`, all runs use the seed of
@@ -115,8 +116,7 @@ pub fn sweep(
     Ok(finished)
 }
 
-/// Reads the summary of the finished runs in a folder; empty if there is none. Returns an error if there is one and
-/// `resume` is not set.
+/// Reads the summary file of a folder; empty without a file. Returns an error if the file exists and `resume` is false.
 fn earlier_runs(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
     let path = output.join(RUNS);
     if !path.exists() {

@@ -188,7 +188,7 @@ impl StepLoop<'_, '_> {
         };
         let (mut step, mut is_first) = (done, true);
         loop {
-            // Also catches up on an evaluation that an interrupted run missed.
+            // This also does an evaluation that an interrupted run missed.
             if self.needs_evaluation(step, &evaluations) && !observer.should_stop() {
                 is_first = true;
                 match self.evaluate(step) {
@@ -264,7 +264,7 @@ impl StepLoop<'_, '_> {
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
-    /// Returns true if the last evaluations brought no improvement (early stopping).
+    /// Returns true if the last `patience` evaluations brought no improvement (early stopping).
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
         let patience = self.run.recipe.file.patience;
         patience > 0 && self.run.recipe.select.since_best(evaluations) >= patience
@@ -280,7 +280,7 @@ impl StepLoop<'_, '_> {
         Ok(evaluation)
     }
 
-    /// Draws the curves. `kept` is the step to mark at the end of the run.
+    /// Draws the curves. `kept` is the step of the saved model, to be marked; `None` during training.
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.run.folder.join(METRICS))?;
         let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };

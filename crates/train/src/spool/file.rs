@@ -1,8 +1,8 @@
 //! Temporary file of records, addressed by byte offset.
 //!
-//! The file is removed from its folder as soon as it is open. Other processes cannot change it, and the operating system
-//! frees its space when the process ends. The file is read by system calls, not memory-mapped, so that a disk failure
-//! is an error and does not kill the process.
+//! The file is removed from its folder as soon as it is open. Other processes cannot open it by path, and the operating
+//! system frees its space when the process ends. The file is read by system calls, not memory-mapped, so that a disk
+//! failure is an error and does not kill the process.
 
 use std::{
     fs::{self, File},
@@ -69,7 +69,7 @@ impl Spool {
         Ok(offset)
     }
 
-    /// Offset of the next record.
+    /// Offset of the next record that is appended.
     pub fn end(&self) -> u64 {
         let state = self.state();
         state.written + state.waiting.len() as u64
@@ -102,7 +102,7 @@ impl Spool {
         Records { spool: self, block: Vec::new(), at: 0, next: from, end: to }
     }
 
-    /// Reads the bytes at an offset of the file, after writing the buffer if it holds some of them.
+    /// Fills `bytes` from an offset of the file. Writes the buffer first if the buffer holds some of these bytes.
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut state = self.state();
         if offset + bytes.len() as u64 > state.written {

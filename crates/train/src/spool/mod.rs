@@ -1,7 +1,7 @@
-//! Disk-backed vector of records.
+//! Vector of records, in memory or in a temporary file.
 //!
-//! The records are in memory, or in a temporary file from which each record is read on access. With a file, a record needs
-//! only eight bytes of memory, so a corpus can be larger than the memory. Both variants behave the same.
+//! With a file, each record is read from disk on access and needs only eight bytes of memory. A corpus can therefore be
+//! larger than the memory.
 
 mod file;
 mod record;
@@ -13,7 +13,7 @@ pub use record::Record;
 
 use turnwise_core::error::{Error, Result};
 
-/// Disk-backed vector of records.
+/// Vector of records, in memory or in a temporary file.
 pub struct DiskVec<T>(Storage<T>);
 
 enum Storage<T> {
@@ -67,7 +67,7 @@ impl<T: Record + Clone> DiskVec<T> {
         }
     }
 
-    /// Returns the serialized record. The bytes are the same in memory and on disk.
+    /// Returns the serialized record. The bytes are the same in memory and in a file.
     pub fn bytes(&self, number: usize) -> Result<Vec<u8>> {
         match &self.0 {
             Storage::Memory(records) => records.get(number).ok_or_else(|| none(number))?.to_bytes(),
@@ -81,7 +81,7 @@ impl<T: Record + Clone> DiskVec<T> {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// Removes the records whose entry in `kept` is false or missing. The temporary file does not get smaller.
+    /// Removes record N if `kept[N]` is false or missing. The temporary file does not get smaller.
     pub fn retain(&mut self, kept: &[bool]) {
         let mut kept = kept.iter();
         let mut next = || kept.next().copied().unwrap_or(false);

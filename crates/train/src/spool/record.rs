@@ -22,7 +22,7 @@ impl Record for Dialogue {
     }
 }
 
-/// Little-endian u32 numbers: for each turn, the speaker, the role, the number of tokens and the token ids.
+/// Format: little-endian u32 numbers. A turn is its speaker, its role, its number of tokens and its token ids.
 impl Record for Vec<TurnTokens> {
     fn to_bytes(&self) -> Result<Vec<u8>> {
         let numbers = self.iter().map(|turn| 3 + turn.ids.len()).sum::<usize>();

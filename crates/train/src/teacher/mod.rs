@@ -5,8 +5,8 @@
 //! between such neighbors (names, numbers, phrasing) are noise that the encoder should ignore.
 //!
 //! Within-class whitening, shrunk toward the identity, reduces the variance of the encoder vectors in the directions of
-//! this noise. The similarity of two dialogues is a weighted sum of two cosines: one of the whitened vectors, projected to
-//! their principal axes, and one of the word vectors. The weight depends on how well the two views agree.
+//! this noise. The similarity of two dialogues is a weighted sum of two cosines: that of the whitened vectors on their
+//! principal axes, and that of the word vectors. The weight depends on how well the two views agree.
 
 mod head;
 
@@ -34,9 +34,9 @@ impl Default for Settings {
     }
 }
 
-/// Similarities and nearest neighbors of dialogues, which an encoder learns to reproduce.
+/// Similarities of dialogues, which an encoder learns to reproduce, and the nearest neighbors by similarity.
 pub struct Teacher {
-    /// Vectors whose dot products are the similarities.
+    /// Vector of each dialogue. The dot products of the vectors are the similarities.
     vectors: Vectors,
     /// Mutual nearest neighbors of each dialogue.
     neighbors: Vec<Vec<u32>>,
@@ -46,8 +46,8 @@ pub struct Teacher {
 impl Teacher {
     /// Learns from two views of the dialogues: encoder vectors (`meaning`) and word-based vectors.
     ///
-    /// Both have one row per dialogue and need not be normalized. Returns an error if there are too few dialogues, or
-    /// if no two dialogues are similar.
+    /// Both views have one row per dialogue and need not be normalized. Returns an error if there are too few
+    /// dialogues, or if no two dialogues are similar.
     pub fn learn(meaning: &Vectors, words: &Vectors, settings: Settings) -> Result<Self> {
         if meaning.len() != words.len() {
             return Err(Error::Internal("the two views have different numbers of dialogues".to_owned()));
@@ -73,7 +73,7 @@ impl Teacher {
         self.vectors.len()
     }
 
-    /// Agreement of the two views, from 0 to 1. It is also the weight of the words in the combined view.
+    /// Agreement of the two views, from 0 to 1. It is also the weight of the words when neighbors are first searched.
     pub fn weight(&self) -> f64 {
         self.weight
     }
@@ -91,8 +91,8 @@ impl Teacher {
 
 /// Agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder vectors.
 ///
-/// Similar means among the nearest 1/80 of all dialogues, so the random baseline is 1/80. The agreement is low if the
-/// words of a corpus do not reflect its topics.
+/// Similar means among the nearest 1/80 of all dialogues, so the random baseline is about 1/80. The agreement is low if
+/// the words of a corpus do not reflect its topics.
 fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
     let pairs = neighbors::mutual(words, neighbors);
     let (mut near, mut all) = (0usize, 0usize);
@@ -134,7 +134,8 @@ fn centered(vectors: &Vectors) -> Vectors {
     out
 }
 
-/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views.
+/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views. Words
+/// have the weight `weight`.
 fn joined(meaning: &Vectors, words: &Vectors, weight: f64) -> Vectors {
     let mut both = Vectors::new(meaning.dim() + words.dim());
     let (of_meaning, of_words) = ((1.0 - weight).sqrt() as f32, weight.sqrt() as f32);

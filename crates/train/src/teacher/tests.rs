@@ -1,12 +1,11 @@
-//! Teachers of synthetic dialogues with known topics.
+//! Tests of teachers on synthetic dialogues with known topics.
 
 use super::*;
 use turnwise_core::random::Random;
 
 const TOPICS: usize = 50;
 
-/// Two views of `count` dialogues: encoder vectors with strong noise in some dimensions, and word vectors with less
-/// noise.
+/// Two views of `count` dialogues: encoder vectors with much noise in some dimensions, and word vectors with less.
 ///
 /// `signal` scales the topics in the word vectors.
 fn views(count: usize, signal: f64) -> (Vectors, Vectors) {
@@ -28,7 +27,7 @@ fn views(count: usize, signal: f64) -> (Vectors, Vectors) {
     (meaning, words)
 }
 
-/// Share of the ten nearest neighbors that have the same topic.
+/// Returns the mean share of the ten nearest neighbors that have the same topic as the vector.
 fn precision(vectors: &Vectors) -> f64 {
     let mut right = 0;
     neighbors::rows(vectors, &mut |n, scores| {

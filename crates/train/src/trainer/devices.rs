@@ -1,8 +1,8 @@
 //! Data parallelism: one step on several devices.
 //!
-//! Each device has a copy of the encoder and computes the hidden states of some sequences. The first device gathers
-//! the states and computes the loss over the whole batch. The gradients of the states then return to their devices
-//! for the backward pass, and the first device adds up the parameter gradients.
+//! Each device has a copy of the encoder and computes the hidden states of some sequences. The first device gathers the
+//! states and computes the loss over the whole batch. Each device then receives the gradients of its states for the
+//! backward pass, and the first device adds up the parameter gradients.
 //!
 //! Objectives therefore need no code for devices, and in-batch negatives come from all devices.
 
@@ -22,9 +22,9 @@ use turnwise_core::{
 
 /// Copies of the encoder on several devices.
 pub(super) struct Devices<'a> {
-    /// The encoder whose parameters the optimizer updates.
+    /// The encoder that the optimizer updates.
     pub(super) first: &'a Trainable,
-    /// Copies of the encoder. They receive the parameters of `first`.
+    /// Copies of the encoder on other devices. They receive the parameters of `first` before each step.
     pub(super) others: &'a [Trainable],
 }
 
@@ -103,7 +103,7 @@ impl Devices<'_> {
         gather().map_err(device::error)
     }
 
-    /// Calls `f` with each device's share, in parallel.
+    /// Calls `f` with the encoder and the share of each device, in parallel.
     fn on_each<T: Send, R: Send>(
         &self,
         shares: Vec<T>,
@@ -125,7 +125,7 @@ impl Devices<'_> {
     }
 }
 
-/// Computes a loss of `x`. Returns its value, its gradient with respect to `x`, and those of the parameters.
+/// Computes a loss of `x`. Returns the loss, its gradient with respect to `x`, and the gradients of the parameters.
 pub(super) fn differentiate(
     x: &Tensor,
     parameters: &[Parameter],

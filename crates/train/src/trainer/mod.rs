@@ -28,7 +28,8 @@ use turnwise_core::{
 pub struct Plan {
     /// Batch size: number of examples per step.
     pub batch: usize,
-    /// Number of micro-batches per step. More micro-batches need less memory; the gradients are the same.
+    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
+    /// rounding.
     pub parts: usize,
     /// Peak learning rate.
     pub rate: f64,
@@ -122,8 +123,8 @@ impl<'a> Trainer<'a> {
 
     /// Runs one training step.
     ///
-    /// The first step checks the gradient of every parameter. If the loss or the gradient norm is not finite, the
-    /// step returns an error and changes no parameter.
+    /// The first step returns an error if a parameter has no valid gradient. If the loss or the gradient norm is not
+    /// finite, the step returns an error and changes no parameter.
     pub fn step(&mut self) -> Result<StepResult> {
         let step = self.optimizer.steps();
         self.devices.synchronize()?;
@@ -153,8 +154,8 @@ impl<'a> Trainer<'a> {
         Ok(StepResult { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
-    /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, their token ids and
-    /// their structure.
+    /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, the token ids of the
+    /// sequences, and the structure of the batch.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let step = self.optimizer.steps();
         let mut examples = self.examples(step, 0..self.plan.batch);
@@ -172,8 +173,7 @@ impl<'a> Trainer<'a> {
         range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
-    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the number of tokens and the
-    /// gradients.
+    /// Computes a step with gradient accumulation over micro-batches. Returns loss, token count and gradients.
     fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
         let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
@@ -198,8 +198,8 @@ impl<'a> Trainer<'a> {
         Ok((loss, tokens, gradients))
     }
 
-    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the same values as
-    /// [`Self::accumulated`].
+    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, token count and
+    /// gradients.
     ///
     /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss
     /// gives the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates

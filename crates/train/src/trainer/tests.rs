@@ -1,4 +1,4 @@
-//! Complete runs with a small network.
+//! Tests with complete runs of a small network.
 
 use candle_core::{DType, Device};
 

@@ -64,7 +64,7 @@ fn mean<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     sum.iter().map(|s| s / count).collect()
 }
 
-/// `f(left · rightᵀ) · right`, with `f(i, j, score)` applied to each score.
+/// Returns `f(left · rightᵀ) · right`. The function `f(i, j, score)` is applied to each score.
 fn matched(left: &[Vec<f64>], right: &[Vec<f64>], f: impl Fn(usize, usize, f64) -> f64) -> Vec<Vec<f64>> {
     let of = |i: usize| {
         let mut sum = vec![0.0; WIDTH];
@@ -82,13 +82,13 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
     -((similarities[0] / temperature).exp() / sum).ln()
 }
 
-/// Returns the loss and the states, after a comparison of the gradient with finite differences.
+/// Compares the gradient with finite differences. Returns the loss and the states.
 fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
     let loss = prepared.loss(&states).unwrap();
     let gradients = loss.backward().unwrap();
-    // In f64, so that a small step is not lost to rounding.
+    // Compute in f64, so that a small step is not lost to rounding.
     let at =
         |t: &Tensor| prepared.loss(&t.to_dtype(DType::F64).unwrap()).unwrap().to_scalar::<f64>().unwrap();
     let compared = |var: &Var, set: &dyn Fn(&Tensor) -> f64, step: f64| {
@@ -158,7 +158,7 @@ fn dialoguecse_equals_its_formula() {
     }
 }
 
-/// Weights of the context turns.
+/// Weights of the context turns from the aggregation network; equal weights without `heads`.
 fn weights(refined: &[Vec<f64>], heads: &[Parameter]) -> Vec<f64> {
     let [inner, bias, outer] = heads else { return vec![1.0 / refined.len() as f64; refined.len()] };
     let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
@@ -259,7 +259,7 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     let of = |n: usize| mean(&states[packed.rows(n)]);
     let row = |a: usize| {
         let mut similarities = vec![cosine(&of(a), &of(a + 3))];
-        // The first two are the same utterance.
+        // The first two utterances are the same.
         let others = (0..3).filter(|b| *b != a && a.max(*b) == 2);
         similarities.extend(others.map(|b| cosine(&of(a), &of(b + 3))));
         nt_xent(&similarities, 0.5)
@@ -273,7 +273,7 @@ fn teacher() -> Teacher {
     noisy_teacher([1, 2], 0.3)
 }
 
-/// A teacher of forty dialogues whose views have noise of this level.
+/// A teacher of forty dialogues. `level` is the noise in the two views.
 fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);
@@ -306,7 +306,7 @@ fn a_confident_teacher_gets_more_examples() {
     let (first, second) = (of(0), of(1));
     assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
     assert_eq!(first.len() + second.len(), 80);
-    // The confident teacher uses each dialogue once or twice. The other one uses evenly spaced dialogues.
+    // The confident teacher uses each dialogue once or twice. The other teacher uses evenly spaced dialogues.
     assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");

@@ -1,4 +1,4 @@
-//! Baselines of the papers, response selection, and auxiliary objectives.
+//! Tests of response selection, of the papers' baselines, and of auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};
@@ -7,7 +7,7 @@ use turnwise_encoder::{
     network::{Activation, Shape},
 };
 
-/// `f(W·x + b)` for a head's two parameters.
+/// Returns `f(W·x + b)`. The two parameters in `heads` are `W` and `b`.
 fn through(heads: &[Parameter], x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
     let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
     let (weight, bias) = (of(&heads[0]), of(&heads[1]));
