@@ -190,7 +190,8 @@ mod tests {
             let threads: Vec<_> = (1..=16).map(put).collect();
             threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum::<usize>()
         });
-        assert_eq!((stored, CACHE.lock().count, CACHE.lock().capacity), (3, 3, 0));
+        let free = CACHE.lock();
+        assert_eq!((stored, free.count, free.capacity), (3, 3, 0));
     }
 
     #[test]
