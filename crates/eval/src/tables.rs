@@ -44,7 +44,7 @@ pub struct RowDone {
     /// Reason why the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Comparison of the measured values with the expected values.
+    /// Comparison of the measured values with the expected values; empty if the row could not be run.
     pub checked: Vec<Checked>,
     /// Values in the paper, in percent, by measure.
     pub paper: BTreeMap<String, f64>,
@@ -75,13 +75,13 @@ impl RowDone {
 pub struct Line<'a> {
     /// Name of the measure.
     pub measure: &'a str,
-    /// Measured value, from 0 to 1; `None` if the row could not be run.
+    /// Measured value as a fraction, not in percent; `None` if the row could not be run.
     pub value: Option<f64>,
     /// Expected value, in percent.
     pub expected: Option<f64>,
     /// Whether the measured value is close enough to the expected value.
     pub holds: Option<bool>,
-    /// Expected value of a random ranking (chance level), from 0 to 1.
+    /// Value of the random baseline as a fraction, not in percent; `None` if unknown.
     pub floor: Option<f64>,
     /// Value in the paper, in percent.
     pub paper: Option<f64>,

@@ -107,7 +107,7 @@ impl Latency {
     }
 }
 
-/// Returns `count` divided by `time`, per second.
+/// Returns the rate per second: `count` divided by `time` in seconds.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }

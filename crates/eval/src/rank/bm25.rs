@@ -1,4 +1,4 @@
-//! BM25 ranker, with the same formula as the search.
+//! BM25 ranker, with the same formula as turnwise's search.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Rankers: dense, lexical, hybrid and random. Tasks use only this interface and never a model directly.
+//! Rankers: methods that score documents for a query. Tasks use only this interface and never a model directly.
 
 mod bm25;
 mod dense;
@@ -191,14 +191,14 @@ impl Scorer for RandomBaseline {
     }
 }
 
-/// Compares two (score, id) pairs; the better one comes first. Scores must not be NaN.
+/// Orders (score, id) pairs by descending score, then by descending id. Scores must not be NaN.
 pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
     // `partial_cmp` treats -0 and 0 as equal, `total_cmp` would not.
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
 }
 
-/// Returns the rank of each id in descending order of the ids. Comparing ranks is cheaper than comparing ids, which
-/// pays off when the same documents are ranked many times.
+/// Returns the position of each id in the descending order of all ids. Code that ranks the same documents many times
+/// can compare these numbers instead of the ids, which is faster.
 pub fn descending_ranks<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).collect();
     order.sort_unstable_by(|a, b| {
