@@ -254,8 +254,7 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Measures recall, and the speed on one thread and on all threads. Both speeds are from the fastest of `passes`
-/// passes.
+/// Measures recall, and speed on one thread and on all threads. Both speeds are those of the fastest pass.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,

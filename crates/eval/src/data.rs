@@ -85,7 +85,7 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Returns true for labeled sentences: a folder with `seq.in`, or a csv, tsv or txt file in no known dialogue format.
+/// Returns true if a path has labeled sentences: a folder with `seq.in`, or a table that is not a dialogue corpus.
 pub fn is_labeled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {

@@ -91,8 +91,7 @@ fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Half of a dialogue: every other pair of turns with text. Starts with the first (`which` 0) or second pair (`which`
-/// 1).
+/// Half of a dialogue: every other pair of turns with text, from the first (`which` 0) or second pair (`which` 1).
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
     let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, turn)| turn);
     Dialogue { turns: own.map(|turn| dialogue.turns[turn].clone()).collect(), ..dialogue.clone() }

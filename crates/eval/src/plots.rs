@@ -160,7 +160,7 @@ pub fn legend_within(names: &[&str], at: usize) -> String {
 /// Name of a line in a plot, and its points as (x, y).
 pub type Series = (String, Vec<(f64, f64)>);
 
-/// Draws a line for each series, with a legend and a logarithmic y axis. Returns an empty text if there are no points.
+/// Draws a line for each series, with a legend and a logarithmic y axis. The string is empty if there are no points.
 pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
@@ -229,7 +229,7 @@ fn label_position(x: f64, away: f64) -> (f64, &'static str) {
     if x > WIDTH / 2.0 { (x - away, "end") } else { (x + away, "start") }
 }
 
-/// Draws a labeled dot for each (label, x, y). Returns an empty text if there are none.
+/// Draws a labeled dot for each (label, x, y). Returns an empty string if there are none.
 pub fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();

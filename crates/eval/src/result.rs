@@ -91,7 +91,7 @@ impl Of<'_> {
         (done.data.hash == self.data.hash && done.identity == self.ranker.1).then_some(done)
     }
 
-    /// Creates a result from an outcome.
+    /// Creates the result to store from a task's outcome and the elapsed time.
     pub fn done(&self, outcome: Outcome, seconds: f64) -> Done {
         Done {
             schema: SCHEMA.to_owned(),

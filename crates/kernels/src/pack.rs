@@ -164,7 +164,7 @@ impl Packed {
     }
 }
 
-/// Error of a precision that only GPUs have.
+/// Error for f16, which only GPUs support.
 pub(super) fn f16_error() -> Error {
     Error::input("f16 is not supported on the CPU")
         .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate")

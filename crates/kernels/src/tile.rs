@@ -207,9 +207,9 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Applies the function to `W` vectors, starting at vector `from` of all rows. This is a function and not a
-    /// closure, because a closure cannot be forced inline. Code that is not inlined is compiled without the
-    /// processor's features, and every intrinsic becomes a call.
+    /// Activates `W` vectors. The number of the first vector, `from`, is counted over all rows. This is not a closure,
+    /// because a closure cannot be forced inline. Code that is not inlined is compiled without the processor's
+    /// features, and every intrinsic becomes a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;

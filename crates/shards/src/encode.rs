@@ -30,15 +30,15 @@ pub struct ShardEncoder<'a> {
     pub inputs: Inputs,
     /// Encoder that makes the vectors.
     pub encoder: &'a dyn Encoder,
-    /// Recipe of the vectors.
+    /// Recipe of the vectors: the encoder, and the options that change its vectors.
     pub recipe: Recipe,
-    /// Encoding options of the recipe.
+    /// Encoding options. They must match the recipe.
     pub options: Options,
     /// Kinds of vectors to make: of utterances, of dialogues or both.
     pub kinds: Vec<Kind>,
     /// Format of the data files.
     pub format: VectorFileFormat,
-    /// Number of inputs encoded together.
+    /// Maximum number of texts or dialogues encoded together.
     pub batch: usize,
     /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). Error messages repeat them.
     pub command: Vec<String>,

@@ -46,8 +46,8 @@ impl Amount {
     }
 }
 
-/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds. A
-/// closure that returns whether to stop implements both, and ignores progress and messages.
+/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds.
+/// Closures that return true to stop implement both traits, and ignore progress and messages.
 pub trait Progress: turnwise_index::dense::Progress {
     /// Starts a step. `total` is the final value of [`Amount::done`], if known; `before` was done by an earlier run.
     fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}

@@ -1,4 +1,4 @@
-//! Survey of a folder: finds the complete shards, and everything that prevents assembling them.
+//! Survey of a folder: finds the complete shards, and the problems that prevent assembling the corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::{
     shard::{Shard, Shards, command},
 };
 
-/// Largest number of reasons shown; the others are counted.
+/// Maximum number of problems shown in a message. Further problems are only counted.
 const SHOWN: usize = 8;
 
-/// The shards in a folder, and what prevents assembling them.
+/// The shards in a folder, and the problems that prevent assembling the corpus.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Number of shards of the corpus.

@@ -41,8 +41,7 @@ struct Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples with a speaker's name from the context in the correct response. The name can reveal the
-    /// answer.
+    /// Number of samples with the name of a context speaker in the correct response. The name can reveal the answer.
     pub leaks: usize,
 }
 

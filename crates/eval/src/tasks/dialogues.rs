@@ -237,7 +237,7 @@ struct Pair {
     score: f64,
 }
 
-/// Correlation between scores and shared domains. With `keep`, also returns the pairs if they were drawn at random.
+/// Correlation of pair scores with shared domains. With `keep`, also returns the pairs if they were drawn at random.
 fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(Value, Option<Columns>)> {
     let drawn = match task.profile {
         Profile::Paper => {

@@ -113,15 +113,15 @@ impl Squared {
 
 /// Operands of a product of AMX tiles: one or two squares of rows times two squares of columns, summed over steps.
 pub(super) struct Squares {
-    /// Squares of the first 16 rows, one square per step.
+    /// Squares (AMX tiles) of the first 16 rows: one square for each step and plane.
     pub left: *const u32,
-    /// Squares of the next 16 rows, if two squares of rows are multiplied.
+    /// Squares (AMX tiles) of the next 16 rows. Only read if two squares of rows are multiplied.
     pub low_left: *const u32,
-    /// Squares of the columns. For each step and plane, the rows of the two squares are stored side by side.
+    /// Two squares (AMX tiles) of columns for each step and plane. Their rows are stored side by side.
     pub right: *const u32,
-    /// Number of steps, that is, of squares along each row of squares.
+    /// Number of steps. Each step multiplies one square (AMX tile) of each row by two squares of columns.
     pub steps: usize,
-    /// Output memory for the sums. A row has the width of two squares.
+    /// Output memory for the sums. A row has the width of two squares (AMX tiles).
     pub to: *mut f32,
     /// True if the sums start at zero. Otherwise they continue from the partial sums in `to`.
     pub first: bool,
@@ -181,7 +181,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// Same as for [`Kernel::call`].
+    /// The processor has the features of this type, and the kernel's pointers are valid.
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
 
     /// Sets all lanes to `x`.
@@ -200,9 +200,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
     /// Lane-wise `a·b + c`.
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// Lane-wise maximum. If one operand is a NaN, the result may be either.
+    /// Lane-wise maximum. If an operand is a NaN, the result is either operand.
     unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Lane-wise minimum. If one operand is a NaN, the result may be either.
+    /// Lane-wise minimum. If an operand is a NaN, the result is either operand.
     unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
     /// Lane-wise absolute value.
     unsafe fn abs(a: Self::F32) -> Self::F32;
