@@ -27,7 +27,7 @@ use turnwise_encoder::Vectors;
 const SCHEMA: &str = "turnwise/bench-ann/1";
 /// Number of passes over all queries; the fastest pass of each setting counts.
 const PASSES: usize = 3;
-/// Maximum number of queries for timing exact search, whose time hardly varies between queries.
+/// Maximum number of queries for timing exact search. Its time hardly varies between queries, so a few are enough.
 const EXACT: usize = 200;
 /// Tolerance when scores are compared. Summation in a different order can change a score by this much.
 const SAME: f32 = 1e-6;

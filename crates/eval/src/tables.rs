@@ -217,7 +217,7 @@ impl Table {
         counts
     }
 
-    /// Returns the number of expected values that were met, and the number that were not.
+    /// Returns the number of expected values that were met, and the number of those that were missed.
     pub fn held(&self) -> (usize, usize) {
         let checked = || self.rows.iter().flat_map(|row| &row.checked);
         let held = checked().filter(|checked| checked.holds).count();

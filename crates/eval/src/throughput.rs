@@ -74,7 +74,7 @@ impl Pace {
 pub struct Searches {
     /// Search mode: lexical, dense or hybrid.
     pub mode: String,
-    /// Number of queries, run one after another.
+    /// Number of queries.
     pub queries: usize,
     /// Queries per second on one thread.
     pub qps: f64,

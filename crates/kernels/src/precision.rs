@@ -75,7 +75,7 @@ pub enum SimdLevel {
     /// Portable code with the vector width of AVX-512 and an emulation of its newest operations, for tests.
     #[cfg(test)]
     Wide,
-    /// Like `Wide`, with an emulation of AMX tiles (called squares in this crate), for tests.
+    /// `Wide` with an emulation of AMX tiles (called squares in this crate), for tests.
     #[cfg(test)]
     Squares,
     /// AVX2 and FMA.
@@ -229,7 +229,7 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// Returns the fastest level that passes the self-test, and the faster levels that failed the test.
+/// Returns the fastest level that passes the self-test, and all faster levels, which failed.
 pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {

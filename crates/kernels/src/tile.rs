@@ -126,7 +126,7 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kern
 pub(super) const UNITS_IN_LINE: usize = 16;
 
 impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
-    /// Computes the tile whose first row is `row`.
+    /// Computes the tile that starts at row `row`.
     #[inline(always)]
     unsafe fn tile<S: Simd>(&self, row: usize)
     where

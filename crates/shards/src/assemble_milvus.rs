@@ -127,7 +127,7 @@ fn check_inputs(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the shards have both utterance and dialogue vectors, because rows in Milvus have both.
+/// Checks that the shards have utterance vectors and dialogue vectors, because Milvus stores both kinds.
 fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     let Some(lacks) = Kind::ALL.into_iter().find(|kind| manifest.rows(*kind).is_none()) else {
         return Ok(());

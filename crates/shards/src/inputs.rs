@@ -49,7 +49,7 @@ impl CorpusFiles {
 pub struct Inputs {
     indexes: Vec<Snapshot>,
     files: CorpusFiles,
-    /// Amount of input: bytes for files, dialogues for indexes; `None` if it is unknown or both are read.
+    /// Amount of input: bytes for files, dialogues for indexes. `None` if the size is unknown, or for a mix of inputs.
     pub(crate) total: Option<u64>,
 }
 

@@ -125,7 +125,7 @@ fn encode_new(
     Ok((new, seen))
 }
 
-/// Removes dialogues of an earlier, interrupted run that no longer exist in the current generation.
+/// Removes dialogues that an earlier, interrupted run has copied, but that are missing in `seen`.
 fn remove_others(writer: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
     if writer.totals()?.dialogues == seen.len() as u64 {
         return Ok(());

@@ -111,7 +111,7 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
     }
 }
 
-/// Selects the dialogues with exactly one domain, and counts the others.
+/// Selects the dialogues with exactly one domain. Counts the other dialogues in `skipped`.
 pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Skipped>) -> Vec<Dialogue> {
     dialogues.retain(|dialogue| {
         match dialogue.domains.len() {

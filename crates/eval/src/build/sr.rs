@@ -38,7 +38,7 @@ impl CandidateSelection {
 
 /// Number of candidates in [`CandidateSelection::Text`].
 const CANDIDATES: usize = 100;
-/// Maximum number of positive candidates in both selections.
+/// Maximum number of positive candidates in either [`CandidateSelection`].
 const POSITIVE: usize = 30;
 /// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;

@@ -66,12 +66,12 @@ pub struct Pool {
     pub documents: Items,
     /// Queries. `None` means that each document is also a query.
     pub queries: Option<Items>,
-    /// Additional texts that are not ranked. They only affect document frequencies.
+    /// Additional texts for the document frequencies. These texts are not ranked.
     pub background: Vec<String>,
 }
 
 impl Pool {
-    /// Creates a pool whose documents are also its queries.
+    /// Creates a pool without separate queries: each document is also a query.
     pub fn of(documents: Items) -> Self {
         Pool { documents, queries: None, background: Vec::new() }
     }
@@ -131,7 +131,7 @@ pub trait Ranker: Sync {
     /// Display name.
     fn name(&self) -> String;
 
-    /// Text that identifies every setting that affects the scores. Rankers with the same identity give the same scores.
+    /// Text with every setting that affects the scores. Rankers with the same identity give the same scores.
     fn identity(&self) -> String;
 
     /// Prepares the documents and queries of a pool for scoring, for example encodes or indexes them.

@@ -8,7 +8,7 @@ use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// Ranker whose vectors come from a NumPy file.
+/// Ranker with vectors from a NumPy file. Scores are cosine similarities.
 pub struct Precomputed {
     path: PathBuf,
     vectors: Vectors,

@@ -9,7 +9,7 @@ use turnwise_search::{matching_guided, maxsim};
 
 /// Number of texts per encoding batch.
 const BATCH: usize = 64;
-/// Offset added to reranked scores. It ranks these documents before all others, whose scores are cosines.
+/// Offset added to reranked scores. Reranked documents therefore come first: the other scores are cosines.
 const RERANKED_OFFSET: f32 = 2.0;
 
 /// Method that scores a document for a query by their token vectors.

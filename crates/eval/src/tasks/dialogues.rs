@@ -229,7 +229,7 @@ impl Task for DialogueTask {
     }
 }
 
-/// Pair of dialogues with its score; `same` is true if both have the same domain.
+/// Pair of dialogues with its score; `same` is true if the dialogues have the same domain.
 struct Pair {
     a: usize,
     b: usize,

@@ -124,7 +124,7 @@ pub trait Task: Sync {
     /// Items of the data that were skipped, with reasons and counts.
     fn skipped(&self) -> &[Skipped];
 
-    /// Text that identifies every setting that affects the values. The data is identified separately, by hash.
+    /// Text with every setting that affects the values. The data is identified separately, by hash.
     fn identity(&self) -> String;
 
     /// Number of classes; `None` if the task has no classes.

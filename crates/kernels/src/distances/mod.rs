@@ -22,8 +22,8 @@ pub const CODE_STEP: usize = 64;
 /// support the instructions.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the values in `other` (bytes minus
-    /// 128). `length` is a multiple of 64.
+    /// Returns the dot product of two rows of codes. `bias` is 128 times the sum of the values (byte − 128) in `other`.
+    /// `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
     /// Returns the dot product of nibbles with signed integers from −127 to 127. A block of 32 bytes in `nibbles`

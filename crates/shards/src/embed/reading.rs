@@ -1,4 +1,4 @@
-//! Inputs to embed: plain texts or corpora. The format is detected from the content.
+//! Inputs to embed: plain texts or corpora. Unless a format is named, it is detected from the content.
 
 use std::{
     collections::BTreeMap,

@@ -72,8 +72,7 @@ impl Content {
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// Adds a dialogue read from an index. Returns the number of its vectors that are missing; 0 if `vectors` is
-    /// `None`.
+    /// Adds a dialogue read from an index. Returns how many of its vectors are missing; 0 if `vectors` is `None`.
     pub(crate) fn add_local(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);

@@ -124,7 +124,7 @@ fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()>
     }
 }
 
-/// Returns an error if searches in the copy find too few of the expected hits. A few misses are only a warning.
+/// Returns an error if searches in the copy miss too many expected hits. Warns if only a few sampled turns are missed.
 fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(

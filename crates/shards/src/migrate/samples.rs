@@ -16,7 +16,7 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Number of hits that are compared.
+/// Number of hits compared per search.
 const HITS: usize = 10;
 /// Minimum best score of a search with a turn's own vector. It is below 1, because graphs store vectors less precisely.
 const SELF_SCORE: f32 = 0.999;

@@ -194,7 +194,7 @@ impl PendingFile {
         self.out.write_all(bytes).at("write", &self.path)
     }
 
-    /// Overwrites the start of the file with these bytes.
+    /// Overwrites the start of the file with `bytes`.
     fn write_at_start(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.seek(SeekFrom::Start(0)).at("write", &self.path)?;
         self.write(bytes)
