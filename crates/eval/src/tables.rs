@@ -15,7 +15,7 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-table/1";
 
-/// Results of a recipe, stored as one file.
+/// Results of a benchmark recipe, stored as one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     schema: String,

@@ -145,7 +145,7 @@ impl Throughput {
         result::read_file(path, SCHEMA)
     }
 
-    /// Writes the measurement to the results folder. Replaces an earlier one of the same paths, encoder and engine.
+    /// Writes the measurement to the results folder. Replaces a measurement of the same paths, encoder and engine.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| stem(path)).unwrap_or_default();
         let engine = self.engine.as_deref().unwrap_or_default();

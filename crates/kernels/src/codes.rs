@@ -154,8 +154,7 @@ struct Source<'a> {
     layout: Layout,
 }
 
-/// Kernel that quantizes rows to 16-bit integers. The factor is the largest one without overflow (see
-/// [`short_factor`]).
+/// Kernel that quantizes rows to 16-bit integers, with the factor from [`short_factor`].
 struct ToInt16<'a> {
     from: Source<'a>,
     codes: &'a mut [i16],

@@ -51,8 +51,8 @@ pub struct Assembled {
     pub seconds: f64,
 }
 
-/// Adds the vectors of all shards in a folder to an index. With `replace`, vectors of a different encoder are replaced;
-/// otherwise they are an error. `command_line` is shown to other processes while this one writes.
+/// Adds the vectors of all shards in a folder to an index. With `replace`, existing vectors of a different encoder are
+/// replaced; otherwise such vectors are an error. Other processes can see `command_line` during the write.
 ///
 /// # Errors
 ///

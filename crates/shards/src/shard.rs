@@ -146,7 +146,7 @@ pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
     reusable
 }
 
-/// Returns the command that creates these shards in this folder.
+/// Returns the command that creates `shards` in the folder `location`. `words` are from [`reusable_args`].
 pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> String {
     let mut command = "turnwise".to_owned();
     let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));

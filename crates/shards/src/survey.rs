@@ -166,7 +166,7 @@ impl Survey {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }
 
-    /// Returns the command that creates these shards again.
+    /// Returns the command that creates `shards` again.
     pub(crate) fn command_for(&self, shards: &Shards, location: &str) -> String {
         command(&self.command, shards, location)
     }

@@ -12,7 +12,7 @@ const BATCH: usize = 64;
 /// Offset added to reranked scores. Reranked documents therefore come first: the other scores are cosines.
 const RERANKED_OFFSET: f32 = 2.0;
 
-/// Method that scores a document for a query by their token vectors.
+/// Method that scores a document for a query from the token vectors of both texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
     /// MaxSim: compares each query token with the most similar document token. Uses only the last turn of a context.

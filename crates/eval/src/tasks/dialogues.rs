@@ -1,4 +1,4 @@
-//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All use the same
+//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All tasks use the same
 //! dialogues, each with exactly one domain.
 
 use std::{

@@ -115,11 +115,11 @@ impl Squared {
 pub(super) struct Squares {
     /// Squares (AMX tiles) of the first 16 rows: one square for each step and plane.
     pub left: *const u32,
-    /// Squares (AMX tiles) of the next 16 rows. Only read if two squares of rows are multiplied.
+    /// Squares (AMX tiles) of the next 16 rows. Not read if only one square of rows is multiplied.
     pub low_left: *const u32,
     /// Two squares (AMX tiles) of columns for each step and plane. Their rows are stored side by side.
     pub right: *const u32,
-    /// Number of steps. Each step multiplies one square (AMX tile) of each row by two squares of columns.
+    /// Number of steps. A step multiplies one square (AMX tile) of every 16 rows by two squares of columns.
     pub steps: usize,
     /// Output memory for the sums. A row has the width of two squares (AMX tiles).
     pub to: *mut f32,
@@ -143,7 +143,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// SIMD type with the same vectors and the fewest features. Kernels that need no other features use this type,
     /// which reduces the amount of compiled code.
     type Base: Simd;
-    /// SIMD type with the same vectors and only the integer features.
+    /// SIMD type with the same vectors, for products of integers.
     type Whole: Simd;
     /// `LANES` 32-bit floats.
     type F32: Copy;
@@ -174,7 +174,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. Need not be called in a kernel.
+    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called outside a kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.

@@ -38,7 +38,7 @@ pub struct Sampled {
     pub lost: Vec<String>,
 }
 
-/// Searches for some turns of an index in two engines and compares the hits.
+/// Searches for sampled turns of an index in two engines and compares the hits.
 pub(crate) fn compare(
     snapshot: &Snapshot,
     samples: usize,
