@@ -1,4 +1,4 @@
-//! Assembles shards: verifies that all are complete, and loads their vectors into an index.
+//! Assembles shards: verifies that every shard of the corpus is complete, and adds the vectors to an index.
 
 use std::{path::Path, time::Instant};
 

@@ -1,5 +1,5 @@
-//! Manifest of a complete shard: a small checksummed file, which is written after the data file. Keys of the rows in a
-//! shard, which show whether the input of the shard has changed.
+//! Manifest of a complete shard: a small checksummed file, which is written after the data file. A hash of the keys of
+//! all rows shows whether the input of the shard has changed.
 
 use std::{collections::HashSet, path::Path};
 

@@ -112,7 +112,7 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// Returns the number of sentences without a positive candidate. The task skips them.
+    /// Returns the number of sentences without a positive candidate. The task does not use them as queries.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }

@@ -140,7 +140,7 @@ pub trait Ranker: Sync {
 
 /// Scores the documents of one [`Pool`] for its queries. Created by [`Ranker::prepare`].
 pub trait Scorer: Sync {
-    /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
+    /// Replaces `scores` with the scores of `documents` for a query, in the order of `documents`. Higher is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
     /// Vectors of the documents, each of length 1; `None` if the ranker has no vectors.
