@@ -43,7 +43,7 @@ built_in!(
     "response-ubuntu",
 );
 
-/// Recipe with its name, which is the file name without its extension.
+/// Benchmark recipe and its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     /// File name without its extension.

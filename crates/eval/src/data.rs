@@ -17,7 +17,7 @@ const LONGEST: usize = 1 << 20;
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// Calls `f` with the number (from 1) and text of each line that is not blank. Adds file and line number to its errors.
+/// Calls `f` with the number (from 1) and text of each line that is not blank. Adds file and line to errors of `f`.
 pub(crate) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)

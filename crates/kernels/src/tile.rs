@@ -81,7 +81,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub count: usize,
     /// Pointer to the units of the first row, and row stride.
     pub left: (*const u32, usize),
-    /// Pointer to the packed panel of the right operand: `V` vectors for each 32-bit word of a row of the left operand.
+    /// Pointer to the packed panel of the right operand: for each step, `V` times [`Format::RIGHT`] vectors.
     pub right: *const u32,
     /// Number of steps along the rows.
     pub steps: usize,

@@ -40,7 +40,7 @@ pub struct ShardEncoder<'a> {
     pub format: VectorFileFormat,
     /// Maximum number of texts or dialogues encoded together.
     pub batch: usize,
-    /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). Error messages repeat them.
+    /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). The manifests store this list.
     pub command: Vec<String>,
     /// Receiver of progress.
     pub progress: &'a dyn Progress,
@@ -184,7 +184,8 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few.
+    /// Takes all inputs if their number or size reaches a limit, or without limits. Otherwise, or if empty, returns
+    /// `None`.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);

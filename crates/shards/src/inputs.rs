@@ -91,7 +91,7 @@ impl Inputs {
         Ok(Inputs { indexes, files, total })
     }
 
-    /// Returns the vectors of the index if the input is exactly one index. Its encoder is the default for the shards.
+    /// Returns the vectors of the index if the input is exactly one index; `None` for other inputs or without vectors.
     pub fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.paths.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),

@@ -31,7 +31,7 @@ pub(crate) struct Survey {
     command: Vec<String>,
 }
 
-/// Reads all manifests in a folder and checks that their data files exist. Does not read the data files.
+/// Reads all manifests in a folder. Checks that the data files exist with the right size, but does not read them.
 pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     let files = folder.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();

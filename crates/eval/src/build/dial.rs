@@ -85,7 +85,7 @@ pub struct DialogueSet {
     pub domains: BTreeMap<String, usize>,
 }
 
-/// Sizes of our data set and of the paper's data set, where they differ.
+/// Sizes of our data set and of the paper's data set, if the sizes differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SizeDifference {
     /// Number of dialogues and number of domains in our data set.

@@ -29,7 +29,7 @@ impl Value {
     }
 }
 
-/// Encodes a table with these fields as the root of a flatbuffer. The length is a multiple of 8.
+/// Encodes a table with the fields in `root` as the root of a flatbuffer. The length is a multiple of 8.
 pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     write_table(&mut bytes, 0, root);

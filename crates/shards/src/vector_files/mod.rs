@@ -125,7 +125,7 @@ pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
 ///
 /// # Errors
 ///
-/// [`Error::Data`] if the file has a different layout or is damaged.
+/// [`Error::Data`] or [`Error::Io`] if the file has a different layout, is damaged or cannot be read.
 pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
     match target {
         VectorFileFormat::Arrow => arrow::read_rows(path, row),
