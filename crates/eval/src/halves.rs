@@ -19,7 +19,7 @@ use crate::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 
-/// Maximum number of neighbors per dialogue. There is at most one neighbor per [`SHARE`] dialogues.
+/// Maximum number of neighbors compared per dialogue. The number is also at most the number of dialogues / [`SHARE`].
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 

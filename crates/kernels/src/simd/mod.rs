@@ -256,7 +256,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;
     /// Widens the upper bf16 of each lane to f32.
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
-    /// Adds the dot product of the two bf16 of each lane.
+    /// Adds the dot product of the two bf16 elements in each lane of `a` and `b` to `sum`.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
 
     /// Rounds two vectors to bf16 and packs them into the lower and upper halves of the lanes.

@@ -17,7 +17,7 @@ pub(crate) struct Content {
     pub(crate) vectors: u64,
     /// Sum of the hashes of all dialogues.
     records: Sum,
-    /// Sum of the hashes of all vectors with their positions.
+    /// Sum of the hashes of all nonzero vectors, each hashed with the dialogue id and the turn number.
     numbers: Sum,
 }
 
