@@ -85,7 +85,7 @@ pub struct Line<'a> {
     pub floor: Option<f64>,
     /// Value in the paper, in percent.
     pub paper: Option<f64>,
-    /// Comparison with the paper.
+    /// Comparison with the paper; `None` if either value is missing.
     pub verdict: Option<Verdict>,
 }
 
@@ -105,7 +105,7 @@ pub struct Best<'a> {
     pub here: Option<(&'a str, f64)>,
     /// Row with the paper's best value, and the value in percent.
     pub paper: (&'a str, f64),
-    /// Comparison with the paper.
+    /// Comparison with the paper; `None` if either value is missing.
     pub verdict: Option<Verdict>,
 }
 

@@ -184,8 +184,7 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes all inputs if their number or size reaches a limit, or if there are no limits. `None` if there are too
-    /// few.
+    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few or none.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);

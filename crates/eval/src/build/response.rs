@@ -46,8 +46,7 @@ pub struct ResponseSet {
 }
 
 /// Creates a sample for every turn with text, enough context, and a different speaker than the previous turn. Returns
-/// an error if there are no such turns, or too few different wrong candidates in other dialogues. At least two
-/// dialogues and two candidates per sample are required.
+/// an error if no turn qualifies, or if other dialogues have too few different turns as candidates.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
