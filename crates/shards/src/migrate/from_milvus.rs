@@ -190,7 +190,7 @@ fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
     Ok(())
 }
 
-/// Builds the lexical index, and the graphs if the index is large enough to need them.
+/// Builds the lexical index, and the graphs if the index has vectors.
 fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
     progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);
