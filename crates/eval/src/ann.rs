@@ -27,7 +27,7 @@ use turnwise_encoder::Vectors;
 const SCHEMA: &str = "turnwise/bench-ann/1";
 /// Number of passes over all queries; the fastest pass of each setting counts.
 const PASSES: usize = 3;
-/// Maximum number of queries for timing exact search, whose time hardly varies between queries.
+/// Maximum number of queries for timing exact search. Its time hardly varies between queries, so a few are enough.
 const EXACT: usize = 200;
 /// Tolerance when scores are compared. Summation in a different order can change a score by this much.
 const SAME: f32 = 1e-6;
@@ -55,7 +55,7 @@ pub struct Measured {
     pub vectors: usize,
     /// Dimension of the vectors.
     pub dim: usize,
-    /// Number of queries. They are not among the vectors searched.
+    /// Number of queries.
     pub queries: usize,
     /// Number of nearest neighbors to find per query.
     pub k: usize,
@@ -86,12 +86,12 @@ pub struct Graph {
     pub bits: usize,
     /// Build time in seconds.
     pub build_seconds: f64,
-    /// Peak memory of the process during the build in bytes, including the vectors; `None` if unknown.
+    /// Peak anonymous memory of the process during the build, in bytes. Includes the vectors; `None` if unknown.
     pub build_bytes: Option<u64>,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Size in bytes of the part that a search traverses: everything except the full vectors. A search reads only the
-    /// full vectors of its last candidates.
+    /// Size of the file in bytes without the full vectors. A search traverses this part of the file. It reads full
+    /// vectors only for the final candidates.
     pub walked_bytes: u64,
     /// Results of each setting.
     pub settings: Vec<Setting>,
@@ -138,7 +138,7 @@ pub fn nonzero(vectors: &Vectors) -> Vectors {
     some
 }
 
-/// Draws queries from vectors. Returns the remaining vectors and the queries.
+/// Draws at most `queries` random vectors. Returns the remaining vectors and the drawn ones.
 pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, Vectors) {
     let mut drawn: Vec<usize> = (0..vectors.len()).collect();
     Random::new(seed, 0).shuffle(&mut drawn);
@@ -254,7 +254,7 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Measures recall and speed, on one thread and then on all threads. The fastest of `passes` passes counts.
+/// Measures recall, and speed on one thread and on all threads. Both speeds are those of the fastest pass.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,

@@ -1,4 +1,4 @@
-//! Collection of recipes: the built-in ones, or those of a folder.
+//! Benchmark recipes: the built-in ones, or those of a folder. A recipe has a task, rankers and expected values.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ built_in!(
     "response-ubuntu",
 );
 
-/// Recipe with its name, which is the file name without its extension.
+/// Benchmark recipe and its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     /// File name without its extension.
@@ -70,7 +70,7 @@ impl Named {
         built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
     }
 
-    /// Parses a recipe; `from` is only used in messages.
+    /// Parses a recipe. `from` names the source in error messages.
     fn parse(name: &str, text: &str, from: &str) -> Result<Self> {
         let recipe: Recipe = toml::from_str(text).map_err(|e| Error::Data {
             message: format!("{from}: {}", e.message()),

@@ -13,17 +13,17 @@ use turnwise_corpus::{
 
 /// Maximum length of a row in bytes.
 const LONGEST: usize = 1 << 20;
-/// Recognized column names in a header row.
+/// Names in a header row that mark the column of the texts.
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// Calls `f` with the number and text of each line that is not blank. Errors of `f` get the file name and line number.
+/// Calls `f` with the number (from 1) and text of each line that is not blank. Adds file and line to errors of `f`.
 pub(crate) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
 }
 
-/// Same as [`each_line`] for an open reader; `path` is only used in messages.
+/// Calls `f` for each line of an open reader, as [`each_line`] does for a file. `path` is only used in messages.
 pub(crate) fn each_line_of(
     mut reader: impl BufRead,
     path: &Path,
@@ -54,7 +54,7 @@ pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     )
 }
 
-/// Same as [`hash_of_dialogues`] for serialized dialogues.
+/// Returns the same hash as [`hash_of_dialogues`], from dialogues that are already serialized as JSON.
 pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for bytes in records {
@@ -64,7 +64,7 @@ pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result
     Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Returns a hash of the content of files, without their names.
+/// Returns a hash of the content of files, in the given order. File names do not affect the hash.
 pub fn hash(paths: &[impl AsRef<Path>]) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -85,7 +85,7 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Whether a path has labeled sentences and not dialogues: a table (by its extension), or a folder with `seq.in`.
+/// Returns true if a path has labeled sentences: a folder with `seq.in`, or a table that is not a dialogue corpus.
 pub fn is_labeled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -94,7 +94,7 @@ pub fn is_labeled(path: &Path) -> bool {
     }
 }
 
-/// Returns true if a table is a dialogue corpus in a recognized format, so its columns are not text and label.
+/// Returns true if a file is in a known dialogue format other than CSV.
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.

@@ -1,9 +1,9 @@
-//! Label-free quality of an encoder. Each dialogue is split into two halves, and the nearest neighbors of both halves
-//! are compared. The score is the fraction of neighbors that both halves have in common.
+//! Quality of an encoder, measured without labels. Each dialogue is split into two halves, and the nearest neighbors of
+//! both halves are compared. The score is the fraction of neighbors that both halves have in common.
 //!
 //! An exchange is two consecutive turns. The first half of a dialogue consists of its exchanges 1, 3, 5, …; the second
-//! half consists of its exchanges 2, 4, 6, …. Both halves therefore contain all speakers and cover the whole dialogue,
-//! but have no turns in common.
+//! half consists of its exchanges 2, 4, 6, …. Both halves therefore come from the whole dialogue and usually contain
+//! all speakers, but have no turns in common.
 //!
 //! A first half is compared with the first halves of the other dialogues, and a second half with their second halves.
 //! If both searches find the same dialogues, the vectors represent the topic of the dialogue. The score is low for an
@@ -19,7 +19,7 @@ use crate::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 
-/// Maximum number of neighbors per dialogue. There is at most one neighbor per [`SHARE`] dialogues.
+/// Maximum number of neighbors compared per dialogue. The number is also at most the number of dialogues / [`SHARE`].
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 
@@ -91,7 +91,7 @@ fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Half of a dialogue: every other pair of turns, starting with the first (`which` 0) or the second pair (`which` 1).
+/// Half of a dialogue: every other pair of turns with text, from the first (`which` 0) or second pair (`which` 1).
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
     let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, turn)| turn);
     Dialogue { turns: own.map(|turn| dialogue.turns[turn].clone()).collect(), ..dialogue.clone() }

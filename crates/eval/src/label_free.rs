@@ -1,7 +1,7 @@
-//! Label-free quality of vectors: how far the nearest neighbors by vector agree with the nearest neighbors by BM25.
+//! Quality of vectors, measured without labels. Compares the nearest neighbors by vector with those by BM25.
 //!
-//! BM25 does not measure meaning, but it is independent of the encoder. An encoder that improves usually agrees with it
-//! more; an encoder that collapses agrees with it less. Compare an encoder only with earlier steps of its own training.
+//! BM25 does not measure meaning, but it is independent of the encoder. Agreement with BM25 usually rises when an
+//! encoder improves, and falls when its vectors collapse. Compare an encoder only with earlier steps of its training.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const NEAR: usize = 10;
 /// Label-free measures of a set of vectors, see the [module documentation](self).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LabelFreeMeasures {
-    /// Fraction of the ten nearest by BM25 that are also among the ten nearest by vector.
+    /// Fraction of the (at most ten) nearest neighbors by BM25 that are also among the ten nearest by vector.
     pub agreement: f64,
     /// Mean squared distance between vectors of items that are neighbors by BM25. Lower is better.
     pub alignment: f64,
@@ -79,8 +79,8 @@ impl LabelFree {
     }
 }
 
-/// Numbers of the `count` vectors nearest to vector `n` among the rows of a range. `n` and the result are relative to the
-/// start of the range. The vectors have length 1.
+/// Returns the `count` vectors nearest to vector `n`, without `n` itself. Searches only the rows in `range`. `n` and
+/// the result count from the start of the range. The vectors must have length 1.
 pub(crate) fn nearest(vectors: &Vectors, range: Range<usize>, n: usize, count: usize) -> Vec<u32> {
     let row = vectors.row(range.start + n);
     let dot = |other: usize| row.iter().zip(vectors.row(other)).map(|(a, b)| a * b).sum::<f32>();

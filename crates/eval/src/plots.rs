@@ -6,12 +6,12 @@ use crate::tasks::Map;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
-/// Margins for the numbers and titles of the axes.
+/// Margins for the numbers and titles of the axes, in pixels.
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
-/// Returns the n-th color of a palette. The colors are distinct and suit light and dark pages.
+/// Returns the n-th color of a palette. Nearby numbers have distinct colors, which suit light and dark pages.
 pub fn color(n: usize) -> String {
     // With the golden angle, each hue is far from the previous ones.
     let hue = (n as f64 * 137.508) % 360.0;
@@ -66,7 +66,7 @@ impl Axis {
     }
 }
 
-/// Formats a number as briefly as possible.
+/// Formats a tick label, for example `20k`, `0.5` or `2e-5`.
 fn short(value: f64) -> String {
     match value.abs() {
         large if large >= 1e6 => format!("{}M", value / 1e6),
@@ -131,7 +131,7 @@ fn to_pixels(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
     (across, down)
 }
 
-/// Legend of the colors, as HTML.
+/// HTML legend that shows each name with its [`color`].
 pub fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
@@ -140,7 +140,7 @@ pub fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("<p class=\"legend\">{chips}</p>\n")
 }
 
-/// Legend inside an SVG, at a vertical position.
+/// Legend inside an SVG. `at` is the y coordinate of the text.
 pub fn legend_within(names: &[&str], at: usize) -> String {
     let share = (WIDTH - LEFT) / names.len().max(1) as f64;
     let chips = names.iter().enumerate().map(|(n, name)| {
@@ -160,7 +160,7 @@ pub fn legend_within(names: &[&str], at: usize) -> String {
 /// Name of a line in a plot, and its points as (x, y).
 pub type Series = (String, Vec<(f64, f64)>);
 
-/// Draws a line for each series, with a legend. The y axis is logarithmic.
+/// Draws a line for each series, with a legend and a logarithmic y axis. The string is empty if there are no points.
 pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
@@ -176,7 +176,7 @@ pub struct Mark {
     pub name: String,
 }
 
-/// Draws a line for each series. Returns `None` if there are no points.
+/// Draws a line for each series. `logarithmic` refers to the y axis. Returns `None` if there are no points.
 pub fn lines(
     series: &[Series],
     names: (&str, &str),
@@ -229,7 +229,7 @@ fn label_position(x: f64, away: f64) -> (f64, &'static str) {
     if x > WIDTH / 2.0 { (x - away, "end") } else { (x + away, "start") }
 }
 
-/// Draws a labeled dot for each item.
+/// Draws a labeled dot for each (label, x, y). Returns an empty string if there are none.
 pub fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();

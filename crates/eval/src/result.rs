@@ -75,7 +75,7 @@ pub struct Of<'a> {
     pub data: &'a Data,
     /// Name and identity of the ranker.
     pub ranker: (&'a str, &'a str),
-    /// Random seed. It is part of the identity of everything that depends on it.
+    /// Random seed. A task or ranker that depends on the seed includes it in its identity.
     pub seed: u64,
 }
 
@@ -85,13 +85,13 @@ impl Of<'_> {
         path(folder, self.task.name(), self.data, self.ranker.0, &[&self.task.identity(), self.ranker.1])
     }
 
-    /// Reads the stored result. Returns `None` if there is none or if it cannot be read.
+    /// Reads the stored result. Returns `None` if there is no readable result with the same data and ranker.
     pub fn known(&self, folder: &Path) -> Option<Done> {
         let done = Done::read(&self.path(folder)).ok()?;
         (done.data.hash == self.data.hash && done.identity == self.ranker.1).then_some(done)
     }
 
-    /// Creates a result from an outcome.
+    /// Creates the result to store from a task's outcome and the elapsed time.
     pub fn done(&self, outcome: Outcome, seconds: f64) -> Done {
         Done {
             schema: SCHEMA.to_owned(),
@@ -174,7 +174,7 @@ impl Done {
         Some(one)
     }
 
-    /// Path of the file of a result over several seeds.
+    /// Path of the file for a result of several seeds.
     pub fn path(&self, folder: &Path) -> PathBuf {
         let seeds = format!("{:?}", self.seeds);
         path(folder, &self.task, &self.data, &self.ranker, &[&self.options, &self.identity, &seeds])

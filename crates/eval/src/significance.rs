@@ -88,11 +88,11 @@ pub struct Difference {
     pub interval: (f64, f64),
     /// Two-sided p-value of the paired randomization test, corrected for the number of measures (Holm).
     pub p: f64,
-    /// Number of queries that both results have.
+    /// Number of shared queries.
     pub queries: usize,
 }
 
-/// Compares two results query by query, for each measure that both have. Only queries that occur in both count.
+/// Compares two results query by query, for each shared measure. Queries that only one result has are ignored.
 pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     let mut differences = Vec::new();
     for value in &a.values {
@@ -117,7 +117,7 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     differences
 }
 
-/// Returns the values of `a` and `b` for the queries that occur in both, in the order of `a`.
+/// Returns the values of `a` and `b` for the shared queries, in the order of `a`.
 fn paired(a: &Done, of_a: &[f64], b: &Done, of_b: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if of_a.len() != a.queries.len() || of_b.len() != b.queries.len() {
         return (Vec::new(), Vec::new());

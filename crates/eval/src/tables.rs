@@ -15,7 +15,7 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-table/1";
 
-/// Results of a recipe, stored as one file.
+/// Results of a benchmark recipe, stored as one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     schema: String,
@@ -44,7 +44,7 @@ pub struct RowDone {
     /// Reason why the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Comparison of the measured values with the expected values.
+    /// Comparison of the measured values with the expected values; empty if the row could not be run.
     pub checked: Vec<Checked>,
     /// Values in the paper, in percent, by measure.
     pub paper: BTreeMap<String, f64>,
@@ -75,17 +75,17 @@ impl RowDone {
 pub struct Line<'a> {
     /// Name of the measure.
     pub measure: &'a str,
-    /// Measured value, from 0 to 1; `None` if the row could not be run.
+    /// Measured value as a fraction, not in percent; `None` if the row could not be run.
     pub value: Option<f64>,
     /// Expected value, in percent.
     pub expected: Option<f64>,
     /// Whether the measured value is close enough to the expected value.
     pub holds: Option<bool>,
-    /// Expected value of a random ranking (chance level), from 0 to 1.
+    /// Value of the random baseline as a fraction, not in percent; `None` if unknown.
     pub floor: Option<f64>,
     /// Value in the paper, in percent.
     pub paper: Option<f64>,
-    /// Comparison with the paper.
+    /// Comparison with the paper; `None` if either value is missing.
     pub verdict: Option<Verdict>,
 }
 
@@ -105,7 +105,7 @@ pub struct Best<'a> {
     pub here: Option<(&'a str, f64)>,
     /// Row with the paper's best value, and the value in percent.
     pub paper: (&'a str, f64),
-    /// Comparison with the paper.
+    /// Comparison with the paper; `None` if either value is missing.
     pub verdict: Option<Verdict>,
 }
 
@@ -217,7 +217,7 @@ impl Table {
         counts
     }
 
-    /// Returns the number of expected values that were met, and the number that were not.
+    /// Returns the number of expected values that were met, and the number of those that were missed.
     pub fn held(&self) -> (usize, usize) {
         let checked = || self.rows.iter().flat_map(|row| &row.checked);
         let held = checked().filter(|checked| checked.holds).count();

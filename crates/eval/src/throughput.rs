@@ -74,7 +74,7 @@ impl Pace {
 pub struct Searches {
     /// Search mode: lexical, dense or hybrid.
     pub mode: String,
-    /// Number of queries, run one after another.
+    /// Number of queries.
     pub queries: usize,
     /// Queries per second on one thread.
     pub qps: f64,
@@ -107,7 +107,7 @@ impl Latency {
     }
 }
 
-/// Returns `count` divided by `time`, per second.
+/// Returns the rate per second: `count` divided by `time` in seconds.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
@@ -145,7 +145,7 @@ impl Throughput {
         result::read_file(path, SCHEMA)
     }
 
-    /// Writes the measurement to the results folder. Replaces an earlier one of the same paths, encoder and engine.
+    /// Writes the measurement to the results folder. Replaces a measurement of the same paths, encoder and engine.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| stem(path)).unwrap_or_default();
         let engine = self.engine.as_deref().unwrap_or_default();

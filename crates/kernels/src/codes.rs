@@ -21,9 +21,9 @@ pub(super) struct Left<'a> {
     pub units: &'a [u32],
     /// Row stride, in units.
     pub stride: usize,
-    /// Scale of each row: the difference between the values of two consecutive codes. Empty for floats.
+    /// Scale of each row: the difference between the values of two consecutive codes. Not used for floats.
     pub scales: &'a [f32],
-    /// Zero point of each row: the value that code 0 represents. Empty for floats.
+    /// Zero point of each row: the value that code 0 represents. Not used for floats.
     pub lows: &'a [f32],
 }
 
@@ -154,7 +154,7 @@ struct Source<'a> {
     layout: Layout,
 }
 
-/// Kernel that quantizes rows to 16-bit integers, as finely as possible without overflow (see [`short_factor`]).
+/// Kernel that quantizes rows to 16-bit integers, with the factor from [`short_factor`].
 struct ToInt16<'a> {
     from: Source<'a>,
     codes: &'a mut [i16],

@@ -215,7 +215,7 @@ impl CpuEngine {
         self.layers.len()
     }
 
-    /// Returns the number of tokens per batch with the highest throughput.
+    /// Returns the recommended number of tokens per batch for high throughput.
     pub fn best_batch(&self) -> usize {
         // The hidden states of this many tokens stay in the core's cache while the weights stream through it.
         256

@@ -38,7 +38,7 @@ pub(super) struct Workspace {
     context: Buffer,
     inner: Buffer,
     codes: CodeBuffers,
-    /// One workspace for each thread that shares the batch.
+    /// One workspace for each group of heads that is computed separately.
     heads: Vec<HeadWorkspace>,
 }
 

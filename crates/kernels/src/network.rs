@@ -38,11 +38,11 @@ impl Shape {
 /// Activation function of the feed-forward block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// `x·Φ(x)`, exact.
+    /// GELU: `x·Φ(x)`, where Φ is the standard normal distribution function.
     Gelu,
-    /// `x·Φ(x)` by the tanh approximation (`gelu_new`, `gelu_pytorch_tanh`).
+    /// GELU by the tanh approximation (`gelu_new` and `gelu_pytorch_tanh` in transformers).
     GeluTanh,
-    /// `max(x, 0)`.
+    /// ReLU: `max(x, 0)`.
     Relu,
 }
 
@@ -95,7 +95,7 @@ pub struct Embeddings {
 }
 
 impl Embeddings {
-    /// Returns the tables that the network has.
+    /// Returns the required tables, then the optional tables that are present.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
         let optional = [&self.types, &self.turns, &self.roles].into_iter().flatten();
         [&self.words, &self.positions].into_iter().chain(optional)

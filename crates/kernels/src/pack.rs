@@ -16,8 +16,8 @@ pub(super) const GRAIN: usize = 16;
 /// dot product of two such rows, and every partial sum of it, fits into 32 bits.
 pub(super) const LONGEST: f64 = 46_340.0;
 
-/// Returns the largest factor that converts a row to 16-bit codes without overflow, from the row's norm (`length`),
-/// its largest absolute value and the number of codes. Returns 0 for a row of zeros.
+/// Returns the largest factor that converts a row to 16-bit codes without overflow; 0 for a row of zeros. `length` is
+/// the row's norm, `largest` its largest absolute value, and `n` the number of codes.
 pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
     // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm
     // itself, which is computed in f32.
@@ -164,7 +164,7 @@ impl Packed {
     }
 }
 
-/// Error of a precision that only GPUs have.
+/// Error for f16, which only GPUs support.
 pub(super) fn f16_error() -> Error {
     Error::input("f16 is not supported on the CPU")
         .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate")
@@ -183,7 +183,7 @@ struct Codes {
     scale: f32,
 }
 
-/// Quantizes a row to 16-bit codes whose norm is at most [`LONGEST`].
+/// Quantizes a row to 16-bit codes. The norm of the codes is at most [`LONGEST`].
 fn short_codes(row: &[f32]) -> Codes {
     let square = |x: f64| x * x;
     let length = row.iter().map(|w| square(f64::from(*w))).sum::<f64>().sqrt();

@@ -75,7 +75,7 @@ pub enum SimdLevel {
     /// Portable code with the vector width of AVX-512 and an emulation of its newest operations, for tests.
     #[cfg(test)]
     Wide,
-    /// Like `Wide`, with an emulation of AMX tiles (called squares in this crate), for tests.
+    /// `Wide` with an emulation of AMX tiles (called squares in this crate), for tests.
     #[cfg(test)]
     Squares,
     /// AVX2 and FMA.
@@ -150,9 +150,9 @@ impl SimdLevel {
         }
     }
 
-    /// Returns true if products in bf16 are faster than in f32. On Intel processors without AMX, bf16 took 1.5 times
-    /// as long as f32: they multiply no more bf16 elements per cycle than f32 elements. On AMD processors, bf16 took
-    /// half as long as f32.
+    /// Returns true if products in bf16 are faster than in f32. In measurements, bf16 took half as long as f32 on AMD
+    /// processors. On Intel processors without AMX, bf16 took 1.5 times as long as f32, because these processors
+    /// multiply no more bf16 elements per cycle.
     pub(crate) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -192,8 +192,8 @@ impl FromStr for SimdLevel {
 /// SIMD level that an engine is asked to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SimdChoice {
-    /// The level in the environment variable [`SIMD_VARIABLE`]. If it is unset or empty, the fastest level of this
-    /// processor that passes the self-test.
+    /// The level in the environment variable [`SIMD_VARIABLE`]. If the variable is unset or empty, the fastest level of
+    /// this processor that passes the self-test.
     #[default]
     Auto,
     /// Exactly this level.
@@ -229,7 +229,7 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// Returns the fastest level that passes the self-test, and the faster levels that failed the test.
+/// Returns the fastest level that passes the self-test, and all faster levels, which failed.
 pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {

@@ -165,9 +165,9 @@ impl Job<'_> {
     }
 }
 
-/// Divides rows evenly among the fewest tiles of at most `most` rows. (Otherwise the last tile might have only one or
-/// two rows, and would take as long as a full tile.) Returns at most two runs of tiles: number of tiles, rows per tile
-/// and first row.
+/// Divides rows evenly among the fewest tiles of at most `most` rows. An uneven division could leave a last tile with
+/// only one or two rows, which takes as long as a full tile. Returns at most two runs of tiles, each as (number of
+/// tiles, rows per tile, first row).
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);

@@ -142,7 +142,7 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Computes one part if there is a free one. Returns `false` if there is none.
+    /// Tries to take a free part and to compute it. Returns `false` if no part is free.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);

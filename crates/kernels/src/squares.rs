@@ -32,7 +32,7 @@ impl Job<'_> {
     ///
     /// # Safety
     ///
-    /// Same as for [`super::product::product`]. The pointers in `E` are valid for all rows and columns.
+    /// The processor has the features of `S`. The pointers in `E` are valid for all rows and columns.
     pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         squared: Squared,

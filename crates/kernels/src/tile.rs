@@ -81,7 +81,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     pub count: usize,
     /// Pointer to the units of the first row, and row stride.
     pub left: (*const u32, usize),
-    /// Pointer to the packed panel of the right operand: `V` vectors for each 32-bit word of a row of the left operand.
+    /// Pointer to the packed panel of the right operand: for each step, `V` times [`Format::RIGHT`] vectors.
     pub right: *const u32,
     /// Number of steps along the rows.
     pub steps: usize,
@@ -126,7 +126,7 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kern
 pub(super) const UNITS_IN_LINE: usize = 16;
 
 impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
-    /// Computes the tile whose first row is `row`.
+    /// Computes the tile that starts at row `row`.
     #[inline(always)]
     unsafe fn tile<S: Simd>(&self, row: usize)
     where
@@ -207,9 +207,9 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Applies the function to `W` vectors, starting at vector `from` of all rows. This is a function and not a
-    /// closure, because a closure cannot be forced inline. Code that is not inlined is compiled without the
-    /// processor's features, and every intrinsic becomes a call.
+    /// Activates `W` vectors. The number of the first vector, `from`, is counted over all rows. This is not a closure,
+    /// because a closure cannot be forced inline. Code that is not inlined is compiled without the processor's
+    /// features, and every intrinsic becomes a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;

@@ -1,4 +1,4 @@
-//! Assembles shards: verifies that all are complete, and loads their vectors into an index.
+//! Assembles shards: verifies that every shard of the corpus is complete, and adds the vectors to an index.
 
 use std::{path::Path, time::Instant};
 
@@ -39,20 +39,20 @@ pub struct Assembled {
     pub fingerprint: String,
     /// Number of rows in all shards.
     pub rows: u64,
-    /// Number of rows that were added. The others were in the index already, from an earlier run or a different shard.
+    /// Number of rows that were added. The other rows were in the index already, from an earlier run or another shard.
     pub new: u64,
     /// Number of utterance vectors in the index after the assembly.
     pub utterance_vectors: u64,
     /// Number of dialogue vectors in the index after the assembly.
     pub dialogue_vectors: u64,
-    /// Number of utterances and dialogues of the index that are in no shard.
+    /// Number of utterances and dialogues in the index that still have no vector.
     pub without: u64,
     /// Duration in seconds, without the verification of the shards.
     pub seconds: f64,
 }
 
-/// Adds the vectors of all shards in a folder to an index. With `replace`, vectors of a different encoder are replaced;
-/// otherwise they are an error. `command_line` is shown to other processes while this one writes.
+/// Adds the vectors of all shards in a folder to an index. With `replace`, existing vectors of a different encoder are
+/// replaced; otherwise such vectors are an error. Other processes can see `command_line` during the write.
 ///
 /// # Errors
 ///
@@ -134,14 +134,14 @@ fn matches(file: &TemporaryFile, manifest: &ShardManifest) -> Result<bool> {
     Ok(file.sum()? == (manifest.data.bytes, manifest.data.blake3.clone()))
 }
 
-/// Number of loaded rows, and the number of them that the index did not contain.
+/// Number of rows read from shards, and number of rows that the index did not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loaded {
     rows: u64,
     new: u64,
 }
 
-/// Copies the rows of all shards into a vector set. `if_stopped` is the hint after an interruption.
+/// Adds the rows of all shards to the vector files of an index. `if_stopped` is the hint after an interruption.
 pub(crate) fn load_all(
     folder: &dyn Folder,
     manifests: &[ShardManifest],
@@ -212,8 +212,8 @@ fn check_encoder(manifest: &ShardManifest, root: &Path, folder: &str) -> Result<
         )))
 }
 
-/// Counts the utterances and dialogues of the index that are in no shard. If none of a kind is missing, marks the vectors
-/// of the kind as up to date; otherwise the next `encode` looks for the missing ones.
+/// Counts the utterances and dialogues of the index that still have no vector. If no vector of a kind is missing, marks
+/// this kind as up to date; otherwise the next `encode` looks for the missing vectors.
 fn count_missing(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,

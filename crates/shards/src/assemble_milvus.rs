@@ -1,9 +1,9 @@
 //! Writes dialogues to Milvus with the vectors of shards.
 //!
-//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs. First, all rows
-//! are copied to a memory-mapped vector set in the temporary folder, so that memory use stays bounded. Then the
-//! dialogues are read once to check that each has a vector. Only then are they written to Milvus. Nothing is encoded,
-//! and no encoder is opened.
+//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs. First, all
+//! vectors are copied to memory-mapped files in the temporary folder, so that memory use stays bounded. Then the
+//! dialogues are read once to check that no vector is missing. Finally, dialogues and vectors are written to Milvus.
+//! Nothing is encoded, and no encoder is opened.
 
 use std::{
     collections::BTreeSet,
@@ -40,7 +40,7 @@ use crate::{
 /// Hint after an interruption before the first write.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
-/// Assembles shards in Milvus, together with the dialogues that they were made from.
+/// Writes the vectors of shards to Milvus, together with the dialogues from the original input files.
 pub struct MilvusAssembly<'a> {
     /// Folder of the shards.
     pub folder: &'a dyn Folder,
@@ -52,7 +52,7 @@ pub struct MilvusAssembly<'a> {
     pub target: Target,
     /// Whether to replace all existing data of the collection.
     pub replace: bool,
-    /// Command line, for the lock file of the temporary vector set.
+    /// Command line, for the lock file of the temporary vector files.
     pub command_line: &'a str,
 }
 
@@ -62,7 +62,7 @@ pub struct PreparedIngest {
     pub writer: MilvusWriter,
     /// Sources of the dialogues.
     pub plan: Plan,
-    /// Options to read them.
+    /// Options for ingesting the sources.
     pub options: IngestOptions,
 }
 
@@ -127,7 +127,7 @@ fn check_inputs(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the shards have both utterance and dialogue vectors, because rows in Milvus have both.
+/// Checks that the shards have utterance vectors and dialogue vectors, because Milvus stores both kinds.
 fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     let Some(lacks) = Kind::ALL.into_iter().find(|kind| manifest.rows(*kind).is_none()) else {
         return Ok(());
@@ -156,7 +156,7 @@ fn check_encoder(
         .with_hint("--replace replaces the existing dialogues and vectors; or use a different name"))
 }
 
-/// Copies the rows of all shards to a temporary vector set.
+/// Copies the rows of all shards to temporary vector files.
 fn vectors(
     folder: &dyn Folder,
     survey: &Survey,
@@ -225,7 +225,7 @@ fn check_vectors(
         )))
 }
 
-/// Sink that stores nothing and records which vectors are missing.
+/// Ingest target that stores nothing. It only records the missing vectors.
 struct VectorCheck<'a> {
     vectors: &'a VectorReader,
     /// Number of shards of the corpus.

@@ -30,17 +30,17 @@ pub struct ShardEncoder<'a> {
     pub inputs: Inputs,
     /// Encoder that makes the vectors.
     pub encoder: &'a dyn Encoder,
-    /// Recipe of the vectors.
+    /// Recipe of the vectors: the encoder, and the options that change its vectors.
     pub recipe: Recipe,
-    /// Encoding options of the recipe.
+    /// Encoding options. They must match the recipe.
     pub options: Options,
     /// Kinds of vectors to make: of utterances, of dialogues or both.
     pub kinds: Vec<Kind>,
     /// Format of the data files.
     pub format: VectorFileFormat,
-    /// Number of inputs encoded together.
+    /// Maximum number of texts or dialogues encoded together.
     pub batch: usize,
-    /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). Error messages repeat them.
+    /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). The manifests store this list.
     pub command: Vec<String>,
     /// Receiver of progress.
     pub progress: &'a dyn Progress,
@@ -184,7 +184,7 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few.
+    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few or none.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);

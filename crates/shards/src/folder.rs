@@ -87,7 +87,7 @@ pub struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Returns a unique path in this folder. Creates no file.
+    /// Returns a unique path in `folder`. Creates no file.
     pub(crate) fn unique_in(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
         // Processes in different containers can have the same process id, so the time is part of the name.

@@ -1,4 +1,4 @@
-//! Inputs to encode in shards: corpus files or indexes. A shard reads all of them and skips dialogues of other shards.
+//! Inputs to encode in shards: corpus files or indexes. A shard reads all inputs, and skips dialogues of other shards.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,9 +28,9 @@ pub struct CorpusFiles {
     pub paths: Vec<PathBuf>,
     /// Format of all files; `None` to detect it.
     pub format: Option<&'static Format>,
-    /// Options for reading them.
+    /// Options for reading the files.
     pub options: ReadOptions,
-    /// Largest number of rejected records before encoding fails.
+    /// Maximum number of rejected records. With more, encoding fails.
     pub max_errors: u64,
 }
 
@@ -45,11 +45,11 @@ impl CorpusFiles {
     }
 }
 
-/// All inputs. They are read again for each shard.
+/// Corpus files and indexes to encode. Both are read again for each shard.
 pub struct Inputs {
     indexes: Vec<Snapshot>,
     files: CorpusFiles,
-    /// Amount of input: bytes for files, dialogues for indexes; `None` if it is unknown or both are read.
+    /// Amount of input: bytes for files, dialogues for indexes. `None` if the size is unknown, or for a mix of inputs.
     pub(crate) total: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Inputs {
         Ok(Inputs { indexes, files, total })
     }
 
-    /// Returns the vectors of the index if the input is exactly one index. Its encoder is the default for the shards.
+    /// Returns the vectors of the index if the input is exactly one index; `None` for other inputs or without vectors.
     pub fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.paths.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),
@@ -145,7 +145,7 @@ pub(crate) struct Items<'i> {
 /// One dialogue of the shard.
 pub(crate) struct Item {
     pub(crate) dialogue: Dialogue,
-    /// Progress through the inputs: bytes for files, dialogues for indexes.
+    /// Progress through the inputs: in bytes if all inputs are files, otherwise in dialogues.
     pub(crate) read: u64,
 }
 

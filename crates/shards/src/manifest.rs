@@ -1,5 +1,5 @@
-//! Manifest of a complete shard: a small checksummed file, which is written after the data file. Keys of the rows in a
-//! shard, which show whether the input of the shard has changed.
+//! Manifest of a complete shard: a small checksummed file, which is written after the data file. A hash of the keys of
+//! all rows shows whether the input of the shard has changed.
 
 use std::{collections::HashSet, path::Path};
 
@@ -25,11 +25,11 @@ pub(crate) const FORMAT: u32 = 1;
 pub struct ShardManifest {
     /// Version of the file format.
     pub format: u32,
-    /// Version of turnwise that wrote it.
+    /// Version of turnwise that wrote the manifest.
     pub turnwise: String,
     /// Number of this shard, and the number of shards.
     pub shard: Shard,
-    /// Recipe of the vectors.
+    /// Recipe of the vectors: the encoder, and the options that change its vectors.
     pub recipe: Recipe,
     /// Number of utterance rows; `None` if utterances were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct DataFile {
 }
 
 impl ShardManifest {
-    /// Number of rows of a kind; `None` if it was not requested.
+    /// Number of rows of a kind; `None` if this kind was not requested.
     pub(crate) fn rows(&self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Utterances => self.utterances,
@@ -67,7 +67,7 @@ impl ShardManifest {
         }
     }
 
-    /// The kinds that were requested.
+    /// Kinds of vectors in the shard: utterances, dialogues or both.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         Kind::ALL.into_iter().filter(|kind| self.rows(*kind).is_some())
     }
@@ -83,14 +83,14 @@ impl ShardManifest {
         Some(format!("is from a different encoder; the others have {what}"))
     }
 
-    /// Whether the shard was made with these options. Its contents may still differ.
+    /// Whether the shard was made with these options. Does not compare the rows.
     pub(crate) fn was_made_with(&self, kinds: &[Kind], recipe: &Recipe, target: VectorFileFormat) -> bool {
         self.kinds().eq(kinds.iter().copied())
             && self.recipe.conflict(recipe, self.dialogues.is_some()).is_none()
             && self.data.target == target
     }
 
-    /// Serializes the manifest.
+    /// Serializes the manifest, with a checksum.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         sealed::sealed(self).map(String::into_bytes)
     }

@@ -17,7 +17,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 /// Size of one part of an upload or download, in bytes. Stores accept up to 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
-/// Number of parts uploaded at the same time.
+/// Maximum number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
 /// Folder in an object store, such as `s3://bucket/folder`. Credentials come from the store's environment variables.

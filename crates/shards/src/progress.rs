@@ -33,21 +33,21 @@ pub struct Amount {
     pub done: u64,
     /// Number of dialogues, rows, shards or utterances.
     pub units: u64,
-    /// Number of encoded texts, in a step that counts dialogues in `units`; otherwise 0.
+    /// Number of vectors made, in a step that counts input dialogues in `units`; otherwise 0.
     pub texts: u64,
     /// Number of encoded tokens.
     pub tokens: u64,
 }
 
 impl Amount {
-    /// Amount of a step whose total is counted in the same units.
+    /// Creates an amount for a step that counts `done` in the same units.
     pub fn units(units: u64) -> Self {
         Amount { done: units, units, ..Amount::default() }
     }
 }
 
-/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds. A
-/// closure that returns whether to stop implements both, and ignores progress and messages.
+/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds.
+/// Closures that return true to stop implement both traits, and ignore progress and messages.
 pub trait Progress: turnwise_index::dense::Progress {
     /// Starts a step. `total` is the final value of [`Amount::done`], if known; `before` was done by an earlier run.
     fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}
@@ -78,8 +78,8 @@ pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) ->
     }
 }
 
-/// Counts a rejected record, and warns about the first ones. If more than `allowed` were rejected, returns an error whose
-/// message ends with `consequence`.
+/// Counts a rejected record. Warns about the first [`MAX_WARNINGS`] records. If more than `allowed` were rejected,
+/// returns an error. Its message ends with `consequence`.
 pub(crate) fn count_reject(
     reject: Reject,
     rejected: &mut u64,

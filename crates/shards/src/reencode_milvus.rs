@@ -1,7 +1,7 @@
 //! Encodes the dialogues in Milvus again, with a different encoder.
 //!
-//! The new vectors go to a new generation. Searches use the old generation until the new one is complete; then the name
-//! switches to it in one step.
+//! The new vectors go to a new generation, which is a second copy of the dialogues. Searches use the old generation
+//! until the new one is complete. Then the name switches to the new generation in one step.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -25,7 +25,7 @@ const MAX_PASSES: usize = 4;
 pub struct Reencoded {
     /// Number of dialogues encoded in this run.
     pub encoded: u64,
-    /// Number of the new generation.
+    /// Number of the new generation (copy of the collection).
     pub generation: u64,
     /// Number of dialogues and turns in the new generation.
     pub totals: Totals,
@@ -125,7 +125,7 @@ fn encode_new(
     Ok((new, seen))
 }
 
-/// Removes dialogues of an earlier, interrupted run that no longer exist in the current generation.
+/// Removes dialogues that an earlier, interrupted run has copied, but that are missing in `seen`.
 fn remove_others(writer: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
     if writer.totals()?.dialogues == seen.len() as u64 {
         return Ok(());

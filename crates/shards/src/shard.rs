@@ -9,7 +9,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Largest number of shards: a shard number has five digits in file names.
+/// Maximum number of shards, because a shard number has five digits in file names.
 const MAX_SHARDS: u32 = 99_999;
 
 /// Identifies a shard: its number, and the number of shards of the corpus.
@@ -43,7 +43,7 @@ impl Shard {
         format!("{}.json", self.stem())
     }
 
-    /// Parses the shard from the beginning of a file name; `None` if no shard has such a file.
+    /// Parses the shard from the beginning of a file name; `None` if the name is not that of a shard's file.
     pub(crate) fn named(name: &str) -> Option<Shard> {
         let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
         let of = rest.strip_prefix("-of-")?.get(..5)?;
@@ -146,7 +146,7 @@ pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
     reusable
 }
 
-/// Returns the command that creates these shards in this folder.
+/// Returns the command that creates `shards` in the folder `location`. `words` are from [`reusable_args`].
 pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> String {
     let mut command = "turnwise".to_owned();
     let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));

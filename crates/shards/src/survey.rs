@@ -1,4 +1,4 @@
-//! Survey of a folder: finds the complete shards, and everything that prevents assembling them.
+//! Survey of a folder: finds the complete shards, and the problems that prevent assembling the corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::{
     shard::{Shard, Shards, command},
 };
 
-/// Largest number of reasons shown; the others are counted.
+/// Maximum number of problems shown in a message. Further problems are only counted.
 const SHOWN: usize = 8;
 
-/// The shards in a folder, and what prevents assembling them.
+/// The shards in a folder, and the problems that prevent assembling the corpus.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Number of shards of the corpus.
@@ -31,7 +31,7 @@ pub(crate) struct Survey {
     command: Vec<String>,
 }
 
-/// Reads all manifests in a folder and checks that their data files exist. Does not read the data files.
+/// Reads all manifests in a folder. Checks that the data files exist with the right size, but does not read them.
 pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     let files = folder.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
@@ -166,7 +166,7 @@ impl Survey {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }
 
-    /// Returns the command that creates these shards again.
+    /// Returns the command that creates `shards` again.
     pub(crate) fn command_for(&self, shards: &Shards, location: &str) -> String {
         command(&self.command, shards, location)
     }

@@ -1,4 +1,4 @@
-//! dial2vec's data sets: selects the dialogues with exactly one domain and compares their number with the paper.
+//! Data sets for the dial2vec tasks: selects dialogues with exactly one domain, and compares the size with the paper.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -58,17 +58,17 @@ impl fmt::Display for Published {
 }
 
 impl Published {
-    /// Number of dialogues in the paper.
+    /// Number of dialogues in this data set, according to the paper.
     pub fn dialogues(&self) -> usize {
         CORPORA[self.corpus].dialogues[self.split]
     }
 
-    /// Number of domains in the paper, over all three splits of the corpus.
+    /// Number of domains in all three splits of the corpus together, according to the paper.
     pub fn domains(&self) -> usize {
         CORPORA[self.corpus].domains
     }
 
-    /// Whether the set has dialogues with any number of domains. Train splits have, because training does not use domains.
+    /// Returns true for a train split. It keeps dialogues with any number of domains, because training ignores domains.
     fn keeps_all(&self) -> bool {
         self.split == 0
     }
@@ -85,7 +85,7 @@ pub struct DialogueSet {
     pub domains: BTreeMap<String, usize>,
 }
 
-/// Difference in size between a data set and that of the paper.
+/// Sizes of our data set and of the paper's data set, if the sizes differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SizeDifference {
     /// Number of dialogues and number of domains in our data set.
@@ -94,7 +94,7 @@ pub struct SizeDifference {
     pub paper: (usize, usize),
 }
 
-/// Selects the dialogues with exactly one domain. Keeps all dialogues for a train split.
+/// Selects the dialogues with exactly one domain, or all dialogues for a train split. Fails if none are selected.
 pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> Result<DialogueSet> {
     let mut set = DialogueSet { dialogues: Vec::new(), skipped: Vec::new(), domains: BTreeMap::new() };
     set.dialogues = match published {
@@ -111,7 +111,7 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
     }
 }
 
-/// Selects the dialogues with exactly one domain, and counts the others.
+/// Selects the dialogues with exactly one domain. Counts the other dialogues in `skipped`.
 pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Skipped>) -> Vec<Dialogue> {
     dialogues.retain(|dialogue| {
         match dialogue.domains.len() {

@@ -1,5 +1,5 @@
-//! Sentence pairs for human annotation. Most pairs are nearest neighbors, because random pairs are rarely similar
-//! (Cer et al., 2017; DialogueCSE does the same).
+//! Sentence pairs for human annotation. The sentences of a pair are neighbors for a ranker or have the same intent,
+//! because random sentences are rarely similar (Cer et al., 2017).
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,7 +20,7 @@ use turnwise_nearest::highest;
 const NEAREST: usize = 10;
 /// Maximum number of draws per requested pair.
 const DRAWS: usize = 50;
-/// Placeholder for a missing score.
+/// Placeholder for the score of a pair that nobody has annotated yet.
 pub const UNSCORED: &str = "?";
 
 /// Sentence pair with its origin.

@@ -1,4 +1,4 @@
-//! Builders of the tasks' data sets from labeled corpora.
+//! Builders of the data sets for the evaluation tasks.
 
 mod dial;
 mod dsts;

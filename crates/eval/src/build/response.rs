@@ -41,13 +41,12 @@ struct Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples whose correct response contains the name of a speaker of the context, which can reveal it.
+    /// Number of samples with the name of a context speaker in the correct response. The name can reveal the answer.
     pub leaks: usize,
 }
 
-/// Creates a sample for every turn that has enough context and a different speaker than the previous turn.
-///
-/// Returns an error if there are fewer than two dialogues, or fewer than two candidates per sample.
+/// Creates a sample for every turn with text, enough context, and a different speaker than the previous turn. Returns
+/// an error if no turn qualifies, or if other dialogues have too few different turns as candidates.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
@@ -116,7 +115,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
     Ok(ResponseSet { samples, leaks })
 }
 
-/// Lowercase names of the speakers. Standard roles such as user and agent are not names.
+/// Lowercase speaker names of at least two characters. Standard roles such as user and agent are not names.
 fn names(turns: &[Turn]) -> Vec<String> {
     let named = |turn: &&Turn| {
         let roles = [Role::User, Role::Agent, Role::System, Role::Participant];

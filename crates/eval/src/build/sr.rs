@@ -38,7 +38,7 @@ impl CandidateSelection {
 
 /// Number of candidates in [`CandidateSelection::Text`].
 const CANDIDATES: usize = 100;
-/// Maximum number of positive candidates in both selections.
+/// Maximum number of positive candidates in either [`CandidateSelection`].
 const POSITIVE: usize = 30;
 /// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;
@@ -112,7 +112,7 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// Returns the number of sentences without a positive candidate. The task skips them.
+    /// Returns the number of sentences without a positive candidate. The task does not use them as queries.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }

@@ -1,4 +1,4 @@
-//! BM25 ranker, with the same formula as the search.
+//! BM25 ranker, with the same formula as turnwise's search.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ impl Ranker for Bm25 {
 pub(super) struct Words {
     /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// Each query's (term number, count) pairs, for terms of documents; `None` if the documents are the queries.
+    /// Each query's (term number, count) pairs, for terms in documents. `None` if the documents are the queries.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,

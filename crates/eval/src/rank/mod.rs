@@ -1,4 +1,4 @@
-//! Rankers: dense, lexical, hybrid and random. Tasks use only this interface and never a model directly.
+//! Rankers: methods that score documents for a query. Tasks use only this interface and never a model directly.
 
 mod bm25;
 mod dense;
@@ -66,12 +66,12 @@ pub struct Pool {
     pub documents: Items,
     /// Queries. `None` means that each document is also a query.
     pub queries: Option<Items>,
-    /// Additional texts that are not ranked. They only affect document frequencies.
+    /// Additional texts for the document frequencies. These texts are not ranked.
     pub background: Vec<String>,
 }
 
 impl Pool {
-    /// Creates a pool whose documents are also its queries.
+    /// Creates a pool without separate queries: each document is also a query.
     pub fn of(documents: Items) -> Self {
         Pool { documents, queries: None, background: Vec::new() }
     }
@@ -131,7 +131,7 @@ pub trait Ranker: Sync {
     /// Display name.
     fn name(&self) -> String;
 
-    /// Text that identifies every setting that affects the scores. Rankers with the same identity give the same scores.
+    /// Text with every setting that affects the scores. Rankers with the same identity give the same scores.
     fn identity(&self) -> String;
 
     /// Prepares the documents and queries of a pool for scoring, for example encodes or indexes them.
@@ -140,7 +140,7 @@ pub trait Ranker: Sync {
 
 /// Scores the documents of one [`Pool`] for its queries. Created by [`Ranker::prepare`].
 pub trait Scorer: Sync {
-    /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
+    /// Replaces `scores` with the scores of `documents` for a query, in the order of `documents`. Higher is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
     /// Vectors of the documents, each of length 1; `None` if the ranker has no vectors.
@@ -191,14 +191,14 @@ impl Scorer for RandomBaseline {
     }
 }
 
-/// Compares two (score, id) pairs; the better one comes first. Scores must not be NaN.
+/// Orders (score, id) pairs by descending score, then by descending id. Scores must not be NaN.
 pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
     // `partial_cmp` treats -0 and 0 as equal, `total_cmp` would not.
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
 }
 
-/// Returns the rank of each id in descending order of the ids. Comparing ranks is cheaper than comparing ids, which
-/// pays off when the same documents are ranked many times.
+/// Returns the position of each id in the descending order of all ids. Code that ranks the same documents many times
+/// can compare these numbers instead of the ids, which is faster.
 pub fn descending_ranks<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).collect();
     order.sort_unstable_by(|a, b| {

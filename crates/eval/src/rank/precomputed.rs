@@ -1,4 +1,4 @@
-//! Ranker with vectors from a NumPy file: one row per document, followed by one row per query.
+//! Ranker with vectors from a NumPy file: one row per document, then one row per query if the queries are separate.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// Ranker whose vectors come from a NumPy file.
+/// Ranker with vectors from a NumPy file. Scores are cosine similarities.
 pub struct Precomputed {
     path: PathBuf,
     vectors: Vectors,
@@ -27,7 +27,7 @@ impl Precomputed {
         Ok(Precomputed { path: path.to_owned(), vectors, hash })
     }
 
-    /// The vectors, normalized to length 1, and the hash of their file.
+    /// Returns the vectors, normalized to length 1, and the hash of the file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();
         (self.vectors, self.hash)

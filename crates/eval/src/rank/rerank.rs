@@ -9,13 +9,13 @@ use turnwise_search::{matching_guided, maxsim};
 
 /// Number of texts per encoding batch.
 const BATCH: usize = 64;
-/// Offset that is added to reranked scores. It exceeds any cosine, so that reranked documents come first.
+/// Offset added to reranked scores. Reranked documents therefore come first: the other scores are cosines.
 const RERANKED_OFFSET: f32 = 2.0;
 
-/// Method that scores a document for a query by their token vectors.
+/// Method that scores a document for a query from the token vectors of both texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
-    /// MaxSim: compares each query token with the most similar document token. The query is the last turn of a context.
+    /// MaxSim: compares each query token with the most similar document token. Uses only the last turn of a context.
     Maxsim,
     /// DialogueCSE's matching-guided similarity of the document and the turns of the context.
     Matching,

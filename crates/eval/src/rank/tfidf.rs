@@ -61,7 +61,7 @@ impl Scorer for Prepared {
     }
 }
 
-/// TF-IDF with truncated singular value decomposition, both fitted to the documents.
+/// TF-IDF followed by truncated singular value decomposition. Both steps are fitted to the documents.
 #[derive(Debug, Clone, Copy)]
 pub struct TfidfThenSvd {
     /// Dimension of the vectors.
@@ -103,7 +103,7 @@ impl TfidfThenSvd {
         Ok(Box::new(dense::Prepared::new(&dense, pool, watch)?))
     }
 
-    /// Same as scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` followed by `TruncatedSVD`.
+    /// Computes what scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` and `TruncatedSVD` compute.
     fn plain(&self, terms: Terms, pool: &Pool) -> Result<Box<dyn Scorer>> {
         let words = Words::of(pool, terms);
         let mut kept = 0;

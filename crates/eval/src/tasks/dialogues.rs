@@ -1,4 +1,4 @@
-//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All use the same
+//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All tasks use the same
 //! dialogues, each with exactly one domain.
 
 use std::{
@@ -83,7 +83,7 @@ impl Profile {
     }
 }
 
-/// Number of random draws of pairs and of k-means runs.
+/// Number of random draws of pairs, and of k-means runs in the paper's protocol.
 const DRAWS: usize = 10;
 /// Maximum number of dialogues on a map. Larger maps are slow to draw.
 const MAPPED: usize = 1_000;
@@ -163,7 +163,7 @@ impl DialogueTask {
         named.into_iter().map(|(name, value)| Value::new(name, value)).collect()
     }
 
-    /// Projects the dialogues onto a plane; a random sample if there are more than [`MAPPED`].
+    /// Projects the dialogues onto a plane, or a random sample of [`MAPPED`] dialogues if there are more.
     fn map(&self, scorer: &dyn Scorer, watch: &dyn Progress) -> Result<Option<Map>> {
         let Some(vectors) = scorer.vectors() else { return Ok(None) };
         let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
@@ -229,7 +229,7 @@ impl Task for DialogueTask {
     }
 }
 
-/// Pair of dialogues with its score; `same` is true if both have the same domain.
+/// Pair of dialogues with its score; `same` is true if the dialogues have the same domain.
 struct Pair {
     a: usize,
     b: usize,
@@ -237,7 +237,7 @@ struct Pair {
     score: f64,
 }
 
-/// Correlation between scores and shared domains. With `keep`, also returns the pairs that were drawn at random.
+/// Correlation of pair scores with shared domains. With `keep`, also returns the pairs if they were drawn at random.
 fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(Value, Option<Columns>)> {
     let drawn = match task.profile {
         Profile::Paper => {

@@ -100,7 +100,7 @@ impl Loaded {
         Loaded { data: Data { paths, hash, size: task.size() }, task: Box::new(task) }
     }
 
-    /// Like [`Loaded::new`], but computes the hash from the content of the files.
+    /// Combines a task with the paths of its data files and a hash of their content.
     pub fn from_files(task: impl Task + 'static, files: Vec<PathBuf>) -> Result<Self> {
         let hash = data::hash(&files)?;
         Ok(Loaded::new(task, &files, hash))
@@ -124,7 +124,7 @@ pub trait Task: Sync {
     /// Items of the data that were skipped, with reasons and counts.
     fn skipped(&self) -> &[Skipped];
 
-    /// Text that identifies every setting that affects the values. The data is identified separately, by hash.
+    /// Text with every setting that affects the values. The data is identified separately, by hash.
     fn identity(&self) -> String;
 
     /// Number of classes; `None` if the task has no classes.
@@ -164,9 +164,9 @@ pub struct Outcome {
     pub values: Vec<Value>,
     /// Query ids, in the order of the per-query values.
     pub queries: Vec<String>,
-    /// The ranking of each query, if requested.
+    /// Ranking of each query; empty unless requested.
     pub rankings: Vec<Ranked>,
-    /// Tables from which other tools can compute the same numbers, if requested.
+    /// Tables from which other tools can compute the same values; empty unless requested.
     pub columns: Vec<Columns>,
     /// Two-dimensional map, for tasks with vectors and labels.
     pub map: Option<Map>,
@@ -201,7 +201,7 @@ pub struct Map {
 pub struct Ranked {
     /// Query id.
     pub query: String,
-    /// Document ids with scores and grades, best first.
+    /// Document ids with scores and grades, best first. The grade is `None` if the document is not judged.
     pub documents: Vec<(String, f32, Option<i32>)>,
 }
 

@@ -32,7 +32,7 @@ pub enum Candidates {
 /// Task that ranks documents for each query.
 #[derive(Debug, Clone)]
 pub struct RankingTask {
-    /// Short name.
+    /// Short name of the task, as on the command line.
     pub name: &'static str,
     /// Description, with the name of the paper.
     pub about: &'static str,

@@ -1,4 +1,4 @@
-//! Response selection. A sample is a context with candidate responses, one of which is the real response.
+//! Response selection. A sample is a context (the previous turns) with real and wrong candidate responses.
 //!
 //! Two formats are supported. JSON lines have one sample per line: `{"id", "context": [{"role", "text"}], "candidates":
 //! ["…"], "answer": 3}`, where the answer is an index from 0. The Ubuntu, Douban and E-commerce corpora use lines of

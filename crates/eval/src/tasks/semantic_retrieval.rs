@@ -66,7 +66,7 @@ impl TaskSettings for SemanticRetrieval {
     }
 }
 
-/// Reads only the sentences of a file in this format.
+/// Reads only the sentences of a file in the format of `select.txt`.
 pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     let mut sentences = Vec::new();
     each_line(path, |_, text| {
@@ -86,7 +86,7 @@ pub fn semantic_retrieval(path: &Path) -> Result<RankingTask> {
     semantic_retrieval_of(std::io::BufReader::new(file), path)
 }
 
-/// Same as [`semantic_retrieval`] for an open reader; `path` is only used in messages.
+/// Reads a semantic retrieval task from an open reader. `path` is only used in messages.
 pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<RankingTask> {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
     let (mut ids, mut texts) = (Vec::new(), Vec::new());

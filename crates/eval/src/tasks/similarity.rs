@@ -87,8 +87,8 @@ impl Task for PairTask {
         "dsts/by-own".to_owned()
     }
 
-    /// Divides each score by the score of the query sentence with itself. This does not change a cosine, and it makes
-    /// other scores comparable between pairs.
+    /// Divides each score by the score of the query sentence with itself, and averages both directions of a pair. The
+    /// division does not change a cosine, and it makes other scores comparable between pairs.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);

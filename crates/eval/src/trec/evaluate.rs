@@ -68,7 +68,7 @@ impl Evaluation {
         self.measures.iter().enumerate().map(|(n, measure)| measure.of_all(&column(n))).collect()
     }
 
-    /// Returns lines in trec_eval's output format, for all queries together. With `each`, also for each query.
+    /// Returns lines in trec_eval's output format: for each query if `each` is true, then for all queries together.
     pub fn lines(&self, each: bool) -> impl Iterator<Item = String> + '_ {
         let queries = self.queries.iter().filter(move |_| each).flat_map(|(query, values)| {
             let of_query = self.measures.iter().zip(values).filter(|(measure, _)| !measure.is_of_all());

@@ -38,7 +38,7 @@ pub enum Measure {
     NdcgCut(u32),
     /// Average precision of the top k documents.
     MapCut(u32),
-    /// Whether one of the top k documents is relevant.
+    /// 1 if at least one of the top k documents is relevant, otherwise 0.
     Success(u32),
 }
 
@@ -92,7 +92,7 @@ impl Measure {
         matches!(self, Measure::NumQ | Measure::GmMap)
     }
 
-    /// Returns the value for one query.
+    /// Returns the value for one query. For [`Measure::GmMap`], it is the logarithm of the average precision.
     pub fn of(self, ranking: &Ranking) -> f64 {
         let all = usize::MAX;
         match self {

@@ -95,7 +95,7 @@ const BLOCK: usize = 4;
 ///
 /// # Safety
 ///
-/// Same as for [`super::attend`]. The caller has checked the buffer lengths.
+/// The processor has the features of `S`. The caller has checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,

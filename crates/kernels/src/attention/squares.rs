@@ -23,7 +23,7 @@ const STEP: usize = 2 * SIDE;
 ///
 /// # Safety
 ///
-/// Same as for [`super::attend`]. The caller has checked the buffer lengths.
+/// The processor has the features of `S`. The caller has checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
@@ -118,8 +118,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
 ///
 /// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of padding keys and
 /// the output rows of padding queries are not used. The padding of a head's width is always zero, because all heads
-/// have the same width. Padding rows of the values are multiplied by weights of zero. They must be set to zero,
-/// because the product of zero and a NaN or an infinity is not zero.
+/// have the same width. Padding rows of the values have weights of zero. These rows must still be set to zero, because
+/// the product of zero and a NaN or an infinity is not zero.
 struct Arrange {
     projected: *const f32,
     stride: usize,
@@ -264,7 +264,7 @@ impl Softmax<'_> {
     }
 }
 
-/// Kernel that normalizes the sums of a block to attention outputs.
+/// Kernel that multiplies the sums of a block by the factors of the rows, and writes the attention outputs.
 struct Finish<'a> {
     sums: *const f32,
     factors: &'a [f32],

@@ -18,12 +18,12 @@ pub const CODE_STEP: usize = 64;
 ///
 /// # Safety
 ///
-/// All functions read `length` elements from each pointer; a nibble is half a byte. The processor must support the
-/// instructions.
+/// The dot products and distances read `length` elements from each pointer; a nibble is half a byte. The processor must
+/// support the instructions.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// Returns the dot product of two rows of codes. `bias` is 128 × the sum of the values in `other` (bytes minus
-    /// 128). `length` is a multiple of 64.
+    /// Returns the dot product of two rows of codes. `bias` is 128 times the sum of the values (byte − 128) in `other`.
+    /// `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
     /// Returns the dot product of nibbles with signed integers from −127 to 127. A block of 32 bytes in `nibbles`
@@ -31,7 +31,7 @@ pub trait Distances: Copy + Send + Sync {
     /// 32. `length` is the number of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
-    /// Returns the dot product of two vectors of any length, or their squared distance with `SQUARED_DISTANCE`.
+    /// Returns the dot product of two vectors of any length; with `SQUARED_DISTANCE`, the squared Euclidean distance.
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
     /// Prefetches the cache line of an address.

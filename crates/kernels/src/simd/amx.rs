@@ -1,7 +1,7 @@
 //! AMX: products of tiles (called squares in this crate) of 16 rows of 64 bytes, in tile registers.
 //!
 //! The intrinsics for the tile registers are unstable in Rust. Each product of squares is therefore one block of inline
-//! assembly, from zeroing the sums to writing them to memory.
+//! assembly: it zeroes or loads the sums, multiplies, and writes the sums to memory.
 
 use std::{arch::asm, sync::OnceLock};
 

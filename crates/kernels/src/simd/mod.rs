@@ -113,15 +113,15 @@ impl Squared {
 
 /// Operands of a product of AMX tiles: one or two squares of rows times two squares of columns, summed over steps.
 pub(super) struct Squares {
-    /// Squares of the first 16 rows, one square per step.
+    /// Squares (AMX tiles) of the first 16 rows: one square for each step and plane.
     pub left: *const u32,
-    /// Squares of the next 16 rows, if two squares of rows are multiplied.
+    /// Squares (AMX tiles) of the next 16 rows. Not read if only one square of rows is multiplied.
     pub low_left: *const u32,
-    /// Squares of the columns. For each step and plane, the rows of the two squares are stored side by side.
+    /// Two squares (AMX tiles) of columns for each step and plane. Their rows are stored side by side.
     pub right: *const u32,
-    /// Number of steps, that is, of squares along each row of squares.
+    /// Number of steps. A step multiplies one square (AMX tile) of every 16 rows by two squares of columns.
     pub steps: usize,
-    /// Output memory for the sums. A row has the width of two squares.
+    /// Output memory for the sums. A row has the width of two squares (AMX tiles).
     pub to: *mut f32,
     /// True if the sums start at zero. Otherwise they continue from the partial sums in `to`.
     pub first: bool,
@@ -143,7 +143,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// SIMD type with the same vectors and the fewest features. Kernels that need no other features use this type,
     /// which reduces the amount of compiled code.
     type Base: Simd;
-    /// SIMD type with the same vectors and only the integer features.
+    /// SIMD type with the same vectors, for products of integers.
     type Whole: Simd;
     /// `LANES` 32-bit floats.
     type F32: Copy;
@@ -174,14 +174,14 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. Need not be called in a kernel.
+    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called outside a kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
     ///
     /// # Safety
     ///
-    /// Same as for [`Kernel::call`].
+    /// The processor has the features of this type, and the kernel's pointers are valid.
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
 
     /// Sets all lanes to `x`.
@@ -200,9 +200,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
     /// Lane-wise `a·b + c`.
     unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// Lane-wise maximum. If one operand is a NaN, the result may be either.
+    /// Lane-wise maximum. If an operand is a NaN, the result is either operand.
     unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
-    /// Lane-wise minimum. If one operand is a NaN, the result may be either.
+    /// Lane-wise minimum. If an operand is a NaN, the result is either operand.
     unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
     /// Lane-wise absolute value.
     unsafe fn abs(a: Self::F32) -> Self::F32;
@@ -256,7 +256,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;
     /// Widens the upper bf16 of each lane to f32.
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
-    /// Adds the dot product of the two bf16 of each lane.
+    /// Adds the dot product of the two bf16 elements in each lane of `a` and `b` to `sum`.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
 
     /// Rounds two vectors to bf16 and packs them into the lower and upper halves of the lanes.

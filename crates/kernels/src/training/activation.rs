@@ -97,7 +97,7 @@ fn slope(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// Runs a loop at the best SIMD level, with the activation function as a constant, so that the loop has no branches.
+/// Runs a loop with the activation function as a constant, so that the loop has no branches on the function.
 macro_rules! with_constant {
     ($activation:expr, $constant:ident, $loop:block) => {
         with_constant!($activation, $constant, $loop, Gelu, GeluTanh, Relu)

@@ -17,7 +17,7 @@ pub struct Attended<'a> {
     pub dropout: Option<Dropout>,
 }
 
-/// Number of query tokens that are processed together. They share the loaded keys and values.
+/// Number of query tokens per group. The tokens of a group share the loaded keys and values.
 const GROUP: usize = 4;
 
 /// Buffers for one head. Rows are padded with zeros to whole vectors.

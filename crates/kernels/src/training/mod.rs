@@ -22,7 +22,7 @@ mod norm;
 #[cfg(test)]
 mod tests;
 
-/// Returns the SIMD level for training, which is the level that inference uses.
+/// Returns the SIMD level for training: the default level of inference.
 fn level() -> SimdLevel {
     static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
     *LEVEL.get_or_init(|| {
@@ -42,7 +42,7 @@ impl<S: Simd, F: FnOnce()> Kernel<S> for Loop<F> {
     }
 }
 
-/// Runs a loop at the best SIMD level. The closure and everything it calls must be `#[inline(always)]`.
+/// Runs a loop at the SIMD level for training. The closure and its callees must be `#[inline(always)]`.
 #[inline(always)]
 fn vectorized(body: impl FnOnce()) {
     fn enter<S: Simd>(body: impl FnOnce()) {

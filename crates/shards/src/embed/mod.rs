@@ -29,7 +29,7 @@ use reading::{Item, Items};
 
 pub use reading::EmbedInputs;
 
-/// Largest number of rejects reported as warnings; the others are only counted.
+/// Maximum number of rejected records reported as warnings. Further records are only counted.
 pub const MAX_WARNINGS: u64 = 5;
 /// Hint after an interruption.
 const NOTHING_WRITTEN: &str = "nothing was written";
@@ -49,11 +49,11 @@ pub struct EmbedSettings<'a> {
     pub dim: Option<usize>,
     /// Whether to normalize every vector to length 1.
     pub normalize: bool,
-    /// Number of inputs encoded together.
+    /// Maximum number of texts or dialogues encoded together.
     pub batch: usize,
     /// File for the records that could not be read.
     pub rejects: Option<PathBuf>,
-    /// Largest number of rejected records before embedding fails.
+    /// Maximum number of rejected records. With more, embedding fails.
     pub max_errors: u64,
 }
 

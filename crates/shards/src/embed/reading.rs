@@ -1,4 +1,4 @@
-//! Inputs to embed: plain texts or corpora. The format is detected from the content.
+//! Inputs to embed: plain texts or corpora. Unless a format is named, it is detected from the content.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ impl EmbedInputs {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] if a file is empty; [`Error::Input`] if an input has no dialogues, but `unit` needs them.
+    /// [`Error::Data`] if a file is empty; [`Error::Input`] if `unit` is dialogues, but an input contains plain texts.
     pub fn plan(
         paths: &[PathBuf],
         unit: Kind,
@@ -161,7 +161,7 @@ impl EmbedInputs {
         Ok(())
     }
 
-    /// Names of the files.
+    /// Names of the input files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| match part {
             Part::Texts { name, .. } => name.as_str(),
@@ -236,7 +236,7 @@ fn items_of(dialogue: Result<Dialogue, Problem>, unit: Kind) -> Vec<Item> {
     }
 }
 
-/// Finds a corpus format by name. A misspelled text format is suggested as well.
+/// Finds a corpus format by name. For an unknown name, the error suggests similar corpus and text formats.
 fn by_name(name: &str) -> Result<&'static Format> {
     formats::by_name(name).map_err(|_| {
         let texts = TextFormat::ALL.map(TextFormat::name);

@@ -1,4 +1,4 @@
-//! Counts and checksums of the migrated data. They are the same for any storage and any order of reading.
+//! Counts and checksums of the migrated data. The storage and the order of reading do not affect the values.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use turnwise_store::Prepared;
 pub(crate) struct Content {
     pub(crate) dialogues: u64,
     pub(crate) turns: u64,
-    /// Number of rows with a nonzero vector.
+    /// Number of nonzero vectors of dialogues and turns.
     pub(crate) vectors: u64,
     /// Sum of the hashes of all dialogues.
     records: Sum,
-    /// Sum of the hashes of all vectors with their positions.
+    /// Sum of the hashes of all nonzero vectors, each hashed with the dialogue id and the turn number.
     numbers: Sum,
 }
 
@@ -72,7 +72,7 @@ impl Content {
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// Adds a dialogue read from an index. Returns the number of its vectors that `vectors` does not have.
+    /// Adds a dialogue read from an index. Returns how many of its vectors are missing; 0 if `vectors` is `None`.
     pub(crate) fn add_local(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
@@ -95,7 +95,7 @@ impl Content {
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
-    /// Describes the first difference to `other`; `None` if there is none.
+    /// Describes the first difference from `other`; `None` if both are equal.
     pub(crate) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),

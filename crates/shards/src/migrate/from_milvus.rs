@@ -1,5 +1,5 @@
-//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final path, and
-//! renamed once it is verified.
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final path. It is
+//! renamed after it has been verified.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ struct Mark {
     from: String,
     generation: u64,
     recipe: Option<Recipe>,
-    /// Id of the last part that was copied completely.
+    /// Id of the last batch of dialogues that was copied completely.
     done: String,
     content: Content,
 }
@@ -190,7 +190,7 @@ fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
     Ok(())
 }
 
-/// Builds the lexical index and the graphs, as after an ingest.
+/// Builds the lexical index, and the graphs if the index has vectors.
 fn build_indexes(root: &Path, command_line: &str, progress: &dyn Progress) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
     progress.begin(Step::Indexing, Some(snapshot.totals().turns), 0);

@@ -24,7 +24,7 @@ pub use to_milvus::to_milvus;
 /// Hint after an interruption.
 const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
-/// Smallest share of dense hits that must be the same in both places.
+/// Minimum share of dense hits that the original and the copy must have in common.
 const MIN_OVERLAP: f64 = 0.8;
 /// Up to one in N sampled turns may not be found by their own vectors, because graphs are approximate.
 const LOST_ONE_IN: usize = 5;
@@ -32,7 +32,7 @@ const LOST_ONE_IN: usize = 5;
 /// Settings of a migration to or from Milvus.
 #[derive(Debug, Clone)]
 pub struct MigrationSettings<'a> {
-    /// Whether to replace a collection in Milvus that has dialogues.
+    /// Whether a copy to Milvus may replace a collection that has dialogues.
     pub replace: bool,
     /// Number of searches to compare between the original and the copy.
     pub samples: usize,
@@ -54,7 +54,7 @@ pub struct Migration {
     pub turns: u64,
     /// Number of nonzero vectors copied.
     pub vectors: u64,
-    /// Dialogues that were already copied, by an earlier run or a parallel one.
+    /// Number of dialogues that were already there, copied by an earlier or parallel run.
     pub already_there: u64,
     /// Checksum of all records and vectors.
     pub checksum: String,
@@ -124,7 +124,7 @@ fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()>
     }
 }
 
-/// Returns an error if searches in the copy find too few of the expected hits. A few misses are only a warning.
+/// Returns an error if searches in the copy miss too many expected hits. Warns if only a few sampled turns are missed.
 fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(
@@ -148,7 +148,7 @@ fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result
     ))
 }
 
-/// Adds to an error of the connection that the migration can be resumed.
+/// If the connection failed, adds a hint that the migration can be resumed.
 fn resumable(e: Error) -> Error {
     match (&e, e.hint()) {
         (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(

@@ -1,5 +1,5 @@
-//! Compares searches in the original and the copy. Counts the sampled turns that are not found by their own vectors,
-//! and the hits that both have in common.
+//! Compares searches in the original and the copy. Counts the hits in common. Also lists sampled turns that a search
+//! with their own vector does not find.
 
 use std::collections::HashSet;
 
@@ -16,9 +16,9 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Number of hits that are compared.
+/// Number of hits compared per search.
 const HITS: usize = 10;
-/// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
+/// Minimum best score of a search with a turn's own vector. It is below 1, because graphs store vectors less precisely.
 const SELF_SCORE: f32 = 0.999;
 
 /// Result of comparing searches in the original and in the copy.
@@ -38,7 +38,7 @@ pub struct Sampled {
     pub lost: Vec<String>,
 }
 
-/// Searches for some turns of an index in two engines and compares the hits.
+/// Searches for sampled turns of an index in two engines and compares the hits.
 pub(crate) fn compare(
     snapshot: &Snapshot,
     samples: usize,
@@ -73,8 +73,8 @@ fn sample(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     snapshot.dialogues().step_by(step).take(samples).collect()
 }
 
-/// Searches for the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or `None`
-/// if the turn has no nonzero vector. Adds the turn to `lost` if `to` did not find the turn itself.
+/// Searches for the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or
+/// `None` if the turn has no nonzero vector. Adds the turn to `lost` if no hit of `to` has nearly the same vector.
 fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,

@@ -1,4 +1,4 @@
-//! Copies an index to Milvus, into a new generation. The name switches to it once it is verified.
+//! Copies an index to Milvus, into new collections (a generation). After verification, the name refers to the copy.
 
 use std::{path::Path, time::Instant};
 

@@ -235,7 +235,7 @@ fn parse_footer(bytes: &[u8]) -> Result<(usize, Vec<[i64; 3]>), Refused> {
 
 /// Columns of a record batch.
 struct Batch<'a> {
-    /// Positions in `text` where the ids begin, and where the last one ends.
+    /// Positions in `text` where the ids begin, and where the last id ends.
     offsets: &'a [[u8; 4]],
     text: &'a [u8],
     numbers: &'a [[u8; 4]],

@@ -29,7 +29,7 @@ impl Value {
     }
 }
 
-/// Encodes a table with these fields as the root of a flatbuffer. The length is a multiple of 8.
+/// Encodes a table with the fields in `root` as the root of a flatbuffer. The length is a multiple of 8.
 pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     write_table(&mut bytes, 0, root);
@@ -158,7 +158,7 @@ impl<'a> Table<'a> {
         Some(numbers.as_chunks().0.to_vec())
     }
 
-    /// Positions of the elements of a vector, each of `size` bytes. They are inside the buffer.
+    /// Byte range of a vector's elements of `size` bytes each; `None` if the range ends outside the buffer.
     fn vector(self, index: usize, size: usize) -> Option<Range<usize>> {
         let start = follow(self.bytes, self.field(index)?)?;
         let length = u32::from_le_bytes(bytes_at(self.bytes, start)?) as usize;

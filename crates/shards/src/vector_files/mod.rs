@@ -81,7 +81,7 @@ pub trait VectorFileWriter {
     /// Adds vectors with their ids.
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
 
-    /// Completes the file and gives it its final name.
+    /// Completes the file and renames it to the final name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
@@ -120,12 +120,12 @@ pub fn create(
 /// Callback for the id and the vector of each row.
 pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
 
-/// Reads a vector file that turnwise wrote as Arrow or safetensors. Calls the callback for each row, in order. Only one
-/// batch of rows is in memory.
+/// Reads a vector file in the layout that turnwise writes as Arrow or safetensors. Calls the callback for each row, in
+/// order. Holds at most one batch of rows in memory.
 ///
 /// # Errors
 ///
-/// [`Error::Data`] if turnwise did not write the file.
+/// [`Error::Data`] or [`Error::Io`] if the file has a different layout, is damaged or cannot be read.
 pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
     match target {
         VectorFileFormat::Arrow => arrow::read_rows(path, row),
@@ -194,7 +194,7 @@ impl PendingFile {
         self.out.write_all(bytes).at("write", &self.path)
     }
 
-    /// Overwrites the start of the file with these bytes.
+    /// Overwrites the start of the file with `bytes`.
     fn write_at_start(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.seek(SeekFrom::Start(0)).at("write", &self.path)?;
         self.write(bytes)

@@ -21,7 +21,7 @@ pub(super) struct Safetensors {
     about: BTreeMap<String, String>,
     header_bytes: usize,
     file: PendingFile,
-    /// Temporary file for the ids. They are appended to the vectors at the end.
+    /// Temporary file for the ids. `finish` appends the ids to the vectors.
     ids: PendingFile,
     ids_bytes: u64,
 }

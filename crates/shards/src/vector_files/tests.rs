@@ -19,7 +19,7 @@ use super::*;
 
 const DIM: usize = 3;
 
-/// Numbers whose shortest decimal forms are unusual.
+/// Numbers with unusual shortest decimal forms.
 const ROWS: [[f32; DIM]; 5] = [
     [0.1, -0.0, 1.0],
     [f32::MIN_POSITIVE, f32::MAX, f32::EPSILON],
