@@ -1,8 +1,8 @@
 //! Speed and memory of `turnwise ingest`. See `benchmarks/README.md` for the commands.
 //!
 //! * `sgd [FOLDER]`: ingests the JSON files of SGD's training part on one core.
-//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory, and the
-//!   time to open the store.
+//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory
+//!   and the time to open the store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 

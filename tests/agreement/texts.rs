@@ -1,4 +1,4 @@
-//! Two thousand texts: unusual texts of every kind, and turns of the sample corpus: whole, cut, joined and with
+//! Two thousand texts: unusual texts of every kind, and turns of the sample corpus. Some turns are cut, joined or have
 //! inserted characters.
 
 use std::{collections::HashSet, fs, path::Path};

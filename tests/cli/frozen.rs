@@ -73,7 +73,7 @@ fn nearly_equal(current: &Value, stored: &Value) -> bool {
         (Value::Object(current), Value::Object(stored)) => {
             let nearly_equal = |name: &str, stored: &Value| {
                 current.get(name).is_some_and(|current| match name {
-                    // With so few pairs, many have nearly the same cosine as the hit, so rounding changes the percentile.
+                    // Many of the few pairs have nearly the same cosine as the hit, so rounding changes the percentile.
                     "percentile" => current.is_number() == stored.is_number(),
                     _ => nearly_equal(current, stored),
                 })

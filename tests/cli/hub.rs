@@ -32,12 +32,12 @@ pub struct HubRequest {
     pub token: Option<String>,
 }
 
-/// Ways to send the weights, one for each request. Later requests get the complete file.
+/// Response to one request for the weights.
 #[derive(Debug, Clone)]
 pub enum Sent {
     /// Closes the connection after this number of bytes.
     Cut(usize),
-    /// Sends this number of bytes, and the rest when the hub is released.
+    /// Sends this number of bytes, and the rest after a call of [`Hub::release`].
     Held(usize),
     /// Sends a different file.
     Other(Vec<u8>),
@@ -46,7 +46,7 @@ pub enum Sent {
     Moved(String),
 }
 
-/// The fake hub.
+/// Fake Hugging Face hub with one repository.
 pub struct Hub {
     pub address: String,
     state: Arc<State>,
@@ -55,9 +55,9 @@ pub struct Hub {
 struct State {
     repository: String,
     files: BTreeMap<String, Vec<u8>>,
-    /// Response to every request for the model, instead of its files.
+    /// If set, every request for the model gets this status and error code.
     refusal: Option<(u16, &'static str)>,
-    /// Number of requests at the beginning that get status 503.
+    /// Number of the next requests that get status 503.
     failures: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
@@ -105,7 +105,7 @@ impl Hub {
         Hub { address, state }
     }
 
-    /// Sets how the weights are sent for the next requests.
+    /// Sets how the next requests for the weights are answered, one element per request.
     pub fn send_next(&self, sent: impl IntoIterator<Item = Sent>) {
         self.state.weights.lock().unwrap().extend(sent);
     }

@@ -41,7 +41,7 @@ fn data_file(folder: &Path, shard: &str) -> PathBuf {
     folder.join(names(folder).into_iter().find(named).unwrap())
 }
 
-/// The Python with the packages that these tests need.
+/// Python interpreter with the packages that these tests need; `None` if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_SCALE") {
         Some(folder) => PathBuf::from(folder),

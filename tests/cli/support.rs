@@ -117,8 +117,8 @@ impl Turnwise {
         self.run(&format!("{line} --format json")).json()
     }
 
-    /// Starts a command repeatedly and kills it after an increasing time. Ends when the command finishes before the kill, or
-    /// when `seen`, which is called after each kill, returns true. The first command must not finish.
+    /// Starts a command repeatedly and kills it after an increasing time. After each kill, calls `seen`. Ends when
+    /// `seen` returns true, or when the command finishes before the kill. The first command must not finish.
     #[cfg(feature = "milvus")]
     pub fn kill_at_increasing_times(&self, line: &str, mut seen: impl FnMut() -> bool) {
         for (kills, millis) in (100..).step_by(400).enumerate() {

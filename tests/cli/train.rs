@@ -687,8 +687,8 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
-    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues, so that
-    // the gains of several seeds can be compared.
+    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues,
+    // so that the gains of several seeds can be compared.
     t.ok("train run/recipe.toml -o again");
     assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
     t.ok("train run/recipe.toml --seed 1 -o other");

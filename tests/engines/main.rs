@@ -1,5 +1,6 @@
-//! Runs the same scenarios on every engine: a local index, which is the reference; Milvus Lite, which the test starts
-//! (`tests/milvus.sh` installs it); and the cluster in `TURNWISE_MILVUS_URI`, if it is set.
+//! Runs the same scenarios on every engine, and compares the results with those of a local index. The tests start
+//! Milvus Lite, which `tests/milvus.sh` installs. If `TURNWISE_MILVUS_URI` is set, they also use the cluster at this
+//! address.
 //!
 //! The tests compare the hits and their order, but not the BM25 scores.
 

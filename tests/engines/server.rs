@@ -69,7 +69,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Waits until the server responds. It accepts connections several seconds earlier.
+    /// Waits until the server answers requests. This can be several seconds after it accepts connections.
     fn wait(&self) {
         let started = Instant::now();
         while let Err(e) = MilvusWriter::read_manifest(&self.target("nobody")) {

@@ -1,4 +1,4 @@
-//! Damage to each file: it is reported with the name of the file, and `repair` restores what one of the two copies has.
+//! Damages each file. `verify` must name the file, and `repair` must restore all records with an undamaged copy.
 
 use std::{
     collections::BTreeMap,

@@ -5,7 +5,7 @@ use turnwise_core::random::Random;
 
 const TOPICS: usize = 50;
 
-/// Two views of `count` dialogues: encoder vectors with strong noise in some dimensions, and word vectors with less
+/// Two vectors of each dialogue: an encoder vector with strong noise in some dimensions, and a word vector with less
 /// noise.
 ///
 /// `signal` scales the topics in the word vectors.

@@ -1,5 +1,5 @@
-//! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its
-//! gradient with finite differences.
+//! Compares the loss of each objective with a direct implementation of its formula in f64. Compares the gradient with
+//! finite differences.
 
 mod rivals;
 mod role_position;
@@ -268,12 +268,12 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
 }
 
-/// A teacher of forty dialogues, with two dialogues per topic.
+/// A teacher of forty dialogues, with two dialogues per topic and moderate noise.
 fn teacher() -> Teacher {
     noisy_teacher([1, 2], 0.3)
 }
 
-/// A teacher of forty dialogues whose views have noise of this level.
+/// A teacher learned from two kinds of vectors of forty dialogues. Each kind has random noise of this level.
 fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);
