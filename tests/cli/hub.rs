@@ -119,7 +119,7 @@ impl Hub {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// All requests for the weights so far.
+    /// All requests for the weight file so far.
     pub fn weight_requests(&self) -> Vec<HubRequest> {
         self.requests().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }

@@ -72,7 +72,7 @@ fn an_index_is_unchanged_after_moving_to_milvus_and_back() {
     assert!(t.ok(&format!("search --engine {address} refund")).contains("refunds-"));
 }
 
-/// The client accepts responses of at most 4 MiB, so larger results are requested in parts.
+/// The Milvus client accepts responses of at most 4 MiB, so `migrate` requests larger results in parts.
 #[test]
 fn dialogues_larger_than_the_maximum_response_are_moved() {
     let Some(server) = Server::start() else { return };

@@ -1,4 +1,4 @@
-//! `encode --shard` and `encode --assemble`: shards in any order, and missing, truncated, foreign and duplicate shards.
+//! `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, truncated or from another run.
 
 // A skipped test prints the reason.
 #![allow(clippy::print_stderr)]

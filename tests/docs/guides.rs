@@ -12,7 +12,8 @@
 //!   still parsed.
 //!
 //! The folder has `chats`, an index of the sample dialogues, and two files: `chats.jsonl.zst` has some of the
-//! dialogues, and `labeled.jsonl` those in English. The guides show the output for all dialogues, which differs only in numbers.
+//! dialogues, and `labeled.jsonl` those in English. The guides show the output for all dialogues. It differs only in
+//! numbers.
 
 use std::{
     fmt::Write as _,

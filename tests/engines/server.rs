@@ -22,7 +22,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Server {
     child: Child,
     pub port: u16,
-    /// Path of the server program. The Python in the same folder has Milvus's own client.
+    /// Path of the server program. The Python interpreter in the same folder has Milvus's client.
     pub program: PathBuf,
     data: TempDir,
 }

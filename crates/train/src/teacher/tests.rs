@@ -1,4 +1,4 @@
-//! Teachers of synthetic dialogues with known topics.
+//! Tests teachers, which predict the similarity of dialogues, on synthetic dialogues with known topics.
 
 use super::*;
 use turnwise_core::random::Random;

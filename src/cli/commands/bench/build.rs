@@ -149,9 +149,7 @@ fn write_pairs_to_score(
         classes: None,
         seed: context.settings.seed,
     };
-    rankers::each(wanted.rankers, &options, context, &mut |ranker| {
-        drawing.draw_neighbors(ranker, &progress)
-    })?;
+    rankers::each(wanted.rankers, &options, context, &mut |ranker| drawing.draw_neighbors(ranker, &progress))?;
     let pairs = drawing.finish(&progress)?;
     drop(progress);
     write(output, |out| write_pairs(&pairs, out))?;

@@ -1,4 +1,4 @@
-//! Compaction: vectors of deleted texts.
+//! Tests that a compaction removes the vectors of deleted texts, and only these.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Vectors compared with a map, after kills and damage, and after changes of the index.
+//! Compares stored vectors with a map, and tests them after kills, damage and changes of the index.
 
 mod compact;
 mod damage;

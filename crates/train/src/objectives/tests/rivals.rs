@@ -1,4 +1,4 @@
-//! Baselines of the papers, response selection, and auxiliary objectives.
+//! Tests of training objectives: baselines from papers, response selection, and auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};

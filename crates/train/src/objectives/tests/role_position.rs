@@ -1,4 +1,4 @@
-//! The `role-position` objective.
+//! Tests of the training objective `role-position`.
 
 use super::{rivals::trainable, *};
 
