@@ -274,7 +274,7 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
     snapshot.dialogues().map(|d| pair(d.unwrap())).collect()
 }
 
-/// Checks all parts of an index as a reader, before any writer has opened it.
+/// Checks all parts of an index except the files of sled, before a writer has opened it.
 fn assert_undamaged(index: &Path, expected: &BTreeMap<String, String>) {
     let snapshot = Snapshot::open(index).unwrap();
     assert_eq!(&content(&snapshot), expected);

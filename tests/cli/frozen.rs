@@ -17,7 +17,7 @@ const SEARCHES: [&str; 6] = [
     "similar -i x kept-05",
 ];
 
-/// Adds dialogues, and then replaces some and deletes one after the graphs are built.
+/// Creates an index. After the graphs are built, replaces one dialogue, adds one and deletes one.
 fn make(t: &Turnwise) {
     let turns = [
         ("where is my parcel", "it leaves the depot tomorrow"),

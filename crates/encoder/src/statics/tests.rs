@@ -312,7 +312,7 @@ fn only_encoders_are_replaced() {
     assert!(!is_static(&temporary.path().join("nowhere")));
 }
 
-/// While an encoder is replaced, readers see either the old or the new one.
+/// While an encoder is replaced, its file is always present.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_encoder_is_there_while_it_is_replaced() {

@@ -169,7 +169,7 @@ impl Builder {
         safetensors::serialize(views, None).unwrap()
     }
 
-    /// Writes the files that are still missing. After that, tests can damage single files.
+    /// Writes config.json and the weights, unless they were written before. Then, a test can damage these files.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.written, true) {
             self.json("config.json", &self.config);

@@ -17,7 +17,7 @@ fn check_norm(norm: &Norm, name: &str) {
     assert_eq!(norm.bias, numbers(&format!("{name}.bias"), HIDDEN), "{name}");
 }
 
-/// Compares every parameter with the values generated from the parameter name.
+/// Compares embeddings and layers with the values that the builder generated from the parameter names.
 fn check(network: &Network, layers: &str, names: &[(&str, &[usize])]) {
     let e = &network.embeddings;
     assert_eq!(e.words.data, numbers("embeddings.word_embeddings.weight", WORDS * HIDDEN));

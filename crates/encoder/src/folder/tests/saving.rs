@@ -10,7 +10,7 @@ use crate::{
     network::Activation,
 };
 
-/// Opens a folder, saves it to a second folder, opens that, and compares everything.
+/// Opens a model, changes its pipeline, saves the model to a second folder, and compares it with the saved model.
 fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFolder {
     let folder = builder.open().unwrap();
     let (network, tokenizer) = (folder.network().unwrap(), folder.tokenizer().unwrap());
