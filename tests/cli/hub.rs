@@ -311,7 +311,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Model whose weights are sent in several pieces. The model cannot be opened.
+/// Model with 4 MB of meaningless weights, for tests of interrupted downloads. It cannot be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -319,7 +319,7 @@ pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Folder of a repository in the cache in the program's home folder.
+/// Folder of a repository in the Hugging Face cache of the test.
 pub fn cached(t: &Turnwise, repository: &str) -> PathBuf {
     t.path(".cache/huggingface/hub").join(format!("models--{}", repository.replace('/', "--")))
 }

@@ -227,7 +227,7 @@ impl Started {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// Waits until the program ends. Returns the exit code, and the standard error that was not read yet.
+    /// Waits until the program ends. Returns its exit code, its standard output, and the unread standard error.
     pub fn end(mut self) -> Outcome {
         let output = self.child.wait_with_output().unwrap();
         let err: String = self.stderr_lines.iter().map(|line| line + "\n").collect();

@@ -75,7 +75,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Folder with this encoder under the name `small`.
+/// Creates a test folder with a small encoder in the folder `small`.
 pub fn with_encoder() -> Turnwise {
     let t = Turnwise::new();
     encoder(&t, "small");
@@ -838,7 +838,7 @@ fn several_seeds_and_settings_are_compared() {
     assert!(outcome.out.contains("all seeds (2 runs)\n  loss: "), "{outcome:?}");
 }
 
-/// Writes the sample dialogues to several files in a folder, in the order of their names.
+/// Writes the sample dialogues to the folder `pieces`, 60 per file. The order of the file names is that of the dialogues.
 fn write_pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");

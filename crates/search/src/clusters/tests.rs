@@ -84,7 +84,7 @@ fn topics_are_found_within_two_languages() {
     assert!((10..=14).contains(&k), "{k} of 12: {tried:?}");
 }
 
-/// Generates unit vectors of topics in several languages. Languages differ more than topics. Also returns the dimension.
+/// Generates unit vectors of topics in several languages, and their dimension. Languages differ more than topics.
 fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, usize) {
     let dim = languages + languages * topics;
     let mut flat = Vec::new();
