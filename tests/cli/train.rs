@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Writes an encoder with two layers, a vocabulary of letters, and pseudo-random weights.
+/// Writes an encoder with two layers, a vocabulary of letters and digits, and pseudo-random weights.
 fn encoder(t: &Turnwise, name: &str) {
     let config = json!({
         "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
@@ -838,7 +838,7 @@ fn several_seeds_and_settings_are_compared() {
     assert!(outcome.out.contains("all seeds (2 runs)\n  loss: "), "{outcome:?}");
 }
 
-/// Writes the sample dialogues to the folder `pieces`, 60 per file. The order of the file names is that of the dialogues.
+/// Writes the sample dialogues to files in the folder `pieces`, 60 per file and in their order.
 fn write_pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");

@@ -312,7 +312,7 @@ fn only_encoders_are_replaced() {
     assert!(!is_static(&temporary.path().join("nowhere")));
 }
 
-/// While an encoder is replaced, its file is always present.
+/// While an encoder is replaced, its file `turnwise.json` exists at every moment.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_encoder_is_there_while_it_is_replaced() {

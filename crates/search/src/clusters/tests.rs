@@ -6,7 +6,7 @@ use turnwise_core::{error::Class, vectors::cosine};
 
 const DIM: usize = 12;
 
-/// Returns a pseudo-random number from −1 to 1 for each `place`.
+/// Returns a pseudo-random number from −1 to 1, which depends only on `place`.
 fn noise(place: u64) -> f32 {
     let hash = blake3::hash(&place.to_le_bytes());
     let head = u32::from_le_bytes(hash.as_bytes()[..4].try_into().unwrap());

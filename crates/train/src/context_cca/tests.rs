@@ -148,7 +148,7 @@ fn the_layer_equals_the_normal_equations() {
     assert!(wrong < 1e-3 * most, "{wrong} {most}");
 }
 
-/// `A^-1 b` by elimination.
+/// Solves `A x = b` by Gaussian elimination.
 fn solve(a: &[f64], b: &[f64]) -> Vec<f64> {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     for n in 0..DIM {

@@ -1,4 +1,4 @@
-//! Tests of tokenizers: both kinds of files, truncation, and tokenizers that do not match the model.
+//! Tests of tokenizers: vocabulary files and `tokenizer.json`, truncation, and tokenizers that do not match the model.
 
 use serde_json::{Value, json};
 
