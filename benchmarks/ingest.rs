@@ -156,7 +156,7 @@ fn acknowledged(child: &mut Child) -> Vec<Mark> {
     marks
 }
 
-/// Returns user and system time from `/proc/PID/stat`, which has them in hundredths of a second.
+/// Returns the user and system time of a process in seconds. `stat` is the path of its file `/proc/PID/stat`.
 fn processor_seconds(stat: &str) -> Option<f64> {
     let text = fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();

@@ -9,9 +9,9 @@
 //! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
 //!
 //! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. Each
-//! object in between has the results for one `ef` on one thread: queries per second of processor time, the 50th and 99th percentile of the wall-clock
-//! time, and the recall at 10. All queries run `--passes` times, and the fastest pass is reported. `quiet_p99_us` is a
-//! percentile over the fastest time of every query in all passes, so a single interruption does not affect it.
+//! object in between has the results for one `ef` on one thread: queries per second of processor time, the 50th and
+//! 99th percentile of the wall-clock time, and the recall at 10. All queries run `--passes` times, and the fastest pass
+//! is reported. `quiet_p99_us` uses the fastest time of every query, so a single interruption does not affect it.
 //!
 //! - `--peer`: build and search with hnsw_rs.
 //! - `--scan`: compare scans of all vectors with graph searches, for 500 to 16,000 vectors.

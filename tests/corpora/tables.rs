@@ -1,4 +1,4 @@
-//! CSV, TSV and ConvLab's JSON: Self-dialogue, MDC, CrossWOZ, KVRET.
+//! Tests of the readers of CSV, TSV and ConvLab's JSON on real data sets.
 
 use std::collections::BTreeSet;
 

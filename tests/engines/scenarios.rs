@@ -27,7 +27,7 @@ fn request(query: &str) -> SearchRequest {
     SearchRequest { query: query.to_owned(), k: 10, ..SearchRequest::default() }
 }
 
-/// Search requests of every kind, each with a description.
+/// Search requests with all modes, fusion methods, filters and other options, each with a description.
 fn requests() -> Vec<(String, SearchRequest)> {
     let mut n = Numbers(4711);
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Compares products with plain loops, where only rounding errors are allowed, and vector functions with reference
-//! functions in f64.
+//! Compares matrix products with plain loops, except for rounding errors. Compares vector functions with references in
+//! f64.
 
 use proptest::prelude::*;
 

@@ -89,7 +89,7 @@ fn half_precision_and_shards() {
     check_bert(&mut builder);
 }
 
-/// Replaces the weight file by two shards.
+/// Replaces the weight file with two files, one for the embeddings and one for the layers, and their index.
 pub fn shard(builder: &mut Builder) {
     builder.finish();
     builder.remove("model.safetensors");
