@@ -8,12 +8,11 @@
 //!   text.
 //! - `file=NAME`: the block is the content of a file, which is written to the folder.
 //! - `fails`, `warns`: the commands are expected to fail, or to print a warning.
-//! - `needs=THING`: run the block only if THING exists; see [`Machine::lacks`]. The commands of other blocks are
-//!   still parsed.
+//! - `needs=THING`: run the block only if THING exists; see [`Machine::lacks`]. Otherwise, only parse its
+//!   commands.
 //!
-//! The folder has `chats`, an index of the sample dialogues, and two files: `chats.jsonl.zst` has some of the
-//! dialogues, and `labeled.jsonl` those in English. The guides show the output for all dialogues. It differs only in
-//! numbers.
+//! The folder has an index of the sample dialogues, `chats`, and two files with some of the dialogues: `labeled.jsonl`
+//! and `chats.jsonl.zst`. In the guides, the files have all dialogues, so the output differs only in numbers.
 
 use std::{
     fmt::Write as _,

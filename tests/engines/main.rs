@@ -1,6 +1,5 @@
-//! Runs the same scenarios on every engine, and compares the results with those of a local index. The tests start
-//! Milvus Lite, which `tests/milvus.sh` installs. If `TURNWISE_MILVUS_URI` is set, they also use the cluster at this
-//! address.
+//! Runs the same scenarios on every engine and compares the results with a local index: on Milvus Lite, which the tests
+//! start, and on the cluster in `TURNWISE_MILVUS_URI`, if it is set. `tests/milvus.sh` installs Milvus Lite.
 //!
 //! The tests compare the hits and their order, but not the BM25 scores.
 

@@ -1,4 +1,4 @@
-//! Damages each file. `verify` must name the file, and `repair` must restore all records with an undamaged copy.
+//! Damages each file. `verify` must name the file. `repair` must restore records that the log or sled still has.
 
 use std::{
     collections::BTreeMap,

@@ -17,8 +17,7 @@ enum Step {
     Checkpoint {
         committed: bool,
     },
-    /// Opens the store again, after a commit if `committed` is set. `closed`: closes the store instead of dropping it.
-    /// Either way, uncommitted changes are lost.
+    /// Opens the store again, after a commit if `committed` is set. Uncommitted changes are lost, even if it is closed.
     Reopen {
         committed: bool,
         closed: bool,

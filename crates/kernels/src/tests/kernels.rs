@@ -1,5 +1,4 @@
-//! Compares matrix products with plain loops, except for rounding errors. Compares vector functions with references in
-//! f64.
+//! Compares matrix products with plain loops, allowing rounding errors, and vector functions with f64 references.
 
 use proptest::prelude::*;
 

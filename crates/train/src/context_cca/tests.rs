@@ -8,8 +8,8 @@ const PURPOSES: usize = 5;
 
 /// Synthetic dialogues: vectors, turns per dialogue and purposes.
 ///
-/// Each purpose has its own dimension. The other dimensions are noise with a larger variance. With `in_order`, the
-/// purposes of a dialogue follow each other in a fixed order; otherwise, they are random.
+/// Each purpose has its own dimension. The other dimensions are noise with a larger variance.
+/// `in_order`: a dialogue's purposes follow each other in a fixed order; otherwise, they are random.
 fn dialogues(count: usize, seed: u64, in_order: bool) -> (Vectors, Vec<usize>, Vec<usize>) {
     let mut random = Random::new(seed, 0);
     let (mut vectors, mut turns, mut purposes) = (Vectors::new(DIM), Vec::new(), Vec::new());

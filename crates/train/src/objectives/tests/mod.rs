@@ -82,8 +82,7 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
     -((similarities[0] / temperature).exp() / sum).ln()
 }
 
-/// Computes the loss of random hidden states, and compares its gradient with finite differences. Returns
-/// the loss and the states.
+/// Returns the loss of random hidden states, and the states. Compares its gradient with finite differences.
 fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
