@@ -14,7 +14,7 @@ use crate::{
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 const KEY: &str = "a-secret-of-some-length";
 
-/// Python interpreter of the environment with the official clients; `None` if it is not installed.
+/// Python interpreter that can import the official clients; `None` if it is not installed.
 fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_CLIENTS") {
         Some(folder) => PathBuf::from(folder),

@@ -273,7 +273,7 @@ fn compare_lexical_hits(what: &str, expected: &Searcher, found: &Searcher, reque
     assert!(wanted.len() < 2_000 && wanted == ids(found), "{what}");
 }
 
-/// Makes the same changes in a local index and in an engine. Compares results before and after changes and `restart`.
+/// Makes the same changes in a local index and in an engine. Compares results after each step, also after `restart`.
 pub fn compare_with_local(scenario: Scenario, engine: &dyn TestEngine, restart: &mut dyn FnMut()) {
     let local = LocalEngine::new();
     let both: [&dyn TestEngine; 2] = [&local, engine];

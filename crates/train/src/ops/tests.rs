@@ -13,7 +13,7 @@ use super::{
 use turnwise_core::random::hash64;
 use turnwise_encoder::Part;
 
-/// Pseudorandom values from -1 to 1.
+/// Pseudo-random values from -1 to 1.
 pub(crate) fn numbers(shape: (usize, usize), seed: u64) -> Tensor {
     let n = shape.0 * shape.1;
     let data: Vec<f32> =
