@@ -1,8 +1,8 @@
 //! Speed and memory of `turnwise ingest`. See `benchmarks/README.md` for the commands.
 //!
 //! * `sgd [FOLDER]`: ingests the JSON files of SGD's training part on one core.
-//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory, and the
-//!   time to open the store.
+//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory
+//!   and the time to open the store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
@@ -156,7 +156,7 @@ fn acknowledged(child: &mut Child) -> Vec<Mark> {
     marks
 }
 
-/// Returns user and system time from `/proc/PID/stat`, which has them in hundredths of a second.
+/// Returns the user and system time of a process in seconds. `stat` is the path of its file `/proc/PID/stat`.
 fn processor_seconds(stat: &str) -> Option<f64> {
     let text = fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();

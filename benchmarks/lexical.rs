@@ -160,8 +160,8 @@ fn measure(dialogues: &[Dialogue]) {
     }
 }
 
-/// Tantivy's own search and collector over the same files. It finds the same number of documents, but returns
-/// document addresses without ids, and orders equal scores by address.
+/// Searches the same files with Tantivy's own collector, and returns the number of hits. Unlike turnwise, the
+/// collector reads no ids, and orders equal scores by document address.
 fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {
     let index = Index::open_in_dir(folder).unwrap();
     let text = index.schema().get_field("text").unwrap();
@@ -192,8 +192,8 @@ fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
         .collect()
 }
 
-/// Measures and prints the mean processor time of a query, and percentiles by the clock of each query's fastest of
-/// three runs.
+/// Measures and prints the mean processor time of a query, and percentiles of the wall-clock time. For the percentiles,
+/// the fastest of three runs of each query counts.
 fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) -> usize) {
     let hits: usize = queries.iter().map(&search).sum();
     let rounds = 4000_usize.div_ceil(queries.len());

@@ -4,7 +4,7 @@
 //!
 //! The collection must have vectors. Create it with `turnwise ingest` or `migrate`, or with
 //! benchmarks/scale/milvus.py. The queries are stored vectors of utterances. Each round runs every query in four
-//! ways, in a different order each time:
+//! ways, and each time begins with a different one:
 //!
 //! - the client's search, with the same expression, columns and depth as turnwise;
 //! - the same search through turnwise's engine, which provides the candidates of a search;

@@ -8,15 +8,15 @@
 //! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the
 //! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
 //!
-//! Prints JSON objects, one per line. The first object describes the graph. The next objects, one for each `ef`, have the
-//! speed of one thread: queries per second of processor time, the 50th and 99th percentile of the wall-clock time, and
-//! the recall at 10. All queries run `--passes` times, and the fastest pass is reported. `quiet_p99_us` is the 99th percentile of the fastest time of each
-//! query, so it is not affected by interruptions.
+//! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. Each
+//! object in between has the results for one `ef` on one thread: queries per second of processor time, the 50th and
+//! 99th percentile of the wall-clock time, and the recall at 10. All queries run `--passes` times, and the fastest pass
+//! is reported. `quiet_p99_us` uses the fastest time of every query, so a single interruption does not affect it.
 //!
 //! - `--peer`: build and search with hnsw_rs.
-//! - `--scan`: find the number of vectors above which a graph search is faster than a scan of all codes.
+//! - `--scan`: compare scans of all vectors with graph searches, for 500 to 16,000 vectors.
 //! - `--filters`: measure searches with a filter that allows one row in N.
-//! - `--scaling`: measure the build time on one thread and on `--threads`, alternating.
+//! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -38,7 +38,7 @@ use turnwise_nearest::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const K: usize = 10;
-/// Sizes of the candidate list during a search, as in side.py.
+/// Values of `ef`, the size of the candidate list of a search.
 const EFS: [usize; 36] = [
     10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136,
     144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384,
@@ -206,7 +206,7 @@ fn points(base: &[f32], dim: usize) -> Points<'_> {
     points
 }
 
-/// Builds the same graph on one thread and on several, alternating.
+/// Measures the time to build the same graph, alternately on one thread and on `threads` threads.
 fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &std::path::Path) {
     for _ in 0..3 {
         for threads in [1, threads] {
@@ -252,7 +252,7 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
     }
 }
 
-/// Compares the same search with different filters, alternating. A filter allows one row in N.
+/// Measures the same queries with filters that allow one row in N, for several N. Runs all filters three times in turn.
 fn filters(graph: &GraphFile, queries: &[&[f32]]) {
     let sets =
         [1, 2, 10, 50, 100, 1_000, 10_000].map(|every| (every, NodeSet::rows(graph, |row| row % every == 0)));
@@ -289,18 +289,18 @@ fn filters(graph: &GraphFile, queries: &[&[f32]]) {
 /// Rows and scores of the hits of each query.
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// Fastest of several passes over all queries.
+/// Result of several passes over all queries.
 struct Run {
-    /// Processor time of the pass.
+    /// Processor time of the fastest pass.
     cpu: Duration,
-    /// Time of each query by the clock.
+    /// Wall-clock time of each query in the fastest pass.
     times: Vec<Duration>,
-    /// Fastest time of each query in all passes.
+    /// Shortest wall-clock time of each query in all passes.
     fastest: Vec<Duration>,
     found: Found,
 }
 
-/// Runs all queries several times and returns the fastest pass.
+/// Runs all queries `rounds` times. The fastest pass is the one with the least processor time.
 fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut Vec<(u32, f32)>)) -> Run {
     let fastest = vec![Duration::MAX; queries.len()];
     let mut best = Run { cpu: Duration::MAX, times: Vec::new(), fastest, found: Vec::new() };

@@ -68,7 +68,7 @@ struct KilledIngest {
     rebuilt: bool,
 }
 
-/// Starts an ingest and kills it after `after`.
+/// Starts an ingest and kills it after this time, unless it has finished. Any failure without a kill fails the test.
 fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -> KilledIngest {
     let mut command = program(folder);
     command.args(["ingest", "-v", "-i", "x"]).arg(corpus);
@@ -106,8 +106,8 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     if let Some(status) = ended {
         assert!(status.success(), "the ingest failed without a kill: {outcome}");
     }
-    // A kill sometimes damages the files of sled. The next ingest rebuilds them from the log and prints a notice. Any other
-    // warning or error is a failure.
+    // A kill sometimes damages the files of sled. The next ingest rebuilds them from the log and prints a notice. Any
+    // other warning or error is a failure.
     let is_rebuild = |line: &&str| line.contains("/records: ") && line.ends_with("; rebuilt from the log");
     let unexpected = outcome
         .lines()
@@ -120,7 +120,7 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     }
 }
 
-/// Version of each dialogue after the kill, by number, as a reader sees it.
+/// Reads the version of each dialogue, by number, and checks its text. Empty if the index cannot be opened.
 fn versions(index: &Path) -> BTreeMap<usize, u32> {
     let Ok(snapshot) = Snapshot::open(index) else { return BTreeMap::new() };
     let mut versions = BTreeMap::new();
@@ -274,7 +274,7 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
     snapshot.dialogues().map(|d| pair(d.unwrap())).collect()
 }
 
-/// Checks all parts of an index as a reader, before any writer has opened it.
+/// Checks all parts of an index except the files of sled, before a writer has opened it.
 fn assert_undamaged(index: &Path, expected: &BTreeMap<String, String>) {
     let snapshot = Snapshot::open(index).unwrap();
     assert_eq!(&content(&snapshot), expected);

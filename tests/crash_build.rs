@@ -1,5 +1,5 @@
-//! Kills `index build` at random points during searches. Searches use the complete old graphs or the complete new ones. They
-//! find the same as an exact search, and no deleted dialogues.
+//! Kills `index build` at random points while searches run. Each search must use complete graphs, old or new. Its hits
+//! must be those of an exact search, without deleted dialogues.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -92,7 +92,7 @@ fn a_killed_build_leaves_the_old_graphs_or_the_new_ones() {
     let (mut kills, mut switched, mut completed, mut version) = (0, 0, 0, 0);
     let (stop, searched) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        // Readers in other threads, which open the index for every search.
+        // Two threads search, and open the index again for every search.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {

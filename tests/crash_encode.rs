@@ -1,5 +1,5 @@
-//! Kills `encode` at random points. Committed vectors stay, none is partial, an old set stays in use until a new one is
-//! complete, and the same command continues.
+//! Kills `encode` at random points. Committed vectors must stay, and the same command must continue. With `--replace`,
+//! the old vectors stay in use until the new ones are complete.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -17,8 +17,8 @@ use turnwise_index::vectors::{Kind, VectorReader, check};
 
 const KILLS: usize = 20;
 const DIALOGUES: usize = 3000;
-/// Number of vectors: each dialogue has three distinct utterances and a vector of its own, and all share one answer. With
-/// three utterances, chunks of ten texts end within dialogues.
+/// Number of vectors: three distinct utterances per dialogue, one utterance that all dialogues share, and one vector
+/// per dialogue. Chunks of ten texts end within a dialogue.
 const VECTORS: usize = 3 * DIALOGUES + 1 + DIALOGUES;
 
 fn program(folder: &Path) -> Command {

@@ -1,5 +1,5 @@
-//! Kills `encode --shard` at random points, and between a shard's data file and its manifest. No shard may be partial, and
-//! the same command must create the missing shards.
+//! Kills `encode --shard` at random points, and between a shard's data file and its manifest. No shard may be partial,
+//! and the same command must create the missing shards.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

@@ -1,5 +1,5 @@
-//! hnsw_rs for comparison: its own graph and search, on the original vectors. The distance function is ours, because
-//! its own aborts the process if rounding makes a product exceed 1.
+//! The crate hnsw_rs, for comparison: builds and searches its graphs on uncompressed vectors. The distance function is
+//! ours, because that of hnsw_rs aborts the process if rounding makes a product exceed 1.
 
 use std::{cell::RefCell, path::Path};
 

@@ -91,7 +91,7 @@ impl Slow {
         [Slow::Writer, Slow::Reader, Slow::Idle][n % 3]
     }
 
-    /// Keeps a slow connection open until the server closes it.
+    /// Runs a slow connection until the server closes it, or until a `Writer` has sent its request.
     pub async fn run(self, target: &Target, body: &str) -> Result<()> {
         let socket = TcpSocket::new_v4()?;
         if matches!(self, Slow::Reader) {

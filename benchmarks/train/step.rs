@@ -1,8 +1,8 @@
 //! Training steps for `benchmarks/train/peers.py`: exports the batches and measures turnwise's time per step.
 //!
-//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, so that the other side
-//! can train on the same examples. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective
-//! NAME` prints a JSON line per step: the loss, the seconds by the clock and the processor seconds.
+//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, for training in other
+//! programs. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective NAME` prints a JSON line per
+//! step: the loss, the wall-clock time and the processor time, in seconds.
 
 #![allow(clippy::print_stdout)]
 
@@ -66,7 +66,7 @@ fn main() -> Anyhow<()> {
     }
 }
 
-/// Sources of objectives that need nothing but the data and the model.
+/// Sources without teachers and hard negatives. An objective that asks for them gets an error.
 struct NoSources;
 
 impl Sources for NoSources {
@@ -111,7 +111,7 @@ fn dump(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, file:
 }
 
 fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model: &Trainable) -> Anyhow<()> {
-    // Like in a real run. Nothing is cached between steps, because every step has different sequences.
+    // A real run also reuses large blocks of memory.
     turnwise_memory::enable_block_cache(2 << 30);
     let plan = Plan { optimizer: optimizer::Settings::default(), ..settings.plan };
     let mut trainer = Trainer::new(model, goal, data, plan)?;

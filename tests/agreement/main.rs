@@ -1,9 +1,9 @@
-//! Compares the vectors of the program with those of sentence-transformers: computed by the Python packages, and stored
-//! in a fixture.
+//! Compares the vectors of the program with those of sentence-transformers. Some tests run the Python packages; others
+//! use stored vectors.
 //!
-//! `benchmarks/encode/peers.sh` installs the packages. Without them, the tests that need them are skipped; if
-//! TURNWISE_PEERS is set, a missing package is an error. The tests with stored vectors need only the default model, which
-//! is downloaded if it is missing; TURNWISE_TEST_MODEL can name its folder.
+//! `benchmarks/encode/peers.sh` installs the packages. If they are missing, tests that run them are skipped, or fail if
+//! TURNWISE_PEERS is set. The tests with stored vectors need only the default model. It is downloaded if it is missing;
+//! TURNWISE_TEST_MODEL can name its folder.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

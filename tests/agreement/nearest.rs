@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::support::{CLOSE, Peers, Work, default_model, skip, text, turnwise};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/intents_banking77.tar.zst");
-/// Number of texts: more than a search scores without a graph.
+/// Number of indexed texts. This is enough for a graph: smaller sets are searched without one.
 const TEXTS: usize = 3_000;
 const QUERIES: usize = 200;
 const K: usize = 10;
 
-/// Distinct questions of bank customers with their ids, sorted by id. The last ones are queries and not in the index.
+/// Distinct questions of bank customers with their ids, sorted by id. The last [`QUERIES`] are not in the index.
 struct Questions {
     work: Work,
     all: Vec<(String, String)>,

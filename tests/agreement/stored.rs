@@ -1,6 +1,6 @@
 //! Compares the default model with stored vectors of sentence-transformers, for machines without Python.
 //!
-//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes the vectors again, if the packages are installed.
+//! `TURNWISE_WRITE_FIXTURE=1 cargo test --test agreement stored` writes the vectors again (needs the Python packages).
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/agreement")).join(name)
 }
 
-/// Line that identifies the texts of the vectors.
+/// Line of the fixture with a hash of the texts, which shows whether the stored vectors belong to these texts.
 fn of_texts(texts: &[String]) -> String {
     format!("texts blake3 {}", blake3::hash(jsonl(texts).as_bytes()))
 }
@@ -67,7 +67,7 @@ fn the_default_model_gives_the_stored_vectors() {
     ours.agree(&Rows::read(&fixture("minilm.npy")), CLOSE, &texts, "turnwise and the stored vectors");
 }
 
-/// By default, the default model runs in int8. A model that differs from it in any setting runs in 16 bits.
+/// The default model runs in int8, unless `--precision` is given. A model with any different setting runs in 16 bits.
 #[test]
 fn int8_is_the_default_only_for_measured_models() {
     let Some(model) = default_model("only_a_measured_model_runs_in_int8_unasked") else { return };
@@ -109,7 +109,7 @@ fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
     (0..ours.count).map(dot).sum::<f64>() / ours.count as f64
 }
 
-/// Minimum mean cosine of each precision.
+/// Checks that the mean cosine with the stored vectors reaches the minimum of each precision.
 #[test]
 fn lower_precisions_are_close_to_the_stored_vectors() {
     let Some(model) = default_model("less_precision_stays_near_the_stored_vectors") else { return };

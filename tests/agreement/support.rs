@@ -1,4 +1,4 @@
-//! The program, the Python packages, the default model, and files of vectors.
+//! Helpers that run the program and sentence-transformers, find the default model, and read files of vectors.
 
 use std::{
     fs,
@@ -76,11 +76,11 @@ fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// A Python with the packages.
+/// Path of a Python interpreter with sentence-transformers.
 pub struct Peers(PathBuf);
 
 impl Peers {
-    /// Finds the Python. Returns `None`, and prints the reason, if it is not installed.
+    /// Finds the interpreter. If there is none, prints the reason and returns `None`. Panics if TURNWISE_PEERS is set.
     pub fn find(test: &str) -> Option<Self> {
         static LOADS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let found = LOADS.get_or_init(|| {
@@ -211,8 +211,8 @@ impl Rows {
         Rows { count: places.len(), width: self.width, numbers }
     }
 
-    /// Checks that all numbers agree. The maximum difference is `close`, or `close` times the largest number of the vector
-    /// if this number is larger than 1. The message names the texts with larger differences.
+    /// Checks that all numbers agree. The maximum difference is `close`, or `close` times the largest number of the
+    /// vector if this number is larger than 1. The message names the texts with larger differences.
     #[track_caller]
     pub fn agree<T: AsRef<str>>(&self, other: &Rows, close: f32, texts: &[T], what: &str) {
         assert_eq!((self.count, self.width), (other.count, other.width), "{what}");

@@ -1,5 +1,5 @@
-//! Two thousand texts: unusual texts of every kind, and turns of the sample corpus: whole, cut, joined and with
-//! inserted characters.
+//! Two thousand texts: unusual texts of every kind, and turns of the sample corpus. Many of the turns are cut,
+//! joined or changed.
 
 use std::{collections::HashSet, fs, path::Path};
 
@@ -53,7 +53,7 @@ fn samples() -> Vec<String> {
     turns
 }
 
-/// Generates a text: a turn, a piece of a turn, or several turns, sometimes with inserted characters.
+/// Generates a text from turns: whole, cut, joined or reversed, sometimes in uppercase or with inserted characters.
 fn made(turns: &[String], draw: &mut Draw) -> String {
     let turn = &turns[draw.below(turns.len())];
     let chars: Vec<char> = turn.chars().collect();

@@ -34,7 +34,7 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     let t = sharded(1);
     let [one, other] = ["ingested", "assembled"].map(|name| server.target(name).to_string());
     t.ok(&format!("ingest --engine {one} --model ./fitted in.jsonl"));
-    // No encoder is opened: the model does not exist anymore.
+    // Assembling needs no encoder, so it works without the model.
     fs::rename(t.path("fitted"), t.path("away")).unwrap();
     let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
     assert!(result.contains("280  added") && result.contains("280 dialogues with 3,208 turns"), "{result}");

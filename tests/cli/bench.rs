@@ -1,4 +1,4 @@
-//! The tasks of the papers, on small files.
+//! `bench`: the tasks of the papers DialogueCSE and dial2vec, on small files.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Test sets of the papers' tasks, built from labeled corpora.
+//! `bench build`: creates the test sets of benchmark tasks from labeled corpora.
 
 use crate::{
     bench::value,

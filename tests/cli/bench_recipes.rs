@@ -1,4 +1,4 @@
-//! Recipes, and reports of their results.
+//! Benchmark recipes, and reports of their results.
 
 use crate::{bench::select, support::Turnwise};
 

@@ -14,7 +14,7 @@ use crate::{
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 const KEY: &str = "a-secret-of-some-length";
 
-/// The Python with the clients.
+/// Python interpreter that can import the official clients; `None` if it is not installed.
 fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_CLIENTS") {
         Some(folder) => PathBuf::from(folder),
@@ -28,7 +28,7 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// Runs a script without proxies.
+/// Runs a Python script of `tests/clients` in the folder of the test. Does nothing if Python is not installed.
 #[track_caller]
 fn done(t: &Turnwise, script: &str, args: &[&str]) {
     let Some(python) = python() else { return };

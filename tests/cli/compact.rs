@@ -42,7 +42,7 @@ fn files_that_contain(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
     files(&t.path("indexes/x")).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect()
 }
 
-/// Returns true if one of the files is in this part of the index.
+/// Checks that a file in this part of the index contains the string.
 #[track_caller]
 fn is_in_file(t: &Turnwise, needle: &str, part: &str) {
     let found = files_that_contain(t, needle);

@@ -1,4 +1,4 @@
-//! `train context-cca`: a layer behind an encoder, learned without steps.
+//! `train context-cca`: learns a linear layer in closed form and appends it to an encoder.
 
 use std::fs;
 

@@ -76,7 +76,7 @@ impl Drop for EndsReading<'_> {
     }
 }
 
-/// Readers in separate processes see a complete state while a writer ingests, encodes, builds and compacts.
+/// Processes search while others ingest, delete, build and compact. Every search must find the same best hit.
 #[test]
 fn two_processes_read_while_one_writes() {
     const ANCHOR: &str = "I want a refund for the broken screen of my phone";

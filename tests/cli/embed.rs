@@ -111,7 +111,7 @@ fn an_interrupted_run_writes_nothing() {
     assert!(!t.path("v.npy").exists() && !t.path("v.npy.tmp").exists());
 }
 
-/// The model does not exist: the errors are reported before it is opened.
+/// The model does not exist, so an error about an argument shows that arguments are checked before the model is opened.
 #[test]
 fn invalid_arguments_are_reported_before_reading() {
     let t = Turnwise::new();

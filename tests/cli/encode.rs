@@ -116,7 +116,7 @@ fn an_interrupted_run_continues() {
     assert_eq!(t.run("verify -i x").code, 0);
 }
 
-/// The model does not exist: a missing index is reported first.
+/// Neither the index nor the model exists. The error is about the index.
 #[test]
 fn a_missing_index_is_reported_first() {
     let t = Turnwise::new();

@@ -17,7 +17,7 @@ const SEARCHES: [&str; 6] = [
     "similar -i x kept-05",
 ];
 
-/// Adds dialogues, and then replaces some and deletes one after the graphs are built.
+/// Creates an index. After the graphs are built, replaces one dialogue, adds one and deletes one.
 fn make(t: &Turnwise) {
     let turns = [
         ("where is my parcel", "it leaves the depot tomorrow"),
@@ -73,7 +73,7 @@ fn nearly_equal(current: &Value, stored: &Value) -> bool {
         (Value::Object(current), Value::Object(stored)) => {
             let nearly_equal = |name: &str, stored: &Value| {
                 current.get(name).is_some_and(|current| match name {
-                    // With so few pairs, many have nearly the same cosine as the hit, so rounding changes the percentile.
+                    // Many of the few pairs have nearly the same cosine as the hit, so rounding changes the percentile.
                     "percentile" => current.is_number() == stored.is_number(),
                     _ => nearly_equal(current, stored),
                 })

@@ -102,7 +102,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads a complete response, with a length or in chunks.
+/// Reads a response. Without a `Content-Length`, reads until the connection is closed. Chunks are not decoded.
 pub fn answer(stream: TcpStream) -> Answer {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

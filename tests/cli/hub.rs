@@ -32,12 +32,12 @@ pub struct HubRequest {
     pub token: Option<String>,
 }
 
-/// Ways to send the weights, one for each request. Later requests get the complete file.
+/// Response to one request for the weights.
 #[derive(Debug, Clone)]
 pub enum Sent {
     /// Closes the connection after this number of bytes.
     Cut(usize),
-    /// Sends this number of bytes, and the rest when the hub is released.
+    /// Sends this number of bytes, and the rest after a call of [`Hub::release`].
     Held(usize),
     /// Sends a different file.
     Other(Vec<u8>),
@@ -46,7 +46,7 @@ pub enum Sent {
     Moved(String),
 }
 
-/// The fake hub.
+/// Fake Hugging Face hub with one repository.
 pub struct Hub {
     pub address: String,
     state: Arc<State>,
@@ -55,9 +55,9 @@ pub struct Hub {
 struct State {
     repository: String,
     files: BTreeMap<String, Vec<u8>>,
-    /// Response to every request for the model, instead of its files.
+    /// If set, every request for the model gets this status and error code.
     refusal: Option<(u16, &'static str)>,
-    /// Number of requests at the beginning that get status 503.
+    /// Number of the next requests that get status 503.
     failures: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
@@ -105,7 +105,7 @@ impl Hub {
         Hub { address, state }
     }
 
-    /// Sets how the weights are sent for the next requests.
+    /// Sets how the next requests for the weights are answered, one element per request.
     pub fn send_next(&self, sent: impl IntoIterator<Item = Sent>) {
         self.state.weights.lock().unwrap().extend(sent);
     }
@@ -119,7 +119,7 @@ impl Hub {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// All requests for the weights so far.
+    /// All requests for the weight file so far.
     pub fn weight_requests(&self) -> Vec<HubRequest> {
         self.requests().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }
@@ -311,7 +311,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Model whose weights are sent in several pieces. The model cannot be opened.
+/// Model with 4 MB of meaningless weights, for tests of interrupted downloads. It cannot be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -319,7 +319,7 @@ pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Folder of a repository in the cache in the program's home folder.
+/// Folder of a repository in the Hugging Face cache of the test.
 pub fn cached(t: &Turnwise, repository: &str) -> PathBuf {
     t.path(".cache/huggingface/hub").join(format!("models--{}", repository.replace('/', "--")))
 }

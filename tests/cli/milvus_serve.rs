@@ -290,7 +290,7 @@ fn an_unavailable_engine_is_reported_and_reopened() {
     retry_until(ready, |answer| answer.status == 200);
     assert_eq!(ids(&search().json(200)), ids(&before));
     assert_eq!(ingest().json(200)["taken"]["added"], 1);
-    // This includes a restart between two checks: after a restart, no collection is loaded.
+    // Searches also recover if the server does not notice the restart. Milvus must then load the collections again.
     milvus.restart();
     let after = retry_until(search, |answer| answer.status == 200);
     assert_eq!(ids(&after.json(200)), ids(&before));

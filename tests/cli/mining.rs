@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{SAMPLES, Turnwise, record};
 
-/// The sample dialogues and some frequent utterances, with vectors of a static model.
+/// Index of the sample dialogues and 30 copies of one more dialogue, with vectors of a static model.
 fn encoded() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));

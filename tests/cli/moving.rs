@@ -9,7 +9,7 @@ use crate::{
     support::{SAMPLES, Turnwise, id_of, lines},
 };
 
-/// Index of the sample dialogues, with vectors.
+/// Creates the index `x` of the sample dialogues, with vectors and graphs.
 fn index(t: &Turnwise) {
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
     t.ok(&format!("ingest -i x --no-encode {SAMPLES}"));
@@ -72,7 +72,7 @@ fn an_index_is_unchanged_after_moving_to_milvus_and_back() {
     assert!(t.ok(&format!("search --engine {address} refund")).contains("refunds-"));
 }
 
-/// The client accepts responses of at most 4 MiB, so larger results are requested in parts.
+/// The Milvus client accepts responses of at most 4 MiB, so `migrate` requests larger results in parts.
 #[test]
 fn dialogues_larger_than_the_maximum_response_are_moved() {
     let Some(server) = Server::start() else { return };
@@ -184,7 +184,7 @@ fn ids(found: &Value) -> Vec<String> {
     found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Results of the same search in a local index with vectors of this model.
+/// Encodes the local index with this model, and returns the results of a dense search for `parcel`.
 fn by(t: &Turnwise, model: &str) -> Value {
     t.ok(&format!("encode -i x --model ./{model} --replace"));
     t.json("search parcel -i x --mode dense")

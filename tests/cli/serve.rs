@@ -458,7 +458,7 @@ fn changes_by_any_process_are_found_and_no_request_fails() {
     t.ok("verify -i x");
 }
 
-/// Runs a command. Repeats it while the server itself writes to the index.
+/// Runs a command until it succeeds. Repeats it as long as the index is locked by the server.
 fn retry_while_writing(t: &Turnwise, line: &str) {
     for _ in 0..200 {
         let outcome = t.run(line);

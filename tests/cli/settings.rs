@@ -1,4 +1,4 @@
-//! Sources of settings, and their order.
+//! Settings: files, environment variables and flags, and which of them takes precedence.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `encode --shard` and `encode --assemble`: shards in any order, and missing, truncated, foreign and duplicate shards.
+//! `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or duplicate.
 
 // A skipped test prints the reason.
 #![allow(clippy::print_stderr)]
@@ -28,7 +28,7 @@ pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     all
 }
 
-/// Names of the files of a folder, without hidden files.
+/// Names of all files of a folder, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -41,7 +41,7 @@ fn data_file(folder: &Path, shard: &str) -> PathBuf {
     folder.join(names(folder).into_iter().find(named).unwrap())
 }
 
-/// The Python with the packages that these tests need.
+/// Python interpreter with the packages that these tests need; `None` if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_SCALE") {
         Some(folder) => PathBuf::from(folder),
@@ -55,7 +55,7 @@ pub fn python() -> Option<PathBuf> {
     None
 }
 
-/// Creates an index without vectors and a model.
+/// Fits a model, and creates an index without vectors. Returns the folder of the test and the path of the model.
 pub fn corpus(dialogues: usize) -> (Turnwise, String) {
     let t = Turnwise::new();
     let model = t.model();
@@ -64,7 +64,7 @@ pub fn corpus(dialogues: usize) -> (Turnwise, String) {
     (t, model)
 }
 
-/// Vectors that `encode` computes for the same corpus.
+/// Encodes `in.jsonl` with a single `encode`, and returns all vectors.
 fn whole(t: &Turnwise, model: &str) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     t.ok("ingest -i whole in.jsonl --no-encode");
     t.ok(&format!("encode -i whole --model {model}"));

@@ -1,4 +1,4 @@
-//! The launchers of `examples/scale`: the Ray driver with killed workers, and the commands of the Slurm and Kubernetes files.
+//! The launchers in `examples/scale`: the Ray driver with killed workers, and the commands for Slurm and Kubernetes.
 
 use std::{fs, path::Path, process::Command};
 

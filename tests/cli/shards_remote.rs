@@ -34,7 +34,7 @@ impl Store {
         Some(Store { process, stdin, answers, endpoint: endpoint.trim().to_owned() })
     }
 
-    /// Sends a command to the script and returns the names that it prints.
+    /// Sends a command to the script of the S3 server, and returns the names of objects that the script prints.
     fn ask(&mut self, line: &str) -> Vec<String> {
         writeln!(self.stdin, "{line}").unwrap();
         let mut answer = String::new();

@@ -117,8 +117,8 @@ impl Turnwise {
         self.run(&format!("{line} --format json")).json()
     }
 
-    /// Starts a command repeatedly and kills it after an increasing time. Ends when the command finishes before the kill, or
-    /// when `seen`, which is called after each kill, returns true. The first command must not finish.
+    /// Starts a command repeatedly and kills it after an increasing time. After each kill, calls `seen`. Ends when
+    /// `seen` returns true, or when the command finishes before the kill. The first command must not finish.
     #[cfg(feature = "milvus")]
     pub fn kill_at_increasing_times(&self, line: &str, mut seen: impl FnMut() -> bool) {
         for (kills, millis) in (100..).step_by(400).enumerate() {
@@ -227,7 +227,7 @@ impl Started {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// Waits until the program ends. Returns the exit code, and the standard error that was not read yet.
+    /// Waits until the program ends. Returns its exit code, its standard output, and the unread standard error.
     pub fn end(mut self) -> Outcome {
         let output = self.child.wait_with_output().unwrap();
         let err: String = self.stderr_lines.iter().map(|line| line + "\n").collect();

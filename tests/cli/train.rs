@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Writes an encoder with two layers, a vocabulary of letters, and pseudo-random weights.
+/// Writes an encoder with two layers, a vocabulary of letters and digits, and pseudo-random weights.
 fn encoder(t: &Turnwise, name: &str) {
     let config = json!({
         "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
@@ -75,7 +75,7 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Folder with this encoder under the name `small`.
+/// Creates a test folder with a small encoder in the folder `small`.
 pub fn with_encoder() -> Turnwise {
     let t = Turnwise::new();
     encoder(&t, "small");
@@ -687,8 +687,8 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
-    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues, so that
-    // the gains of several seeds can be compared.
+    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues,
+    // so that the gains of several seeds can be compared.
     t.ok("train run/recipe.toml -o again");
     assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
     t.ok("train run/recipe.toml --seed 1 -o other");
@@ -838,7 +838,7 @@ fn several_seeds_and_settings_are_compared() {
     assert!(outcome.out.contains("all seeds (2 runs)\n  loss: "), "{outcome:?}");
 }
 
-/// Writes the sample dialogues to several files in a folder, in the order of their names.
+/// Writes the sample dialogues to files in the folder `pieces`, 60 per file and in their order.
 fn write_pieces(t: &Turnwise) {
     t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
     let text = t.read("all.jsonl");

@@ -129,7 +129,7 @@ impl Browser {
         self.post(&format!("element/{element}/value"), &json!({"text": text}));
     }
 
-    /// Returns the new errors in the console of the browser.
+    /// Returns the errors in the browser's console since the last call.
     pub fn console_errors(&self) -> Vec<String> {
         let log = self.post("se/log", &json!({"type": "browser"}));
         let entries = log.as_array().unwrap().iter();

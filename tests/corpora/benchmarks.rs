@@ -1,4 +1,4 @@
-//! Compares tasks without a model on real data with the values of an independent evaluator.
+//! Compares tasks without a model on real data with values that a separate program computed.
 
 use turnwise_eval::{
     rank::{Bm25, Lda, RandomBaseline, Ranker, Terms, Tfidf, TfidfThenSvd},
@@ -28,7 +28,7 @@ fn published_lists_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("dialoguecse_dev") else { return };
     let folder = folder.join("dialoguecse_dev");
     let pairs = Bm25 { terms: Terms::Pairs, ..Bm25::default() };
-    // The evaluator orders equal scores differently: 42.0 instead of 42.1.
+    // The separate program orders equal scores differently: 42.0 instead of 42.1.
     for (corpus, queries, map, mrr, d_sts) in
         [("jddc", 2094, 41.1, 42.1, 74.7), ("edc", 2373, 49.9, 74.2, 49.0)]
     {

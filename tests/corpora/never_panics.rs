@@ -141,7 +141,7 @@ fn exhaust(dialogues: Dialogues, what: &str) {
     }
 }
 
-/// Detects the format of the bytes, and reads them in every format.
+/// Runs the detection and the reader of every format on the bytes.
 fn read_in_every_format(path: &Path, bytes: &[u8]) {
     let mapped = ReadOptions { columns: Some("text=1,speaker=2".parse().unwrap()), ..ReadOptions::default() };
     let tight = ReadOptions { max_record: 100, strip_nicks: true, ..ReadOptions::default() };

@@ -22,7 +22,7 @@ fn is_conversation(dialogue: &&Dialogue) -> bool {
     merged(dialogue).len() >= 4 && dialogue.speakers().len() >= 2
 }
 
-/// The dialogues without actions, such as `* nick waves`.
+/// Removes turns that are actions, such as `* nick waves`.
 fn spoken(mut dialogues: Vec<Dialogue>) -> Vec<Dialogue> {
     for dialogue in &mut dialogues {
         dialogue.turns.retain(|turn| turn.acts.is_empty());

@@ -1,4 +1,4 @@
-//! Compares static encoders on real dialogues and utterances with the values of an independent evaluator.
+//! Evaluates static encoders on real data, and compares the results with those of a separate program.
 
 use turnwise_encoder::{
     DialogueMode, DialogueOptions, DialoguePooling, ahead,
@@ -38,7 +38,7 @@ fn dialogue_retrieval_reaches_the_expected_map() {
         eprintln!("SGD dev, TF-IDF + SVD, {mode:?}, {pooling:?}: MAP {map:.1}");
         map
     };
-    // TF-IDF and SVD by the independent evaluator: 86.9. Ours: 92.9 in the first run of this test.
+    // TF-IDF and SVD by the separate program: 86.9. Ours: 92.9 in the first run of this test.
     assert!(with(DialogueMode::Sequence, DialoguePooling::Mean) > 92.0);
     with(DialogueMode::Sequence, DialoguePooling::Interlocutors);
     with(DialogueMode::Utterances, DialoguePooling::Mean);
@@ -51,6 +51,6 @@ fn semantic_retrieval_reaches_the_expected_map() {
     let task = semantic_retrieval(&folder.join("normalized_dev/banking77.sr.test.tsv")).unwrap();
     let (map, mrr) = reached(&task, &fit(&task), DialogueOptions::default());
     eprintln!("BANKING77 test, TF-IDF + SVD: MAP {map:.1}, MRR {mrr:.1}");
-    // TF-IDF and SVD by the independent evaluator: 45.1 and 74.5. Ours: 45.0 and 75.5 in the first run of this test.
+    // TF-IDF and SVD by the separate program: 45.1 and 74.5. Ours: 45.0 and 75.5 in the first run of this test.
     assert!(map > 44.5 && mrr > 74.5);
 }

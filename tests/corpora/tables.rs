@@ -1,4 +1,4 @@
-//! CSV, TSV and ConvLab's JSON: Self-dialogue, MDC, CrossWOZ, KVRET.
+//! Tests of the readers of CSV, TSV and ConvLab's JSON on real data sets.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ fn self_dialogue() {
     let Some(read) = read_all("self_dialogue_dev", "self-dialogue", 63) else {
         return;
     };
-    // 90% of the corpus. The whole corpus has 24,249 assignments; 24,165 remain without blocked workers and without rows
-    // that have a reason in `Reject`. There are 23 folders; the source of dial2vec's 28 labels is not published. One of
+    // 90% of the corpus. The whole corpus has 24,249 assignments; 24,165 remain without blocked workers and rows that
+    // have a reason in `Reject`. There are 23 folders; the source of dial2vec's 28 labels is not published. One of
     // the 21,886 rows has no answer.
     assert_eq!(read.dialogues.len(), 21_885);
     let [problem] = read.problems.as_slice() else { panic!("{:?}", read.problems) };

@@ -130,7 +130,7 @@ fn multiwoz_20_in_the_layout_of_metalwoz() {
     assert_eq!(plan.companions.len(), 1, "tasks.txt");
 }
 
-/// All files in a folder, recursively.
+/// Calls `visit` for each file in a folder and its subfolders.
 fn files(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

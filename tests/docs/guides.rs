@@ -8,11 +8,11 @@
 //!   text.
 //! - `file=NAME`: the block is the content of a file, which is written to the folder.
 //! - `fails`, `warns`: the commands are expected to fail, or to print a warning.
-//! - `needs=THING`: run the block only if THING exists; see [`Machine::lacks`]. The commands of a block that does not run
-//!   are still parsed.
+//! - `needs=THING`: run the block only if THING exists; see [`Machine::lacks`]. Otherwise, only parse its
+//!   commands.
 //!
-//! The folder has an index of the sample dialogues, `chats`, and the files `chats.jsonl.zst` (some of them) and
-//! `labeled.jsonl` (those in English). The guides show the output for all sample dialogues, which differs only in numbers.
+//! The folder has an index of the sample dialogues, `chats`, and two files with some of the dialogues: `labeled.jsonl`
+//! and `chats.jsonl.zst`. In the guides, the files have all dialogues, so the output differs only in numbers.
 
 use std::{
     fmt::Write as _,
@@ -75,7 +75,7 @@ impl Block {
         self.attributes.iter().any(|a| a == "output")
     }
 
-    /// The commands: lines without comments, continuation lines joined.
+    /// Commands of the block, without comments. Lines that end with a backslash are joined with the next line.
     fn commands(&self) -> Vec<String> {
         let joined = self.text.replace("\\\n", " ");
         let lines = joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim().to_owned());
@@ -271,7 +271,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Checks that the shown lines are among the printed ones, in this order.
+/// Checks that the printed lines contain the lines that the guide shows, in the same order.
 fn compare(shown: &str, printed: &str, at: &str) {
     let numbers = Regex::new(r"[0-9a-f]{16,}|\d[\d.,]*\d|\d").unwrap();
     let device = Regex::new(r"cpu( \([a-z0-9-]+\))?").unwrap();

@@ -1,4 +1,4 @@
-//! Generated dialogues: they differ in every field that a filter can test, and have rare and frequent words in two scripts.
+//! Generates dialogues that differ in every field a filter can test, with rare and frequent words in two scripts.
 
 use serde_json::json;
 use turnwise_corpus::Dialogue;

@@ -225,7 +225,7 @@ fn invalid_vectors_are_not_sent() {
         "{e}"
     );
     assert_eq!(broken.totals().unwrap().turns, 0);
-    // A zero vector is not stored, but keyword search finds the text.
+    // A zero vector is not stored, but lexical search finds the text.
     writer_with(0.0).commit(None).unwrap();
     let searcher = MilvusEngine { target }.searcher();
     let first = &dialogue(1, 1).turns[0];

@@ -10,7 +10,7 @@ use turnwise_index::vectors::Recipe;
 
 const DIM: usize = 48;
 
-/// The encoder. A different salt gives a different encoder.
+/// The encoder. Encoders with different salts return different vectors.
 pub struct HashedWords {
     pub salt: u8,
 }

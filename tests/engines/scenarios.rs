@@ -14,9 +14,9 @@ use crate::{
     test_engines::{LocalEngine, TestEngine},
 };
 
-/// Hits with a smaller difference in score may be in any order, because some engines compute in 32 bits.
+/// If the scores of two hits differ by less, the hits may be in any order, because some engines compute in 32 bits.
 const TIE: f32 = 2e-4;
-/// Same as [`TIE`], for BM25 scores of dialogues: Tantivy rounds the length of long texts.
+/// Used instead of [`TIE`] for BM25 scores of dialogues. It is larger because Tantivy rounds the length of long texts.
 const LEXICAL_TIE: f32 = 0.02;
 /// Number of concurrent clients.
 const CLIENTS: usize = 20;
@@ -27,7 +27,7 @@ fn request(query: &str) -> SearchRequest {
     SearchRequest { query: query.to_owned(), k: 10, ..SearchRequest::default() }
 }
 
-/// Search requests of every kind, each with a description.
+/// Search requests with all modes, fusion methods, filters and other options, each with a description.
 fn requests() -> Vec<(String, SearchRequest)> {
     let mut n = Numbers(4711);
     let mut all = Vec::new();
@@ -185,7 +185,7 @@ fn assert_same_hits(what: &str, engine: &str, expected: &[Hit], found: &[Hit], r
     assert_eq!(expected.len(), found.len(), "{}", message());
     let mut at = 0;
     while at < expected.len() {
-        // Ties are compared as a set. Ties at the end of a list may be cut off differently.
+        // Ties may be in any order. Ties at the end of a full list are not compared, because the list may cut them off.
         let mut end = at + 1;
         while end < expected.len() && expected[end - 1].score - expected[end].score < tie {
             end += 1;
@@ -237,7 +237,7 @@ fn compare(scenario: Scenario, reference: &dyn TestEngine, engine: &dyn TestEngi
             false => compare_lexical_hits(&what, &expected, &found, request.clone()),
         }
         for (a, b) in wanted.iter().filter_map(|a| Some((a, got.iter().find(|b| b.id == a.id)?))) {
-            // In a lexical search for dialogues, the shown turn is not compared, because several turns can match equally well.
+            // The shown turn of a lexically found dialogue is not compared: several turns can match equally well.
             if request.of == HitKind::Utterances || request.mode == Some(Mode::Dense) {
                 assert_eq!(
                     (&a.turn, &a.matched, &a.before, &a.after),
@@ -273,7 +273,7 @@ fn compare_lexical_hits(what: &str, expected: &Searcher, found: &Searcher, reque
     assert!(wanted.len() < 2_000 && wanted == ids(found), "{what}");
 }
 
-/// Makes the same changes on a local index and on an engine, and compares search results after each of them.
+/// Makes the same changes in a local index and in an engine. Compares results after each step, also after `restart`.
 pub fn compare_with_local(scenario: Scenario, engine: &dyn TestEngine, restart: &mut dyn FnMut()) {
     let local = LocalEngine::new();
     let both: [&dyn TestEngine; 2] = [&local, engine];

@@ -22,7 +22,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Server {
     child: Child,
     pub port: u16,
-    /// Path of the server program. The Python in the same folder has Milvus's own client.
+    /// Path of the server program. The Python interpreter in the same folder has Milvus's client.
     pub program: PathBuf,
     data: TempDir,
 }
@@ -69,7 +69,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Waits until the server responds. It accepts connections several seconds earlier.
+    /// Waits until the server answers requests. This can be several seconds after it accepts connections.
     fn wait(&self) {
         let started = Instant::now();
         while let Err(e) = MilvusWriter::read_manifest(&self.target("nobody")) {

@@ -58,8 +58,8 @@ fn a_reader_never_sees_half_a_batch() {
     assert_sound(&root);
 }
 
-/// Opens readers while the index is compacted repeatedly. No reader sees a partial batch, and the first reader still sees
-/// its original state.
+/// Opens readers while the index is compacted repeatedly. No reader sees a partial batch, and the first reader still
+/// sees its original state.
 #[test]
 fn readers_continue_while_the_log_is_compacted() {
     const ROUNDS: u64 = 40;

@@ -1,4 +1,4 @@
-//! Damage to each file: it is reported with the name of the file, and `repair` restores what one of the two copies has.
+//! Damages each file. `verify` must name the file. `repair` must restore records that the log or sled still has.
 
 use std::{
     collections::BTreeMap,

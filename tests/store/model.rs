@@ -13,11 +13,11 @@ enum Step {
     Put(u8, u8),
     Delete(u8),
     Commit,
-    /// With uncommitted changes, a checkpoint writes nothing.
+    /// Writes a checkpoint, after a commit if `committed` is set. Uncommitted changes prevent a checkpoint.
     Checkpoint {
         committed: bool,
     },
-    /// Uncommitted changes are lost, whether the store is closed or dropped.
+    /// Opens the store again, after a commit if `committed` is set. Uncommitted changes are lost, even if it is closed.
     Reopen {
         committed: bool,
         closed: bool,

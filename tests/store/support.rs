@@ -18,12 +18,12 @@ pub fn put(store: &mut Store, dialogue: &Dialogue) -> PutOutcome {
     store.put(&Prepared::new(dialogue).unwrap()).unwrap()
 }
 
-/// Text of each dialogue of a store, by id.
+/// All dialogues of a store, by id.
 pub fn content(root: &Path) -> BTreeMap<String, Dialogue> {
     content_of(&Snapshot::open(root).unwrap())
 }
 
-/// Text of each dialogue of a snapshot, by id.
+/// All dialogues of a snapshot, by id. Checks that lookups by id and the totals agree with them.
 pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
     let all: Vec<Dialogue> = snapshot.dialogues().map(Result::unwrap).collect();
     assert_eq!(snapshot.totals().dialogues as usize, all.len());

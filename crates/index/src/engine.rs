@@ -42,7 +42,7 @@ pub trait Engine: Send + Sync {
     /// Returns a hint for users: the command that encodes all dialogues again with the current encoder.
     fn reencode_hint(&self) -> String;
 
-    /// Returns an error if keyword search is not possible. The error gives the reason.
+    /// Returns an error if lexical search is not possible. The error gives the reason.
     fn check_lexical(&self) -> Result<()>;
 
     /// Returns the analyzer that splits texts and queries into terms.

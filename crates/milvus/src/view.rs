@@ -80,7 +80,7 @@ impl<'a> MilvusView<'a> {
         HashMap::from([(name.to_owned(), (2 * k).max(MIN_CANDIDATES).min(most).to_string())])
     }
 
-    /// Converts a response to candidates, best first. `words` is true for a keyword search.
+    /// Converts a response to candidates, best first. `words` is true for a lexical search.
     fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Candidate>> {
         let answer = Answer(result.get_output_fields());
         let (keys, versions, turns) =

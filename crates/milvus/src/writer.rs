@@ -173,7 +173,7 @@ impl MilvusWriter {
         &self.writer.manifest
     }
 
-    /// Returns a warning about texts of which keyword search covers only the beginning; `None` if there are none.
+    /// Returns a warning if lexical search covers only the beginning of some texts; otherwise `None`.
     pub fn truncation_warning(&self) -> Option<String> {
         let texts = match self.writer.cut {
             0 => return None,

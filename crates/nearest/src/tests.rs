@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
-/// Pseudo-random numbers from a seed.
+/// Pseudo-random numbers from -1 to 1.
 fn numbers(seed: u64) -> impl FnMut() -> f32 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {

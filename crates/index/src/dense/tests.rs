@@ -80,7 +80,7 @@ fn cosine(query: &[f32], vector: &[f32]) -> f32 {
     Scorer::new(Metric::Cosine, query).unwrap().unwrap().score(vector).unwrap().unwrap()
 }
 
-/// Reference result, computed from a map.
+/// Returns the `k` nearest items from an exact search of a map, best first. Equal scores are in descending order of id.
 fn naive(
     all: &BTreeMap<String, Dialogue>,
     kind: Kind,
@@ -209,8 +209,8 @@ fn a_new_generation_replaces_the_old_one_and_open_readers_keep_it() {
     let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
     write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
     assert!(build_now(root).new);
-    // A build killed right after its switch leaves the old generation. The next build removes it, even if
-    // nothing is to be built.
+    // A build that is killed at its end leaves the folder of the old graphs. The next build removes this folder, even
+    // if it builds nothing.
     let left = folder(root).join("1");
     fs::create_dir_all(&left).unwrap();
     assert!(!build_now(root).new && !left.exists());
@@ -265,7 +265,7 @@ fn graphs_are_rebuilt_by_the_same_builder_after_a_compaction() {
     let manifest = in_use(root).unwrap().unwrap();
     assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
-    // A reader with the old generation open still sees its content.
+    // A reader that opened the old graphs still finds the same.
     let look = SearchSettings { k: 1, ..SearchSettings::default() };
     let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());

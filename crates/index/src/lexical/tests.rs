@@ -58,7 +58,7 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns, for a term and for an id, true if it is in any dictionary of the index, deleted or not.
+/// Returns whether the term, and whether the id, is in a dictionary of the index. Deleted documents count.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];
@@ -176,7 +176,7 @@ fn a_dialogue_matches_words_of_several_turns_and_has_a_best_turn() {
     assert_eq!((best("refund", "b"), best("!", "a"), best("parcel", "zzz")), (None, None, None));
 }
 
-/// Dialogues that are equal except for their ids, added in a different order than that of the ids.
+/// Adds dialogues that differ only in their ids. They are not added in the order of the ids.
 #[test]
 fn ties_at_the_last_position_are_ordered_by_id() {
     let (dir, mut store) = empty_index();
@@ -203,7 +203,7 @@ fn ties_at_the_last_position_are_ordered_by_id() {
     }
 }
 
-/// Few words in many orders: many equal scores, and sums that could differ by rounding.
+/// The texts combine only eight words. Many texts therefore have equal scores, or scores that differ only by rounding.
 #[test]
 fn top_k_is_a_prefix_of_all_hits() {
     let (dir, mut store) = empty_index();
@@ -300,7 +300,7 @@ fn only_one_process_builds_at_a_time() {
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
 }
 
-/// Old versions had one index only, with Tantivy's files in the folder itself.
+/// Old versions of turnwise had a single lexical index, with Tantivy's files directly in the folder `lexical`.
 #[test]
 fn an_index_of_an_older_version_is_reported_and_rebuilt() {
     let (dir, mut store) = empty_index();
@@ -319,7 +319,7 @@ fn an_index_of_an_older_version_is_reported_and_rebuilt() {
     assert_eq!(found(root, "hello"), ["a#1"]);
     assert!(!old.join("meta.json").exists());
 
-    // The same folders with other fields.
+    // An index with different field names is also reported and rebuilt.
     for side in Kind::ALL.map(Kind::name) {
         let meta = old.join(side).join("meta.json");
         let text = fs::read_to_string(&meta).unwrap();
@@ -366,7 +366,7 @@ fn an_unsupported_analyzer_is_reported_and_replaced() {
     }
 }
 
-/// A kill between the two commits leaves this state.
+/// An update commits two Tantivy indexes in turn. A kill in between leaves them at different log positions.
 #[test]
 fn two_indexes_at_different_positions_are_both_updated() {
     let (dir, mut store) = empty_index();

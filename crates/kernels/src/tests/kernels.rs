@@ -1,5 +1,4 @@
-//! Compares products with plain loops, where only rounding errors are allowed, and vector functions with reference
-//! functions in f64.
+//! Compares matrix products with plain loops, allowing rounding errors, and vector functions with f64 references.
 
 use proptest::prelude::*;
 

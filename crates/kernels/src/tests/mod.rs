@@ -23,7 +23,7 @@ fn sequence(n: usize, vocabulary: u32) -> Sequence {
     Sequence::new((0..n as u32).map(|i| (i * 37 + n as u32 * 11) % vocabulary).collect())
 }
 
-/// Returns the hidden states after layer `layers`, the sequences concatenated.
+/// Returns the hidden states of all sequences, one after the other, after the first `layers` layers.
 fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     let sequences: Vec<&Sequence> = sequences.iter().collect();
     let mut out = Vec::new();

@@ -6,7 +6,7 @@ use turnwise_core::{error::Class, vectors::cosine};
 
 const DIM: usize = 12;
 
-/// Returns a pseudo-random number from −1 to 1 for each `place`.
+/// Returns a pseudo-random number from −1 to 1, which depends only on `place`.
 fn noise(place: u64) -> f32 {
     let hash = blake3::hash(&place.to_le_bytes());
     let head = u32::from_le_bytes(hash.as_bytes()[..4].try_into().unwrap());
@@ -84,7 +84,7 @@ fn topics_are_found_within_two_languages() {
     assert!((10..=14).contains(&k), "{k} of 12: {tried:?}");
 }
 
-/// Generates unit vectors of distant languages with topics inside each language.
+/// Generates unit vectors of topics in several languages, and their dimension. Languages differ more than topics.
 fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, usize) {
     let dim = languages + languages * topics;
     let mut flat = Vec::new();

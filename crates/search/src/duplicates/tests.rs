@@ -216,7 +216,7 @@ fn equal_texts_are_one_member() {
     let found = look(root, &wanted(Kind::Utterances, 0.9), 0).unwrap();
     let thanks = &found.groups[0];
     assert_eq!((thanks.size, thanks.dialogues, thanks.different), (311, 311, 3));
-    // The copy in the tail is a separate vector and a separate member.
+    // The ten copies that were added after the build are a member of their own.
     let shown: Vec<(u64, &str)> = thanks.members.iter().map(|m| (m.count, m.text.as_str())).collect();
     assert_eq!(
         shown,

@@ -147,7 +147,7 @@ fn arrow_files_are_read_by_the_crate_of_that_name() {
     assert_eq!(names(dir.path()), ["v.arrow"]);
 }
 
-/// Writes record batches with the columns `id` and `embedding` with the crate `arrow_ipc`.
+/// Writes record batches with the columns `id` and `embedding`, using the crate `arrow_ipc`.
 fn write_by_arrow_ipc(path: &Path, batches: &[(ArrayRef, FixedSizeListArray)]) {
     let column = |name: &str, array: &ArrayRef| Field::new(name, array.data_type().clone(), true);
     let batches: Vec<[ArrayRef; 2]> =

@@ -1,4 +1,4 @@
-//! Compares the trainable network with the inference engine, and the two backward passes with each other.
+//! Compares the trainable network with the inference engine, and its two backward passes with each other.
 
 use candle_core::{DType, Device};
 

@@ -13,7 +13,7 @@ use super::{
 use turnwise_core::random::hash64;
 use turnwise_encoder::Part;
 
-/// Pseudorandom values from -1 to 1.
+/// Pseudo-random values from -1 to 1.
 pub(crate) fn numbers(shape: (usize, usize), seed: u64) -> Tensor {
     let n = shape.0 * shape.1;
     let data: Vec<f32> =
@@ -36,7 +36,7 @@ fn near(a: &[f32], b: &[f32], what: &str) {
     }
 }
 
-/// Checks an operation against its reference `plain` and against finite differences of `plain`.
+/// Compares the value and the gradients of `ours` with those of `plain`, and the gradients with finite differences.
 fn check(
     arguments: &[Tensor],
     ours: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -119,7 +119,7 @@ fn norms_of_sums() {
     }
 }
 
-/// Wraps the CPU functions of `pass` as a custom operation for `check`.
+/// Custom operation of candle that calls a forward and a backward function.
 struct Ours<F, B> {
     forward: F,
     /// Backward pass: computes the gradient of the input from the input and the gradient of the output.

@@ -166,7 +166,7 @@ fn data_without_examples_is_an_error() {
     assert!(error.to_string().contains("simcse"), "{error}");
 }
 
-/// Returns the bits of the losses and the final parameters.
+/// Trains for 12 steps. Returns the losses as bits, and the final parameters.
 fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>>) {
     let model = trainable(1);
     let mut trainer = Trainer::new(&model, objective, data, plan(0.1, 1)).unwrap();

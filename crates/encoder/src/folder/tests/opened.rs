@@ -17,7 +17,7 @@ fn check_norm(norm: &Norm, name: &str) {
     assert_eq!(norm.bias, numbers(&format!("{name}.bias"), HIDDEN), "{name}");
 }
 
-/// Compares every parameter with the values generated from the parameter name.
+/// Compares embeddings and layers with the values that the builder generated from the parameter names.
 fn check(network: &Network, layers: &str, names: &[(&str, &[usize])]) {
     let e = &network.embeddings;
     assert_eq!(e.words.data, numbers("embeddings.word_embeddings.weight", WORDS * HIDDEN));
@@ -89,7 +89,7 @@ fn half_precision_and_shards() {
     check_bert(&mut builder);
 }
 
-/// Replaces the weight file by two shards.
+/// Replaces the weight file with two files, one for the embeddings and one for the layers, and their index.
 pub fn shard(builder: &mut Builder) {
     builder.finish();
     builder.remove("model.safetensors");

@@ -1,4 +1,4 @@
-//! Compaction: vectors of deleted texts.
+//! Tests that a compaction removes the vectors of deleted texts, and only these.
 
 use std::{fs, path::Path};
 
@@ -101,8 +101,8 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     assert_complete(root, &encoder);
 }
 
-/// An unfinished replacement contains vectors of the same texts. Compaction drops the vectors of deleted
-/// texts and keeps the others.
+/// The replacement of the vectors by those of a second encoder is unfinished. Compaction drops the vectors of deleted
+/// texts from both sets of vectors.
 #[test]
 fn an_unfinished_replacement_is_compacted_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn an_unfinished_replacement_is_compacted_too() {
     assert_complete(root, &fresh);
 }
 
-/// A compaction killed before its switch leaves a copy of the set in use. A replacement must not continue this
+/// A killed compaction leaves an unused copy of the vectors. A later replacement of the vectors must not add to this
 /// copy.
 #[test]
 fn a_copy_that_is_not_in_use_is_ignored() {

@@ -24,7 +24,7 @@ fn filled(root: &Path) {
     assert_complete(root, &HashEncoder::default());
 }
 
-/// Returns true if reading reported an error. A wrong vector fails the test.
+/// Reads all vectors. Returns true if a vector is missing or an error is reported. A wrong vector fails the test.
 fn reading_reports_damage(root: &Path) -> bool {
     let encoder = HashEncoder::default();
     let reader = match VectorReader::open(root) {
@@ -51,7 +51,7 @@ fn reading_reports_damage(root: &Path) -> bool {
     reported
 }
 
-/// Checks that `verify` reports what reading reports, and that `repair` and another pass restore everything.
+/// Checks that `verify` reports damage that reading finds, and that `repair` and a new encoding restore all vectors.
 fn check_repair(root: &Path, what: &str) {
     let reported = reading_reports_damage(root);
     let found = check(root).unwrap_or_else(|e| panic!("{what}: {e:?}"));

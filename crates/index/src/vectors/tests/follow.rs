@@ -1,4 +1,4 @@
-//! Vectors follow the log; nothing is encoded twice; a different encoder needs its own set.
+//! Tests that changes of dialogues update the vectors, no text is encoded twice, and encoders do not share vectors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -100,7 +100,7 @@ fn a_stopped_pass_continues_where_it_stopped() {
     }
     assert!(rounds > 3, "{rounds}");
     assert_complete(root, &encoder);
-    // Chunks in the encoder at the stop were stored: nothing was encoded twice.
+    // The texts that were being encoded at the stop were stored, so no text was encoded twice.
     assert_eq!(encoder.encoded.load(Ordering::Relaxed), 601 + 300);
 }
 

@@ -1,4 +1,4 @@
-//! Vectors compared with a map, after kills and damage, and after changes of the index.
+//! Compares stored vectors with a map, and tests them after kills, damage and changes of the index.
 
 mod compact;
 mod damage;
@@ -61,7 +61,7 @@ pub fn encode(root: &Path, encoder: &HashEncoder) -> EncodeProgress {
     filled
 }
 
-/// Asserts that every utterance and dialogue of the index has the vector that the encoder returns.
+/// Asserts that every utterance and dialogue has the vector that the encoder returns, and that no file is damaged.
 pub fn assert_complete(root: &Path, encoder: &HashEncoder) {
     let reader = VectorReader::open(root).unwrap().unwrap();
     let coverage = Coverage::new(&reader);
@@ -80,7 +80,7 @@ pub fn assert_complete(root: &Path, encoder: &HashEncoder) {
     assert_eq!(check(root).unwrap().unwrap().damage, []);
 }
 
-/// Returns every file of the vectors in use, by name.
+/// Returns the paths of all vector files, including `current.json`, in ascending order.
 pub fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = vec![root.join("vectors/current.json")];
     for set in crate::vectors::sets::all(root) {

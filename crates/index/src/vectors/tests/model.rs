@@ -13,9 +13,9 @@ enum Step {
     Put(Kind, u8),
     Commit,
     Close,
-    /// The process is killed. This number of uncommitted bytes reached each file, and the last byte is wrong.
+    /// Simulates a kill: drops the writer, and appends this number of meaningless bytes to the data files.
     Kill(u16),
-    /// The table is lost.
+    /// Deletes the file of the table that maps keys to rows.
     LoseTable(Kind),
 }
 

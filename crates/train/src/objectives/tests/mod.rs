@@ -1,5 +1,5 @@
-//! Compares the loss of each objective with a direct implementation of its formula in f64, token by token, and its
-//! gradient with finite differences.
+//! Compares the loss of each objective with a direct implementation of its formula in f64. Compares the gradient with
+//! finite differences.
 
 mod rivals;
 mod role_position;
@@ -268,7 +268,7 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
 }
 
-/// A teacher of forty dialogues, with two dialogues per topic.
+/// A teacher of forty dialogues, with two dialogues per topic and moderate noise.
 fn teacher() -> Teacher {
     noisy_teacher([1, 2], 0.3)
 }
