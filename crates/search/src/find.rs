@@ -135,10 +135,8 @@ impl Searcher {
             return refused("an exhaustive vector search (--exact)", "remove --exact");
         }
         if request.offset + request.k > can.deepest {
-            return refused(
-                &format!("more than {} hits", can.deepest),
-                "request fewer hits, or use a filter",
-            );
+            let what = format!("more than {} hits", can.deepest);
+            return refused(&what, "request fewer hits, or use a filter");
         }
         if request.min_percentile.is_some() && !can.percentiles {
             return refused("a minimum percentile", "use a minimum score (--min-score)");
@@ -172,8 +170,9 @@ pub(super) fn lists(
 impl Lists {
     /// Returns the candidates that only the lexical search found.
     fn lexical_only(&self) -> Vec<Candidate> {
-        let near: HashSet<_> = self.dense.iter().map(|found| (found.version, found.turn)).collect();
-        self.bm25.iter().filter(|found| !near.contains(&(found.version, found.turn))).copied().collect()
+        let item = |candidate: &Candidate| (candidate.version, candidate.turn);
+        let dense: HashSet<_> = self.dense.iter().map(item).collect();
+        self.bm25.iter().filter(|candidate| !dense.contains(&item(candidate))).copied().collect()
     }
 }
 

@@ -228,10 +228,8 @@ impl SearchRequest {
             return wrong("--exact requires a dense search", "remove it, or search with --mode dense");
         }
         if self.k.saturating_add(self.offset) > MAX_HITS {
-            return wrong(
-                &format!("the number of hits plus the offset must be at most {MAX_HITS}"),
-                "`corpus export --filter` exports all dialogues that match a filter",
-            );
+            let message = format!("the number of hits plus the offset must be at most {MAX_HITS}");
+            return wrong(&message, "`corpus export --filter` exports all dialogues that match a filter");
         }
         if let Some(fusion) = &self.fusion {
             fusion.check()?;
@@ -240,20 +238,16 @@ impl SearchRequest {
             return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
         }
         if self.min_percentile.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
-            return wrong(
-                "a percentile must be a number from 0 to 100",
-                "99 keeps the hits that are more similar than 99% of random pairs",
-            );
+            let hint = "99 keeps the hits that are more similar than 99% of random pairs";
+            return wrong("a percentile must be a number from 0 to 100", hint);
         }
         if self.min_percentile.is_some() && lexical {
             return wrong("percentiles require a dense search", "use --min-score with --mode bm25");
         }
         if let Some(rerank) = &self.rerank {
             if lexical {
-                return wrong(
-                    "reranking requires a dense search",
-                    "remove --mode bm25 and --syntax, or remove --rerank",
-                );
+                let hint = "remove --mode bm25 and --syntax, or remove --rerank";
+                return wrong("reranking requires a dense search", hint);
             }
             if rerank.by != RerankMethod::Exact && (!given[0] || self.of == HitKind::Dialogues) {
                 return wrong(

@@ -99,16 +99,12 @@ impl RespondRequest {
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
         if self.context.iter().all(|turn| turn.trim().is_empty()) {
-            return wrong(
-                "there is nothing to answer",
-                "pass the previous turns as `context`, a list of texts",
-            );
+            let hint = "pass the previous turns as `context`, a list of texts";
+            return wrong("there is nothing to answer", hint);
         }
         if self.k == 0 || self.k > MAX_REPLIES || self.candidates.len() > MAX_REPLIES {
-            return wrong(
-                &format!("k must be from 1 to {MAX_REPLIES}, with at most {MAX_REPLIES} candidates"),
-                "the default is 5 replies",
-            );
+            let message = format!("k must be from 1 to {MAX_REPLIES}, with at most {MAX_REPLIES} candidates");
+            return wrong(&message, "the default is 5 replies");
         }
         if !(0.0..=1.0).contains(&self.decay) {
             return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
