@@ -185,7 +185,7 @@ pub(crate) struct OptimizationArgs {
     pub(crate) batch: Option<usize>,
     /// Number of micro-batches into which each batch is divided [default: 1]
     ///
-    /// More micro-batches need less memory. The result of the step is the same.
+    /// More micro-batches need less memory. Without dropout, the result of the step is the same.
     #[arg(long = "micro-batches", alias = "parts", value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]

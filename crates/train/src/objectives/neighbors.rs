@@ -77,7 +77,7 @@ impl Neighbors {
     /// teacher with low confidence would undo what the encoder learned from the other teachers.
     fn shares(&self) -> Vec<usize> {
         let known = |group: &Group| group.teacher.len() as f64;
-        let weighted = |group: &Group| known(group) * group.teacher.weight().max(MIN_CONFIDENCE).powf(1.5);
+        let weighted = |group: &Group| known(group) * group.teacher.agreement().max(MIN_CONFIDENCE).powf(1.5);
         let (all, weights): (f64, f64) =
             (self.groups.iter().map(known).sum(), self.groups.iter().map(weighted).sum());
         self.groups.iter().map(|group| (all * weighted(group) / weights).round() as usize).collect()

@@ -113,7 +113,7 @@ impl RunSources<'_> {
         observer.note(&format!(
             "fitted a teacher on {}: {:.0}% weight for words, the rest for vectors",
             counted(chosen.len() as u64, "dialogue"),
-            100.0 * teacher.weight()
+            100.0 * teacher.word_weight()
         ));
         Ok(Group { teacher, known })
     }

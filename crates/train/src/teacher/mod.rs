@@ -40,7 +40,7 @@ pub struct Teacher {
     vectors: Vectors,
     /// Mutual nearest neighbors of each dialogue.
     neighbors: Vec<Vec<u32>>,
-    weight: f64,
+    agreement: f64,
 }
 
 impl Teacher {
@@ -58,15 +58,15 @@ impl Teacher {
                 .with_hint(format!("at least {least} are needed; use about a thousand for good results")));
         }
         let (meaning, words) = (centered(meaning), centered(words));
-        let weight = agreement(&meaning, &words, settings.neighbors);
-        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbors);
+        let agreement = agreement(&meaning, &words, settings.neighbors);
+        let pairs = neighbors::mutual(&joined(&meaning, &words, agreement), settings.neighbors);
         if pairs.iter().all(Vec::is_empty) {
             return Err(Error::data("a teacher cannot be trained: no two dialogues are similar"));
         }
         let axes = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
-        let vectors = joined(&centered(&head::project(&meaning, &axes)), &words, word_weight(weight));
+        let vectors = joined(&centered(&head::project(&meaning, &axes)), &words, word_weight(agreement));
         let neighbors = neighbors::mutual(&vectors, settings.neighbors);
-        Ok(Teacher { vectors, neighbors, weight })
+        Ok(Teacher { vectors, neighbors, agreement })
     }
 
     pub fn len(&self) -> usize {
@@ -74,8 +74,13 @@ impl Teacher {
     }
 
     /// Agreement of the two views, from 0 to 1. It is also the weight of the words when neighbors are first searched.
-    pub fn weight(&self) -> f64 {
-        self.weight
+    pub fn agreement(&self) -> f64 {
+        self.agreement
+    }
+
+    /// Weight of the words in the similarities of the teacher, from 0 to 1. The encoder vectors have the rest.
+    pub fn word_weight(&self) -> f64 {
+        word_weight(self.agreement)
     }
 
     /// Mutual nearest neighbors of a dialogue.

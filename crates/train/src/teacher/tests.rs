@@ -52,12 +52,17 @@ fn the_teacher_separates_topics_better_than_the_encoder() {
 }
 
 #[test]
-fn words_without_signal_have_a_low_weight() {
-    let weight = |signal| {
+fn words_without_signal_have_a_low_agreement() {
+    let agreement = |signal| {
         let (meaning, words) = views(600, signal);
-        Teacher::learn(&meaning, &words, Settings::default()).unwrap().weight()
+        Teacher::learn(&meaning, &words, Settings::default()).unwrap().agreement()
     };
-    assert!(weight(0.0) < 0.1 && weight(1.0) > weight(0.0) + 0.1, "{} {}", weight(0.0), weight(1.0));
+    assert!(
+        agreement(0.0) < 0.1 && agreement(1.0) > agreement(0.0) + 0.1,
+        "{} {}",
+        agreement(0.0),
+        agreement(1.0)
+    );
 }
 
 #[test]

@@ -297,7 +297,7 @@ fn neighbors(groups: Vec<Group>) -> Neighbors {
 fn a_confident_teacher_gets_more_examples() {
     let group = |teacher| Group { teacher, known: (0..40).collect() };
     let (sure, unsure) = (noisy_teacher([1, 2], 0.1), noisy_teacher([3, 4], 30.0));
-    let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powf(1.5));
+    let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.agreement().max(0.05).powf(1.5));
     assert!(often > 2.0 * seldom, "{often} {seldom}");
     let objective = neighbors(vec![group(sure), group(unsure)]);
     let locations = objective.examples(&data()).unwrap();
