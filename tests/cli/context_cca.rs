@@ -193,9 +193,13 @@ fn unsupported_layer_settings_are_reported_before_anything_is_written() {
             "context-cca has no auxiliary",
         ),
         (format!("train context-cca {on} --select last"), 2, "context-cca has no select"),
-        (format!("train context-cca {on} --layer"), 2, "already learns a layer"),
-        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be 2"),
-        (format!("train context-cca {on} --strength 2"), 2, "strength cannot be 2"),
+        (format!("train context-cca {on} --context-layer"), 2, "already learns a layer"),
+        (format!("train simcse {on} --context-layer --context-weight 2"), 2, "strength cannot be 2"),
+        (
+            format!("train context-cca {on} --context-weight 2"),
+            2,
+            "--context-weight takes a number from 0 to 1",
+        ),
         (format!("train context-cca {on} --context 0"), 2, "context cannot be 0"),
         (
             format!("train context-cca {on} --devices cpu,cpu"),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use turnwise_core::{Error, Result};
+use turnwise_core::{Error, Result, numbers::grouped};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::vectors::Kind;
 
@@ -228,7 +228,8 @@ impl SearchRequest {
             return wrong("--exact requires a dense search", "remove it, or search with --mode dense");
         }
         if self.k.saturating_add(self.offset) > MAX_HITS {
-            let message = format!("the number of hits plus the offset must be at most {MAX_HITS}");
+            let most = grouped(MAX_HITS as u64);
+            let message = format!("the number of hits plus the offset must be at most {most}");
             return wrong(&message, "`corpus export --filter` exports all dialogues that match a filter");
         }
         if let Some(fusion) = &self.fusion {

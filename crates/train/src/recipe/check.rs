@@ -188,8 +188,14 @@ fn held_out(recipe: &Recipe) -> Check {
     (is_valid, "held_out", count.to_string(), "0, or a number from 20 to 10000")
 }
 
-/// Returns the command-line option of a setting.
+/// Returns the command-line option of a setting. Three options have other names than the settings in recipe files.
 fn option(name: &str) -> String {
+    let name = match name {
+        "layer" => "context-layer",
+        "parts" => "micro-batches",
+        "strength" => "context-weight",
+        _ => name,
+    };
     format!("--{}", name.replace('_', "-"))
 }
 
