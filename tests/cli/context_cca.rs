@@ -122,7 +122,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(step_and_layer).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
-    // --layer gives the same model as two separate runs.
+    // --context-layer gives the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));
     t.ok(&format!("train context-cca -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
