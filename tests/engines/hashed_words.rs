@@ -1,4 +1,4 @@
-//! Encoder without a model: the vector of a text is the sum of pseudo-random vectors of its words.
+//! Encoder without a model: the vector of a text is the normalized sum of pseudo-random vectors of its words.
 
 use turnwise_core::Result;
 use turnwise_corpus::Dialogue;

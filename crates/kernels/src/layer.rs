@@ -1,4 +1,5 @@
-//! Transformer layer with packed weights, in which each head starts at a vector boundary, and layer norm of a sum.
+//! Transformer layer with packed weights. Each attention head starts at a SIMD vector boundary. Also the layer norm of a
+//! residual sum.
 
 use turnwise_core::Result;
 

@@ -117,7 +117,7 @@ pub enum Unfinished {
     /// Continues it if it has the same analyzer and recipe; otherwise discards it. The caller must remove dialogues that
     /// do not belong to the new generation.
     Continue,
-    /// Deletes it.
+    /// Deletes the generation.
     Discard,
 }
 

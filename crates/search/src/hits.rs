@@ -1,4 +1,5 @@
-//! Builds hits from candidates. Reads the records of the shown candidates and of those with equal scores.
+//! Builds hits from candidates. Reads records in the order of the scores until there are enough hits. Candidates with
+//! equal scores are always read together.
 
 use std::{cell::Cell, collections::HashMap};
 

@@ -40,7 +40,8 @@ pub struct SearchRequest {
     pub window: usize,
     /// Minimum score of the hits.
     pub min_score: Option<f32>,
-    /// Minimum percentile of the hits, from 0 to 100: the percentage of random pairs that are less similar.
+    /// Minimum percentile of a hit, from 0 to 100: the percentage of random pairs of texts that are less similar than the
+    /// query and the hit.
     pub min_percentile: Option<f64>,
     /// Parse the query as a Tantivy query expression. Requires lexical search.
     pub syntax: bool,

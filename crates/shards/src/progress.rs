@@ -49,7 +49,8 @@ impl Amount {
 /// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds.
 /// Closures that return true to stop implement both traits, and ignore progress and messages.
 pub trait Progress: turnwise_index::dense::Progress {
-    /// Starts a step. `total` is the final value of [`Amount::done`], if known; `before` was done by an earlier run.
+    /// Starts a step. `total` is the final value of [`Amount::done`], if known. `before` is the part of it that
+    /// an earlier run completed; 0 for a new start.
     fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}
 
     /// Reports the amount of work that the current step has done so far.

@@ -45,7 +45,8 @@ mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
 
-/// Defines an enum with names for the command line and recipe files. A name must be its variant in kebab case.
+/// Defines an enum with names for the command line and recipe files. Each name must be the
+/// identifier of its variant in kebab case, because serde derives the same name for recipe files.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*

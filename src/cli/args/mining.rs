@@ -24,8 +24,8 @@ pub(crate) struct DuplicatesArgs {
     pub(crate) members: usize,
     /// Compare all pairs, even in large indexes
     ///
-    /// By default, all pairs of up to 8,192 distinct vectors are compared. Above that, only the neighbors in the vector
-    /// graph are compared, which is faster but can miss some pairs.
+    /// By default, all pairs of up to 8,192 distinct vectors are compared. Above that, a vector in the graph is compared
+    /// only with its neighbors there, which is faster but can miss some pairs.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Only utterances or dialogues that match a filter, such as 'domain=banking and role=user'

@@ -277,8 +277,8 @@ impl Run<'_> {
         Ok(fit)
     }
 
-    /// Reads the record of a document; `None` if the snapshot has another version of it. `last` caches the last record
-    /// that was read.
+    /// Reads the record of a document's dialogue. Returns `None` if the snapshot does not contain the version of the
+    /// dialogue that was indexed. `last` caches the last record that was read.
     fn record<'b>(
         &self,
         seq: Seq,

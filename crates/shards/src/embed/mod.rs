@@ -1,4 +1,4 @@
-//! Writes the vectors of texts, utterances or dialogues in files to one file, without an index.
+//! Encodes the texts, utterances or dialogues of input files, and writes the vectors to one file. Needs no index.
 
 mod reading;
 

@@ -61,7 +61,7 @@ pub struct Migration {
     /// Comparison of sampled searches in the original and in the copy.
     #[serde(flatten)]
     pub sampled: Sampled,
-    /// Duration of the copying in seconds, without the checks.
+    /// Duration of the copying in seconds, without building the indexes and without the checks.
     pub moving_seconds: f64,
     /// Duration of the whole migration in seconds.
     pub seconds: f64,

@@ -43,7 +43,7 @@ const UTTERANCES: usize = 2_000;
 
 /// Minimum length in bytes of the texts that are looked up in the corpus. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// A task is reported if more than one in this number of its long texts is also in the corpus.
+/// A task is reported if more than 1/10 of its texts of at least [`DISTINCTIVE_BYTES`] are also in the corpus.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
@@ -148,8 +148,8 @@ impl<'a> Evaluator<'a> {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after `step` steps, with the pipeline of the base model. After step 0, the pooling is the
-    /// mean.
+    /// Evaluates the network after `step` steps, with the pipeline of the base model. If `step` is above 0, mean pooling
+    /// replaces the pooling of this pipeline.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         // Training always uses mean pooling, even if the base model does not.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
