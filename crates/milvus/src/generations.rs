@@ -90,7 +90,7 @@ impl Manifest {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
 
-    /// Returns true if the other generation gets the same terms and vectors from the same dialogues.
+    /// Returns true if `other` gets the same terms and vectors from the same dialogues.
     fn is_alike(&self, other: &Manifest) -> bool {
         let recipe = |manifest: &Manifest| {
             let recipe = manifest.recipe.as_ref();

@@ -62,8 +62,8 @@ impl Connection {
         self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
     }
 
-    /// Like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client. Any other
-    /// failure is an `Err`.
+    /// Reads rows like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client. Any
+    /// other failure is an `Err`.
     fn query(
         &self,
         collection: &str,

@@ -1,4 +1,4 @@
-//! Iterates over all dialogues of a generation and their vectors, part by part.
+//! Iterates over all dialogues of a generation (one version of all collections) and their vectors.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub struct Walk {
     /// Number of dialogues when the iterator was opened.
     dialogues: u64,
     with_vectors: bool,
-    /// Remaining parts, in reverse order.
+    /// Remaining parts (ranges of keys), in reverse order.
     parts: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ use turnwise_text::Analyzer;
 const KNOWN: usize = 1_000_000;
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
-/// Writer for one generation of collections.
+/// Writer for one generation, which is one version of all collections.
 pub struct MilvusWriter {
     writer: Writer,
     /// Cached versions of dialogues, pending ones included; `None` for a dialogue that does not exist.

@@ -69,7 +69,7 @@ pub(crate) trait NodeDistance {
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],
-    /// Squared norms of the nodes' codes for the Euclidean distance; empty for products.
+    /// Squared norms of the nodes' codes, for Euclidean distances. If empty, a distance is the negated inner product.
     pub(crate) norms: &'a [u32],
     pub(crate) row: &'a [u8],
     /// 128 times the sum of the query's signed codes.
@@ -154,8 +154,8 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Beam search on one level: visits the neighbors of the nearest candidate that is not expanded, until all candidates
-/// are. At the end, `candidates` holds the nearest `ef` visited nodes, the nearest first.
+/// Beam search on one level: expands the nearest unexpanded candidate by visiting its neighbors, until all candidates
+/// are expanded. At the end, `candidates` holds the nearest `ef` visited nodes, the nearest first.
 ///
 /// # Safety
 ///

@@ -14,7 +14,7 @@ const LARGEST: f32 = 127.0;
 const WITHIN: f64 = 0.9998;
 const SAMPLE: usize = 2_000_000;
 
-/// Quantizer to 8-bit codes. A code is a number times the scale, rounded.
+/// Quantizer to 8-bit codes. A code is a number times the scale, rounded and clipped to ±127.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Quantizer {
     pub(crate) scale: f32,
@@ -47,7 +47,7 @@ impl Quantizer {
         (scaled + HALF.copysign(scaled)) as i32 as i8
     }
 
-    /// Returns the rows of codes of `rows` vectors. `give(row, out)` writes the vector of a row to `out`.
+    /// Returns the codes of `rows` vectors, biased by 128. `give(row, out)` writes the vector of a row to `out`.
     pub(crate) fn encode(
         self,
         rows: usize,
@@ -95,7 +95,7 @@ pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)
 }
 
-/// Returns the scale at which `range` gets the largest code.
+/// Returns the scale at which `range` gets the largest code. Returns 1 if this scale is not finite and positive.
 pub(crate) fn scale(range: f32) -> f32 {
     let scale = LARGEST / range;
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }

@@ -10,7 +10,7 @@ use crate::{
     search::NodeSet,
 };
 
-/// Scores vectors that are not in a graph. The score of a vector is exactly that of a node of a graph with f32 originals.
+/// Scores vectors that are not in a graph. The same vector in a graph file with f32 vectors has the same score.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,

@@ -53,13 +53,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds in the order of their numbers in the file, from 1. The links are those of a level.
+    /// Returns all kinds in the order of their numbers in the file, from 1. `level` is the level of the links.
     fn all(level: u32) -> [Kind; 8] {
         use Kind::*;
         [Codes, Originals, Links(level), Norms, Starts, Rows, Checks, Nibbles]
     }
 
-    /// Returns the number of the kind in the file, and the level of links; 0 for the other kinds.
+    /// Returns the number of the kind in the file, and the level of its links (0 for kinds without links).
     fn numbers(self) -> (u32, u32) {
         let level = if let Kind::Links(level) = self { level } else { 0 };
         let number = Kind::all(level).iter().position(|kind| *kind == self).unwrap_or_default();

@@ -19,7 +19,7 @@ const WITHIN: f64 = 0.995;
 const NEAREST: usize = 10;
 /// Minimum fraction of the nearest vectors that are found in the accuracy test.
 const ENOUGH: f64 = 0.99;
-/// Number of best vectors by nibbles. In the accuracy test, a nearest vector counts as found if it is one of them.
+/// In the accuracy test, a nearest vector counts as found if it is among this number of best vectors by nibbles.
 const AMONG: usize = 20;
 const TRIES: usize = 128;
 const SAMPLE: usize = 4096;

@@ -7,7 +7,7 @@ use crate::{Error, Result, codes::sample_evenly};
 /// Maximum number of dimensions. With more, products of codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
-/// Number format of the original vectors in a graph file. Exact scores are computed from them.
+/// Number format of the original vectors in a graph file, from which exact scores are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VectorFormat {
     /// 32-bit floats.
@@ -19,8 +19,8 @@ pub enum VectorFormat {
 
 /// Vectors for a graph. Equal vectors become one point, which may have many rows.
 ///
-/// All vectors have the same number of dimensions, and their numbers are finite. They are borrowed and normalized each
-/// time they are used, so vectors in a memory-mapped file are not copied.
+/// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, and
+/// normalized on each use if the metric is the cosine, so vectors in a memory-mapped file are not copied.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,

@@ -19,7 +19,7 @@ use crate::{
     points::prepare_vector,
 };
 
-/// If at most this number of nodes is allowed, all of them are scored exactly.
+/// Maximum number of allowed nodes at which [`SearchMethod::Auto`] scores all allowed nodes exactly.
 const EXACT_SCAN: usize = 256;
 /// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
 /// with `benchmarks/nearest.rs --scan`.
@@ -32,7 +32,7 @@ const SCORED_PER_HIT: usize = 2;
 pub struct SearchOptions<'a> {
     /// Number of hits.
     pub k: usize,
-    /// Number of candidates in the beam search. More candidates give a higher recall and a slower search.
+    /// Minimum number of candidates in the beam search. More candidates give a higher recall and a slower search.
     pub ef: usize,
     /// Number of best candidates that are scored exactly. A value less than `2 · k` counts as `2 · k`.
     pub rerank: usize,
@@ -53,7 +53,7 @@ impl Default for SearchOptions<'_> {
 /// Method that finds candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMethod {
-    /// The method that is estimated to be faster.
+    /// The method that is estimated to be faster. If few nodes are allowed, all of them are scored exactly instead.
     Auto,
     /// Beam search in the graph.
     BeamSearch,
@@ -120,7 +120,7 @@ impl NodeSet {
     }
 }
 
-/// Buffers for searches. A search that reuses the buffers of an earlier search allocates no memory.
+/// Buffers that consecutive searches can reuse, to allocate less memory.
 #[derive(Default)]
 pub struct Scratch {
     query: Vec<f32>,
@@ -134,7 +134,7 @@ pub struct Scratch {
 impl GraphFile {
     /// Replaces `out` with the nodes nearest to a query, the best first. For the cosine, a zero query has no hits.
     ///
-    /// Returns an error if the query is not a valid vector for this graph, or if the filter belongs to a different graph.
+    /// Returns an error for an invalid query, or for a filter of a graph with a different number of nodes.
     pub fn search(
         &self,
         query: &[f32],
@@ -294,9 +294,9 @@ pub struct Recall {
 const QUERIES_PER_SCAN: usize = 16;
 
 /// Measures recall against an exact scan. The queries are vectors of the graph, spread evenly over all nodes. The query
-/// itself does not count as a hit.
+/// itself does not count as a hit. `filter` and `exact` in `options` are ignored.
 ///
-/// `progress` is notified. If it cancels the measurement, the result is [`Error::Interrupted`].
+/// If `progress` cancels the measurement, the result is [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,
     options: &SearchOptions,

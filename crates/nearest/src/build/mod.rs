@@ -67,7 +67,7 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points, writes it to a new file, and syncs the file to disk. `progress` is notified.
+/// Builds a graph over points, writes it to a new file, and syncs the file to disk. Reports to `progress`.
 ///
 /// Returns an error if the file already exists or cannot be written, if an option is out of range, or if `progress`
 /// cancels the build.
