@@ -111,8 +111,8 @@ pub(crate) enum TaskCommand {
     /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
     ///
     /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
-    /// Reports MAP and MRR for retrieval, Spearman correlation for relatedness, and purity, NMI, ARI and accuracy
-    /// for categorization (clustering).
+    /// Reports MAP and MRR for retrieval, and purity, NMI, ARI and accuracy for categorization (clustering). For
+    /// relatedness, reports the Spearman correlation of the cosine of two dialogues with whether their domains are equal.
     #[command(mut_args(show_profile))]
     Dialogues {
         #[command(flatten)]

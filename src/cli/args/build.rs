@@ -74,7 +74,8 @@ pub(crate) enum BuildCommand {
         /// Check the number of dialogues and domains against a data set of the dial2vec paper
         ///
         /// SET is bitod, doc2dial, metalwoz, multiwoz, self-dialogue or sgd, followed by /train, /dev or /test,
-        /// such as sgd/dev. Exits with code 1 if the numbers do not match.
+        /// such as sgd/dev. Exits with code 1 if the number of dialogues differs, or if there are more
+        /// domains than in the paper.
         #[arg(long, value_name = "SET", value_parser = parse_value::<Published>)]
         paper: Option<Published>,
     },
@@ -108,7 +109,7 @@ pub(crate) struct SentencesArgs {
     /// Sentences with intents, or dialogues
     ///
     /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder
-    /// with seq.in and label. Dialogues: files in any format that `ingest` reads; their turns may have intents.
+    /// with the files seq.in (one sentence per line) and label (the intent of each). Dialogues: files in any format that `ingest` reads; their turns may have intents.
     #[arg(value_name = "LABELED")]
     pub(crate) path: PathBuf,
     #[command(flatten)]

@@ -202,7 +202,7 @@ pub(crate) struct RankingArgs {
     ///
     /// maxsim and matching encode the texts of the hits again. They need a text query and work only for utterances.
     ///
-    /// exact sorts the top hits by their cosines. It does not find other hits; the flag --exact can.
+    /// exact sorts the top hits by their cosines. To find hits that the graph missed, use the flag --exact.
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) rerank: Option<RerankMethod>,
     /// Number of top hits to rerank
