@@ -80,7 +80,7 @@ pub trait EngineWriter: DialogueSink {
     fn close(self: Box<Self>, complete: bool) -> Result<()>;
 }
 
-/// Opaque state of the data at a location. The data has not changed if the token is the same.
+/// Opaque token for the state of the data at a location. Equal tokens mean that the data has not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeToken(String);
 
@@ -115,9 +115,11 @@ pub struct WriterOptions<'a> {
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe.
+    /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe if
+    /// there is one.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe.
+    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is
+    /// one.
     Replace(Option<Recipe>),
 }
 

@@ -48,7 +48,7 @@ pub struct Manifest {
     pub utterances: GraphStats,
     /// Statistics of the graph of dialogues.
     pub dialogues: GraphStats,
-    /// Name and CRC-32 of each file of the generation that does not contain its own checksum.
+    /// Name and CRC-32 of each table file. A graph file contains its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Opens the generation in use; `None` if there is none.
+    /// Opens the generation in use; `None` if the index has no graphs.
     pub(super) fn open(root: &Path) -> Result<Option<Self>> {
         let current = folder(root).join(CURRENT);
         let mut tries = 0;
@@ -154,7 +154,7 @@ fn named(current: &Path) -> Result<String> {
     Ok(generation)
 }
 
-/// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if there is none.
+/// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if the index has no graphs.
 pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
     let current = folder(root).join(CURRENT);
     let read = || sealed::read(&folder(root).join(named(&current)?).join(NAME), FORMAT, damaged);
@@ -165,7 +165,7 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of a generation, with the checksums of the tables. It is the last file to be written.
+/// Writes the manifest of a generation, with the checksums of the tables. The manifest must be written last.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for name in [DIALOGUES, KEYS, UTTERANCES] {
@@ -181,7 +181,7 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all generations except `keep`, complete or not. Processes that have one open can continue to use it.
+/// Removes all generations except `keep`, complete or not. A process can continue to use a removed generation.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
@@ -220,7 +220,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// The dialogues of a generation, in its order, with a lookup by key.
+/// The dialogues of a generation, sorted by descending id, with a lookup by key.
 pub(super) struct Dialogues {
     entries: Table<24>,
     by_key: Table<4>,

@@ -65,7 +65,7 @@ impl VectorKeys {
         }
     }
 
-    /// Returns the keys of a kind, with their turns.
+    /// Returns the vector keys of all turns, or of the whole dialogue, depending on `kind`.
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (Option<TurnNo>, &IdKey)> {
         let (turns, dialogue) = match kind {
             Kind::Utterances => (self.turns.as_slice(), None),

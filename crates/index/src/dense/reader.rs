@@ -1,4 +1,4 @@
-//! Searches the generation in use and the tail after it.
+//! Vector search in the graphs in use, and in the dialogues that are newer than the graphs.
 
 use std::{
     borrow::Cow,
@@ -63,7 +63,8 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the graph nodes with at least one live row; `None` if all rows are live.
+    /// For each kind, the graph nodes with an item that is not deleted or replaced; `None` if nothing was deleted or
+    /// replaced.
     alive: [Option<NodeSet>; 2],
     /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
@@ -154,7 +155,8 @@ impl DenseReader {
         self.tail.len()
     }
 
-    /// Number of utterances or dialogues that cannot be found because they have no vector.
+    /// Number of utterances or dialogues without a vector, which a search cannot find. May include items deleted
+    /// since the graphs were built.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
@@ -253,7 +255,8 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds the hits of the tail to `found`, and removes hits that cannot be among the best `k`.
+    /// Adds hits in dialogues that are newer than the graphs to `found`. May remove hits that cannot be among the
+    /// best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,
@@ -287,7 +290,7 @@ impl DenseReader {
     }
 }
 
-/// Sorts ties among the first `k` hits by descending id. `found` is sorted by score, and ties in the generation by id.
+/// Sorts ties among the first `k` hits by descending id. `found` must be sorted by score, then by row.
 fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {

@@ -20,9 +20,9 @@ use turnwise_store::{Change, Position, Snapshot};
 /// Numbers of vectors that [`compact`] removed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
-    /// Number of removed vectors of utterances that are no longer in the index.
+    /// Number of removed vectors of utterances.
     pub utterances: u64,
-    /// Number of removed vectors of dialogues that are no longer in the index.
+    /// Number of removed vectors of dialogues.
     pub dialogues: u64,
 }
 
@@ -73,7 +73,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Copies the live rows to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows to drop, only
-    /// updates the set and returns `None` instead of a new one.
+    /// updates the existing set, and returns `None`.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);

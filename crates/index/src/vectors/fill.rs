@@ -58,7 +58,7 @@ pub struct EncodeProgress {
     pub known: u64,
     /// Token counts and counts of truncated inputs, from the encoder.
     pub spent: EncodeStats,
-    /// True if all records up to the end of the log were encoded.
+    /// True if all records up to the end of the snapshot were encoded.
     pub complete: bool,
 }
 
@@ -236,7 +236,8 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns true if an input has no vector and is not waiting or being encoded. Its key then waits for a chunk.
+    /// Returns true if an input has no vector and is not waiting or being encoded. Queues the key of such an input
+    /// for the next chunk.
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
         let gathering = &mut self.kinds[kind as usize];

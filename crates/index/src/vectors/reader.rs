@@ -123,8 +123,8 @@ impl VectorReader {
     }
 }
 
-/// Counter of live vectors: vectors whose text is in the index. It must be given all dialogues of the index. It can be
-/// used from several threads.
+/// Counter of live vectors: the vectors of texts in the index. The caller must add all dialogues of the index.
+/// Several threads can use one counter.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
     live: [Vec<AtomicU64>; 2],
@@ -137,7 +137,7 @@ pub struct Coverage<'a> {
 pub struct VectorCounts {
     /// Number of vectors on disk.
     pub vectors: u64,
-    /// Number of vectors whose text is in the index.
+    /// Number of vectors of texts that are in the index.
     pub live: u64,
     /// Number of utterances or dialogues in the index without a vector.
     pub without: u64,
@@ -186,7 +186,7 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns the counts of a kind; `None` if it was never requested.
+    /// Returns the counts of a kind; `None` if encoding of this kind was never requested.
     pub fn of(&self, kind: Kind) -> Option<VectorCounts> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
         self.wants(kind).then(|| VectorCounts {

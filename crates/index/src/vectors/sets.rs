@@ -31,8 +31,8 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even if they are damaged. Without `current.json`, sets without rows do not
-/// count.
+/// Returns true if an index has vectors, even if they are damaged. If `current.json` is missing, sets without rows do
+/// not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)
@@ -104,7 +104,7 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
     Ok(all(root).iter().find(fits).cloned())
 }
 
-/// Removes all sets except `keep`. Readers can continue to use a removed set. A set that cannot be removed now, for
+/// Removes all sets except `keep`. Readers can continue to use a removed set. A set that cannot be removed, for
 /// example because it is open, is removed after the next replacement.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {
@@ -131,8 +131,8 @@ pub struct Recipe {
     pub fingerprint: Fingerprint,
     /// Number of dimensions of a vector.
     pub dim: usize,
-    /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal, so
-    /// one set may contain both.
+    /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal,
+    /// so one set may contain vectors of several precisions.
     pub precision: String,
     /// Name of the model's prompt that is added before every text; `None` for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ pub struct Reached {
 
 impl Reached {
     /// Returns the log position from which records of the snapshot may lack vectors: the position of `this`, or the
-    /// start of the log if `this` is missing or belongs to a different log.
+    /// start of the log if `this` is missing, belongs to a different log, or is after the snapshot.
     pub fn position_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
@@ -241,8 +241,8 @@ pub struct Manifest {
     pub utterances: Extent,
     /// Rows of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if compaction copied the set from the set in use. A copy that is not in use was left by a crash, and a
-    /// replacement must not continue it.
+    /// True if compaction created the set as a copy of the set in use. A replacement must not continue a copy that a
+    /// crash left unused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }
