@@ -44,7 +44,8 @@ impl Columns {
         })
     }
 
-    /// Returns the ordinal of the dialogue and the turn. Within a segment, ordinals are in the order of the ids.
+    /// Returns the ordinal of a document's dialogue, and the turn. Within a segment, ordinals are in the order of the
+    /// ids.
     fn id(&self, doc: DocId) -> (u64, TurnNo) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.ordinal(doc));
         (dialogue.unwrap_or(0), self.turn(doc))
@@ -219,7 +220,8 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// Returns the score that a document needs for the top k so far; `f32::MIN` while there are fewer than `k`.
+    /// Returns the `k`th best score so far, which a further document must reach; `f32::MIN` while there are fewer
+    /// than `k`.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
@@ -248,8 +250,8 @@ impl Best {
         }
     }
 
-    /// Returns for each segment the documents that score at least as high as the `k`th best, in the order of their
-    /// addition.
+    /// Returns for each segment the documents that score at least as high as the `k`th best, in the order in which
+    /// the documents were added.
     pub(super) fn finish(mut self) -> Vec<Vec<(DocId, f32)>> {
         let least = self.least();
         self.found.iter_mut().for_each(|documents| documents.retain(|(_, score)| *score >= least));
@@ -284,8 +286,8 @@ fn best_by_expression(
 /// Approximate number of ids to decode for reading one: all ids before it in the same block of the dictionary.
 const READ_FOR_ONE: u64 = 500;
 
-/// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as it contains,
-/// all ids are decoded once and cached.
+/// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as the segment
+/// has, all ids are decoded once and cached.
 pub(super) struct Names {
     pub(super) column: StrColumn,
     decoded: AtomicU64,
