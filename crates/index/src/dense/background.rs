@@ -6,7 +6,7 @@ use crate::vectors::{Kind, VectorReader};
 use turnwise_core::error::Result;
 use turnwise_core::vectors::cosine;
 
-/// Number of pairs to sample.
+/// Maximum number of pairs to sample.
 const PAIRS: usize = 50_000;
 
 /// Percentiles of the cosines of random pairs of vectors.

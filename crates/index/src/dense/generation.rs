@@ -94,7 +94,7 @@ struct Current {
     generation: String,
 }
 
-/// A generation, opened for searching: its graphs and its dialogues.
+/// One version of the graphs of an index (a generation), opened for searching.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
@@ -181,7 +181,8 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all generations except `keep`, complete or not. A process can continue to use a removed generation.
+/// Removes the folders of all versions of the graphs except `keep`, complete or not. A process can continue to use a
+/// removed version.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
@@ -220,7 +221,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// The dialogues of a generation, sorted by descending id, with a lookup by key.
+/// The dialogues in one version of the graphs, sorted by descending id, with a lookup by key.
 pub(super) struct Dialogues {
     entries: Table<24>,
     by_key: Table<4>,
@@ -259,7 +260,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances of a generation. Each entry has the index of the dialogue and the turn.
+/// The utterances in one version of the graphs. Each entry has the index of the dialogue and the turn.
 pub(super) struct Utterances(Table<8>);
 
 impl Utterances {

@@ -59,7 +59,7 @@ struct Ranked<'a> {
     id: Option<Cow<'a, DialogueId>>,
 }
 
-/// The vectors of an index, opened for searching as of one snapshot.
+/// The vectors and graphs of an index, opened for searching as of one snapshot.
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
@@ -101,7 +101,8 @@ impl DenseReader {
         Ok(Some(reader))
     }
 
-    /// Reads the dialogues that are newer than the generation, and marks their older versions as dead.
+    /// Reads the dialogues that are newer than the graphs. Marks deleted dialogues and old versions of replaced ones as
+    /// dead.
     fn read_tail(&mut self, snapshot: &Snapshot, from: Position) -> Result<()> {
         let mut changes = snapshot.changes(from);
         let mut any_dead = false;

@@ -173,7 +173,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns an error if another process is writing to the index in a folder.
+/// Returns an error if another process is writing to the lexical index in a folder.
 fn refuse_if_written(folder: &Path) -> Result<()> {
     Side::refuse_if_written(&folder.join(Kind::Utterances.name()))
 }

@@ -88,7 +88,7 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     listed
 }
 
-/// Converts an error about a damaged file. Any other error is returned.
+/// Converts an error about a damaged file to [`Damage`]. Returns any other error as an error.
 fn damage(e: Error) -> Result<Damage> {
     match e {
         Error::Corrupt { path, what, .. } => Ok(Damage { path, what }),

@@ -277,7 +277,8 @@ impl Filling<'_> {
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
-    /// Commits the finished chunks and returns the result. `ended` is `Ok(true)` if all inputs were encoded.
+    /// Commits the finished chunks, unless writing failed, and returns the result. `ended` is `Ok(true)` if all inputs
+    /// were encoded.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in self.wanted.kinds() {

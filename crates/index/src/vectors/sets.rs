@@ -237,9 +237,9 @@ pub struct Manifest {
     pub turnwise: String,
     /// Recipe of the vectors.
     pub recipe: Recipe,
-    /// Rows of the utterance vectors.
+    /// Row count and log position of the utterance vectors.
     pub utterances: Extent,
-    /// Rows of the dialogue vectors.
+    /// Row count and log position of the dialogue vectors.
     pub dialogues: Extent,
     /// True if compaction created the set as a copy of the set in use. A replacement must not continue a copy that a
     /// crash left unused.
