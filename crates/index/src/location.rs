@@ -118,8 +118,7 @@ pub enum WriteMode {
     /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe if
     /// there is one.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is
-    /// one.
+    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is one.
     Replace(Option<Recipe>),
 }
 

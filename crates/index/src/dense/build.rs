@@ -1,4 +1,4 @@
-//! Builds, rebuilds and measures graphs. The old generation stays searchable during a build.
+//! Builds, rebuilds and measures graphs. The old graphs stay searchable during a build.
 
 use std::{fs, path::Path};
 
@@ -44,7 +44,7 @@ pub fn build(
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(Generation { folder, manifest, .. }) => {
-            // A crash right after a switch may have left other generations.
+            // A crash right after a switch may have left old graphs.
             generation::remove_others(root, &folder);
             Ok(Some(Built { new: false, manifest }))
         }

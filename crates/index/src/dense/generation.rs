@@ -1,5 +1,5 @@
-//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and
-//! turns.
+//! One version of the graphs (a generation): manifest, files, and the tables that map the rows of a graph to dialogues
+//! and turns.
 
 use std::{
     cmp::Ordering,
@@ -105,7 +105,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Opens the generation in use; `None` if the index has no graphs.
+    /// Opens the graphs in use; `None` if the index has no graphs.
     pub(super) fn open(root: &Path) -> Result<Option<Self>> {
         let current = folder(root).join(CURRENT);
         let mut tries = 0;
@@ -115,7 +115,7 @@ impl Generation {
             }
             let name = named(&current)?;
             match Generation::open_in(folder(root).join(&name)) {
-                // Another process may have switched and removed this generation; then open the new one.
+                // Another process may have switched to new graphs and removed this folder: open the new graphs.
                 Err(_) if tries < 20 && named(&current).is_ok_and(|now| now != name) => tries += 1,
                 other => return other.map(Some),
             }
@@ -154,7 +154,7 @@ fn named(current: &Path) -> Result<String> {
     Ok(generation)
 }
 
-/// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if the index has no graphs.
+/// Returns the manifest of the graphs in use, even if the graphs are damaged; `None` if the index has no graphs.
 pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
     let current = folder(root).join(CURRENT);
     let read = || sealed::read(&folder(root).join(named(&current)?).join(NAME), FORMAT, damaged);
@@ -165,7 +165,7 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of a generation, with the checksums of the tables. The manifest must be written last.
+/// Writes the manifest of new graphs, with the checksums of the tables. The manifest must be written last.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for name in [DIALOGUES, KEYS, UTTERANCES] {
@@ -189,7 +189,7 @@ pub(super) fn remove_others(root: &Path, keep: &Path) {
     }
 }
 
-/// Returns the numbers and folders of all generations, complete or not.
+/// Returns the numbers and folders of all versions of the graphs, complete or not.
 pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();

@@ -5,7 +5,7 @@
 //!   graphs.lock               file lock of the building process; all other work can continue
 //!   graphs/
 //!     current.json            names the generation in use; replaced as a whole
-//!     <n>/                    a generation; its files never change
+//!     <n>/                    a generation: one build of the graphs; its files never change
 //!       manifest.json         the vectors and the log position it was built from; checksummed
 //!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
 //!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order

@@ -47,15 +47,15 @@ impl Default for SearchSettings<'_> {
 /// Result of a filter in the form that the graph search needs. Can be reused for several searches.
 pub struct NodeFilter {
     admitted: Arc<Admitted>,
-    /// Graph nodes with at least one accepted item; `None` if there is no generation.
+    /// Graph nodes with at least one accepted item; `None` if there are no graphs.
     nodes: Option<NodeSet>,
 }
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the generation; `None` for a hit in the tail. A greater row has a smaller id.
+    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. A greater row has a smaller id.
     row: Option<u32>,
-    /// Dialogue id. For hits in the generation, it is read only to sort ties.
+    /// Dialogue id. For hits in the graph, the id is read only to sort ties.
     id: Option<Cow<'a, DialogueId>>,
 }
 
@@ -66,9 +66,9 @@ pub struct DenseReader {
     /// For each kind, the graph nodes with an item that is not deleted or replaced; `None` if nothing was deleted or
     /// replaced.
     alive: [Option<NodeSet>; 2],
-    /// For each dialogue of the generation, true if it was deleted or replaced.
+    /// For each dialogue in the graphs, true if it was deleted or replaced.
     dead: Vec<bool>,
-    /// Dialogues that are newer than the generation.
+    /// Dialogues that are newer than the graphs.
     pub(super) tail: Vec<VectorKeys>,
     /// For each kind, the number of items of the tail without a vector.
     without: [u64; 2],
@@ -136,7 +136,8 @@ impl DenseReader {
         Ok(())
     }
 
-    /// Returns true if a dialogue of the generation was deleted or replaced. `index` is its index in the generation.
+    /// Returns true if a dialogue was deleted or replaced after the graphs were built. `index` is its index in the
+    /// graph files.
     pub(super) fn is_dead(&self, index: u32) -> bool {
         self.dead.get(index as usize).copied().unwrap_or(true)
     }
@@ -181,8 +182,7 @@ impl DenseReader {
         Ok(cached.get_or_init(|| background))
     }
 
-    /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced
-    /// items.
+    /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
@@ -312,7 +312,7 @@ fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<
 }
 
 impl Generation {
-    /// Returns the index of a row's dialogue in the generation, and the turn of the row.
+    /// Returns the index of a row's dialogue in the graph files, and the turn of the row.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),

@@ -104,8 +104,7 @@ impl Lexical {
         self.of_terms(self.analyzer.terms(text))
     }
 
-    /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the
-    /// warnings.
+    /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the warnings.
     pub fn syntax(&self, text: &str) -> LexicalQuery {
         let text_field = self.fields().text;
         let parser = QueryParser::for_index(&self.side(Kind::Utterances).index, vec![text_field]);

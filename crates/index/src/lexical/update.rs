@@ -44,8 +44,7 @@ impl Lexical {
         }
     }
 
-    /// Builds a new lexical index, even if the old one is up to date. The parameters are those of
-    /// [`Lexical::update`].
+    /// Builds a new lexical index, even if the old one is up to date. The parameters are those of [`Lexical::update`].
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,

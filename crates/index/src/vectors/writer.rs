@@ -171,8 +171,7 @@ impl VectorWriter {
         self.rebuild_tables(true)
     }
 
-    /// Closes the writer like [`VectorWriter::close`]. Makes a replacement the set in use, and removes all other
-    /// sets.
+    /// Closes the writer like [`VectorWriter::close`]. Makes a replacement the set in use, and removes all other sets.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;
