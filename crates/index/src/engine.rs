@@ -108,8 +108,8 @@ pub trait View {
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
-    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if no vector
-    /// is stored.
+    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if there is
+    /// none.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
@@ -118,8 +118,8 @@ pub trait View {
     /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches the query.
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
-    /// Returns the contribution of each term to the keyword score of a turn or a whole dialogue; empty if the engine
-    /// does not support this.
+    /// Returns each term's share of the keyword score of a turn or a dialogue; empty if the engine does not support
+    /// this.
     fn explain(
         &self,
         kind: Kind,

@@ -4,7 +4,8 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use turnwise_index::{lexical::Lexical, vectors::Kind}; use turnwise_store::Snapshot;
+//! use turnwise_index::{lexical::Lexical, vectors::Kind};
+//! use turnwise_store::Snapshot;
 //!
 //! # fn main() -> turnwise_core::error::Result<()> {
 //! let root = Path::new("indexes/chats");

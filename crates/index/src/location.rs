@@ -115,8 +115,7 @@ pub struct WriterOptions<'a> {
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe if
-    /// there is one.
+    /// Adds to the existing dialogues. Creates a missing location, with vectors of this recipe if there is one.
     CreateOrAppend(Option<Recipe>),
     /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is one.
     Replace(Option<Recipe>),

@@ -40,8 +40,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Parses the text of a sealed file. The field `format` of its content must be equal to the parameter `format`.
-/// `path` is used in errors only.
+/// Parses the text of a sealed file. Its content must have the version `format`. `path` is used in errors only.
 pub fn unsealed<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,

@@ -14,8 +14,8 @@ const PAIRS: usize = 50_000;
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);
 
-/// Returns the percentages for which a percentile is stored, from 0 to 100. The steps are finer at the top, in the
-/// range of search hits.
+/// Returns the percentages of the stored percentiles, 0 to 100. The steps are finer at the top, the range of search
+/// hits.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);

@@ -181,8 +181,7 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes the folders of all versions of the graphs except `keep`, complete or not. A process can continue to use a
-/// removed version.
+/// Removes all folders of graphs except `keep`, complete or not. A process can continue to use removed graphs.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);

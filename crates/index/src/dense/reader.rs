@@ -63,8 +63,7 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the graph nodes with an item that is not deleted or replaced; `None` if nothing was deleted or
-    /// replaced.
+    /// For each kind, the graph nodes with an undeleted, unreplaced item; `None` if all items are such.
     alive: [Option<NodeSet>; 2],
     /// For each dialogue in the graphs, true if it was deleted or replaced.
     dead: Vec<bool>,
@@ -101,8 +100,7 @@ impl DenseReader {
         Ok(Some(reader))
     }
 
-    /// Reads the dialogues that are newer than the graphs. Marks deleted dialogues and old versions of replaced ones as
-    /// dead.
+    /// Reads the dialogues that are newer than the graphs. Marks deleted and replaced dialogues as dead.
     fn read_tail(&mut self, snapshot: &Snapshot, from: Position) -> Result<()> {
         let mut changes = snapshot.changes(from);
         let mut any_dead = false;
@@ -136,8 +134,7 @@ impl DenseReader {
         Ok(())
     }
 
-    /// Returns true if a dialogue was deleted or replaced after the graphs were built. `index` is its index in the
-    /// graph files.
+    /// Returns true if the dialogue with this index in the graph files was deleted or replaced after the build.
     pub(super) fn is_dead(&self, index: u32) -> bool {
         self.dead.get(index as usize).copied().unwrap_or(true)
     }
@@ -256,8 +253,7 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds hits in dialogues that are newer than the graphs to `found`. May remove hits that cannot be among the
-    /// best `k`.
+    /// Adds hits in dialogues newer than the graphs to `found`. May remove hits that cannot be among the best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,

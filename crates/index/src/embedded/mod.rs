@@ -85,8 +85,8 @@ impl Embedded {
         self.dense.as_ref().ok_or_else(|| self.no_vectors_error())
     }
 
-    /// Returns a note for the user if the lexical index does not match the snapshot, or if many utterances are
-    /// indexed in memory only.
+    /// Returns a note for the user if the lexical index does not match the snapshot, or if many utterances are only in
+    /// memory.
     fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {

@@ -58,8 +58,7 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns for the term and for the id whether a dictionary of the index contains it, even if only for deleted
-/// documents.
+/// Returns whether a dictionary of the index has the term, and whether one has the id. Deleted documents count.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];

@@ -44,8 +44,7 @@ impl Columns {
         })
     }
 
-    /// Returns the ordinal of a document's dialogue, and the turn. Within a segment, ordinals are in the order of the
-    /// ids.
+    /// Returns the ordinal of a document's dialogue, and the turn. Ordinals of a segment are in id order.
     fn id(&self, doc: DocId) -> (u64, TurnNo) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.ordinal(doc));
         (dialogue.unwrap_or(0), self.turn(doc))
@@ -220,8 +219,7 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// Returns the `k`th best score so far, which a further document must reach; `f32::MIN` while there are fewer
-    /// than `k`.
+    /// Returns the `k`th best score so far; `f32::MIN` while there are fewer than `k`. Further documents must reach it.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,

@@ -236,8 +236,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns true if an input has no vector and is not waiting or being encoded. Queues the key of such an input
-    /// for the next chunk.
+    /// Returns true if an input has no vector and is not waiting or being encoded. If true, queues its key for a chunk.
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
         let gathering = &mut self.kinds[kind as usize];
@@ -277,8 +276,8 @@ impl Filling<'_> {
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
-    /// Commits the finished chunks, unless writing failed, and returns the result. `ended` is `Ok(true)` if all inputs
-    /// were encoded.
+    /// Commits finished chunks, unless writing failed. Returns the result. `ended` is `Ok(true)` if all inputs were
+    /// encoded.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in self.wanted.kinds() {

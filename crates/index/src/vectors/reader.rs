@@ -160,8 +160,7 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of a row is in a counted dialogue. Always returns true for a kind that was never
-    /// encoded.
+    /// Returns true if the text of a row is in a counted dialogue. Always true for a kind that was never encoded.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind as usize].get(row / 64).is_some_and(bit)

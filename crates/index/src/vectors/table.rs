@@ -157,8 +157,7 @@ fn slots_for(rows: usize) -> Result<usize> {
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
-/// Returns two parts of a key, which is a hash: the first determines where a search for the key starts, the second is
-/// stored in a slot.
+/// Returns two parts of a key, which is a hash: the first gives the first slot to look at, a slot stores the second.
 fn parts(key: &IdKey) -> (u64, u32) {
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);

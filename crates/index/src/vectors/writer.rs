@@ -197,8 +197,7 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// Returns the manifest of the set in use, updated with the options of `recipe`, without writing the file. Returns an
-/// error if the recipes are incompatible.
+/// Returns the manifest of the set in use with the options of `recipe`. Returns an error if they are incompatible.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
     // Without dialogue vectors, the dialogue options are still free.
     let dialogues_too = manifest.dialogues.rows > 0;
