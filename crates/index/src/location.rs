@@ -25,8 +25,8 @@ pub trait Location: Send + Sync {
         vec![self.place()]
     }
 
-    /// Folder whose derived data (lexical index, vectors, graphs) the caller must update after a write. `None` if the
-    /// writer makes new dialogues searchable itself.
+    /// Folder with derived data (lexical index, vectors, graphs) that the caller must update after a write. `None` if
+    /// the writer makes new dialogues searchable itself.
     fn folder(&self) -> Option<&Path> {
         None
     }
@@ -137,7 +137,7 @@ pub enum Deletion {
     Listed {
         /// Ids of the deleted dialogues.
         deleted: Vec<DialogueId>,
-        /// Selected ids that do not exist, or whose dialogue does not match the filter.
+        /// Selected ids of dialogues that do not exist or do not match the filter.
         missing: Vec<DialogueId>,
     },
     /// Number of deleted dialogues, from an engine that does not report ids.

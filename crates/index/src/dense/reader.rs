@@ -63,13 +63,13 @@ struct Ranked<'a> {
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the graph nodes with an undeleted, unreplaced item; `None` if all items are such.
+    /// For each kind, the graph nodes with an item that still exists; `None` if all items still exist.
     alive: [Option<NodeSet>; 2],
     /// For each dialogue in the graphs, true if it was deleted or replaced.
     dead: Vec<bool>,
     /// Dialogues that are newer than the graphs.
     pub(super) tail: Vec<VectorKeys>,
-    /// For each kind, the number of items of the tail without a vector.
+    /// For each kind, the number of items without a vector in the dialogues of `tail`.
     without: [u64; 2],
     /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],

@@ -51,7 +51,7 @@ pub enum Owner {
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// An owner whose dialogue is newer than the graphs.
+    /// An owner in a dialogue that is newer than the graphs.
     Recent {
         /// Index of the dialogue among those that are newer than the graphs.
         place: u32,

@@ -92,7 +92,7 @@ pub(super) fn best(
     name(state, &chosen, k)
 }
 
-/// A found document whose dialogue id is not read yet.
+/// A found document, before its dialogue id is read.
 struct Chosen {
     score: f32,
     segment: usize,
@@ -101,8 +101,7 @@ struct Chosen {
     seq: Seq,
 }
 
-/// Returns the `k` best documents and the ties with the last of them. From one segment, at most `k` documents are
-/// returned.
+/// Returns the `k` best documents, and further documents with the score of the last one. Each segment adds at most `k`.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {

@@ -130,8 +130,8 @@ struct Read {
     dialogue: Option<(IdKey, Dialogue)>,
 }
 
-/// Reads the log and sends its live dialogues in groups. Stops at the end of the log, after an error (which is also
-/// sent), or when the receiver is dropped.
+/// Reads the log and sends its undeleted dialogues in groups. Stops at the end of the log, after an error (which is
+/// also sent), or when the receiver is dropped.
 fn read(
     snapshot: &Snapshot,
     from: Position,

@@ -223,7 +223,7 @@ impl Reached {
 pub struct Extent {
     /// Number of committed rows. Later rows in the files are left over from an unfinished write.
     pub rows: u64,
-    /// Log position that the vectors have reached; `None` if this kind was never requested.
+    /// Log position before which all items have vectors; `None` if encoding of this kind was never requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
 }
@@ -263,7 +263,7 @@ impl Manifest {
         self.utterances.rows + self.dialogues.rows
     }
 
-    /// Returns the extent of a kind.
+    /// Returns the row count and the log position of a kind.
     pub fn extent(&self, kind: Kind) -> &Extent {
         match kind {
             Kind::Utterances => &self.utterances,

@@ -35,7 +35,7 @@ use turnwise_store::KeyMap;
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
 const SLOT_BYTES: usize = 8;
-/// Maximum number of uncovered keys in memory before the table is rebuilt.
+/// Number of keys in memory that are not in the table, from which the table is rebuilt.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {

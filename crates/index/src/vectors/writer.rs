@@ -24,7 +24,7 @@ pub enum Mode {
     Replace,
 }
 
-/// Adds vectors to a set. Holds the vector lock of the index. Another process can write records at the same time.
+/// Adds vectors to a set. Locks the vectors against other writers. Another process can write records at the same time.
 pub struct VectorWriter {
     root: PathBuf,
     set: PathBuf,
@@ -171,7 +171,7 @@ impl VectorWriter {
         self.rebuild_tables(true)
     }
 
-    /// Closes the writer like [`VectorWriter::close`]. Makes a replacement the set in use, and removes all other sets.
+    /// Closes the writer like [`VectorWriter::close`]. If the set is a replacement, removes all other sets.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;
