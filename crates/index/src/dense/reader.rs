@@ -154,8 +154,7 @@ impl DenseReader {
         self.tail.len()
     }
 
-    /// Number of utterances or dialogues without a vector, which a search cannot find. May include items deleted
-    /// since the graphs were built.
+    /// Number of items without a vector. A search cannot find them. May include items deleted after the graph build.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }

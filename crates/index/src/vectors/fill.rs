@@ -248,7 +248,7 @@ impl Filling<'_> {
         new
     }
 
-    /// Returns the next chunk of a kind; `None` if it is not full. With `everything`, also returns a partial chunk.
+    /// Returns the next full chunk of a kind; `None` if there is none. With `everything`, also returns a partial chunk.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
         let gathering = &mut self.kinds[kind as usize];
         let waiting = gathering.keys.len();

@@ -160,7 +160,7 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of a row is in a counted dialogue. Always true for a kind that was never encoded.
+    /// Returns true if a counted dialogue has the text of the row, or if the kind was never encoded.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind as usize].get(row / 64).is_some_and(bit)

@@ -31,8 +31,7 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even if they are damaged. If `current.json` is missing, sets without rows do
-/// not count.
+/// Returns true if an index has vectors, even if they are damaged. Without `current.json`, only sets with rows count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)

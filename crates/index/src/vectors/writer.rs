@@ -171,7 +171,8 @@ impl VectorWriter {
         self.rebuild_tables(true)
     }
 
-    /// Closes the writer like [`VectorWriter::close`]. If the set is a replacement, removes all other sets.
+    /// Closes the writer like [`VectorWriter::close`]. A replacement becomes the set in use, and all other sets are
+    /// removed.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;
