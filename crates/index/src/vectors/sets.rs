@@ -31,7 +31,7 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even if damaged. Without `current.json`, sets known to have no rows do not count.
+/// Returns true if an index has vectors, even damaged ones. Without `current.json`, sets with 0 rows do not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)
