@@ -16,7 +16,7 @@ pub struct Admitted {
     first: u64,
     /// For each sequence number from `first`, the index of its first bit, or [`NOTHING`].
     base: Vec<u32>,
-    /// For each dialogue, one bit; or for each utterance, one bit at the index of its turn number − 1.
+    /// One bit per dialogue; in a set of utterances, one bit per turn number, starting at turn 1.
     bits: Vec<u64>,
     count: u64,
 }
@@ -25,7 +25,7 @@ pub struct Admitted {
 const NOTHING: u32 = u32::MAX;
 
 impl Admitted {
-    /// Builds the set by testing every record.
+    /// Builds the set by applying the filter to every record of a snapshot.
     pub fn by_records(snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Self> {
         let (mut accepted, mut spans) = (Vec::new(), Vec::new());
         let mut records = snapshot.records();
@@ -40,7 +40,7 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Creates an empty set for these dialogues. `spans` has the result of [`span`] for each.
+    /// Creates an empty set for these dialogues. `spans` has each sequence number with the result of [`span`].
     pub(super) fn over(spans: impl IntoIterator<Item = (Seq, u32)> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|(seq, _)| seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -90,7 +90,7 @@ pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     }
 }
 
-/// Calls `found` for each utterance of a dialogue that the filter accepts, or for the dialogue if the filter accepts it.
+/// Calls `found` for each accepted item of a dialogue: its utterances or the dialogue itself, depending on `kind`.
 pub(super) fn admit(
     filter: &Filter,
     kind: Kind,

@@ -59,12 +59,12 @@ pub trait Engine: Send + Sync {
     /// Returns a query of the most informative terms of a text, at most `most`.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Returns the percentage of random pairs whose cosine is lower than `cosine`, from 0 to 100; `None` if unknown. A
-    /// pair has an item of kind `from` and one of kind `to`.
+    /// Returns the percentage of random pairs with a cosine below `cosine`, from 0 to 100; `None` if unknown. A pair
+    /// has an item of kind `from` and one of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// Returns notes for the user, about records that a search in these modes cannot find yet, and about reasons why it
-    /// is slow. `by_default` is true if the user did not choose the modes.
+    /// Returns notes for the user: which records a search in these modes cannot find yet, and why the search is slow.
+    /// `by_default` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;
 
     /// Opens a view for one request.
@@ -90,8 +90,8 @@ pub trait Engine: Send + Sync {
 /// View of an engine for one request. All reads see the same state, as far as the engine can guarantee this. The view
 /// may cache data.
 pub trait View {
-    /// Restricts all later searches to the items that a filter accepts. Returns their number; `None` if unknown.
-    /// `kind` and `modes` are those of the later searches.
+    /// Restricts all later searches to the items that a filter accepts. Returns the number of accepted items; `None`
+    /// if unknown. `kind` and `modes` are those of the later searches.
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
     /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id. With
@@ -108,7 +108,8 @@ pub trait View {
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
-    /// Reads the stored vector of a turn, or with `None` of the whole dialogue. Returns `None` if there is no vector.
+    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if there is
+    /// none.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
@@ -117,7 +118,8 @@ pub trait View {
     /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches the query.
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
-    /// Returns the contribution of each term to the keyword score; empty if the engine does not support this.
+    /// Returns each term's share of the keyword score of a turn or a dialogue; empty if the engine does not support
+    /// this.
     fn explain(
         &self,
         kind: Kind,
@@ -162,7 +164,7 @@ pub enum Prefetch {
     Records,
     /// The vectors of the candidates.
     Vectors,
-    /// The vectors of all turns of the dialogues.
+    /// The vectors of all turns in the dialogues of the candidates.
     Turns,
 }
 
@@ -194,7 +196,7 @@ pub struct Capabilities {
     pub deepest: usize,
 }
 
-/// Version of a dialogue, which differs after a replacement. The order of versions has no meaning; it only makes sorting
+/// Version number of a dialogue. Replacing the dialogue changes the number. The order of versions only makes sorting
 /// deterministic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
@@ -227,7 +229,7 @@ pub struct HitList {
     pub exhausted: bool,
 }
 
-/// A keyword query.
+/// Keyword query: terms, a plain text, or an expression in Tantivy's query language.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeywordQuery {
     /// Search terms, as the analyzer returns them, sorted.
@@ -246,7 +248,7 @@ impl KeywordQuery {
         KeywordQuery { terms, ..KeywordQuery::default() }
     }
 
-    /// Returns true if the query cannot match anything.
+    /// Returns true if the query has no terms, no text and no expression.
     pub fn is_empty(&self) -> bool {
         self.expression.is_none() && self.terms.is_empty() && self.text.is_none()
     }

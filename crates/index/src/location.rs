@@ -25,8 +25,8 @@ pub trait Location: Send + Sync {
         vec![self.place()]
     }
 
-    /// Folder whose derived data (lexical index, vectors, graphs) the caller must update after a write. `None` if the
-    /// writer makes new dialogues searchable itself.
+    /// Folder with derived data (lexical index, vectors, graphs) that the caller must update after a write. `None` if
+    /// the writer makes new dialogues searchable itself.
     fn folder(&self) -> Option<&Path> {
         None
     }
@@ -80,7 +80,7 @@ pub trait EngineWriter: DialogueSink {
     fn close(self: Box<Self>, complete: bool) -> Result<()>;
 }
 
-/// Opaque state of the data at a location. The data has not changed if the token is the same.
+/// Opaque token for the state of the data at a location. Equal tokens mean that the data has not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeToken(String);
 
@@ -115,9 +115,9 @@ pub struct WriterOptions<'a> {
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to the existing dialogues. If the location does not exist, creates it, with vectors of this recipe.
+    /// Adds to the existing dialogues. Creates a missing location, with vectors of this recipe if there is one.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe.
+    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is one.
     Replace(Option<Recipe>),
 }
 
@@ -137,7 +137,7 @@ pub enum Deletion {
     Listed {
         /// Ids of the deleted dialogues.
         deleted: Vec<DialogueId>,
-        /// Selected ids that do not exist, or whose dialogue does not match the filter.
+        /// Selected ids of dialogues that do not exist or do not match the filter.
         missing: Vec<DialogueId>,
     },
     /// Number of deleted dialogues, from an engine that does not report ids.

@@ -25,8 +25,8 @@ pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
     Ok(text)
 }
 
-/// Reads a sealed file, and checks its checksum and its format version. `damaged` creates the error for a missing or
-/// damaged file.
+/// Reads a JSON file written by [`write`], and checks its checksum and its format version. `damaged` creates the
+/// error for a missing or damaged file.
 pub(super) fn read<T: DeserializeOwned>(
     path: &Path,
     format: u32,
@@ -40,7 +40,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Parses the text of a sealed file. Its field `format` must be the version `format`. `path` is used in errors only.
+/// Parses the text of a sealed file. Its content must have the version `format`. `path` is used in errors only.
 pub fn unsealed<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,

@@ -6,7 +6,7 @@ use crate::vectors::{Kind, VectorReader};
 use turnwise_core::error::Result;
 use turnwise_core::vectors::cosine;
 
-/// Number of pairs to sample.
+/// Maximum number of pairs to sample.
 const PAIRS: usize = 50_000;
 
 /// Percentiles of the cosines of random pairs of vectors.
@@ -14,7 +14,8 @@ const PAIRS: usize = 50_000;
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);
 
-/// Returns the percentages whose percentiles are stored. The steps are finer at the top, in the range of search hits.
+/// Returns the percentages of the stored percentiles, 0 to 100. The steps are finer at the top, the range of search
+/// hits.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);

@@ -1,4 +1,4 @@
-//! Builds, rebuilds and measures graphs. The old generation stays searchable during a build.
+//! Builds, rebuilds and measures graphs. The old graphs stay searchable during a build.
 
 use std::{fs, path::Path};
 
@@ -44,7 +44,7 @@ pub fn build(
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(Generation { folder, manifest, .. }) => {
-            // A crash right after a switch may have left other generations.
+            // A crash right after a switch may have left old graphs.
             generation::remove_others(root, &folder);
             Ok(Some(Built { new: false, manifest }))
         }
@@ -52,7 +52,7 @@ pub fn build(
     }
 }
 
-/// Like [`build`], but builds even if the graphs in use are up to date.
+/// Builds the graphs of an index like [`build`], even if the graphs in use are up to date.
 pub fn rebuild(
     root: &Path,
     snapshot: &Snapshot,
@@ -92,7 +92,7 @@ fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// Returns the generation in use if it is undamaged, and was built with these options from the same snapshot and
+/// Returns the graphs in use if they are undamaged, and were built with these options from this snapshot and these
 /// vectors.
 fn current(
     root: &Path,
@@ -250,7 +250,7 @@ pub enum Step {
     Measuring(Kind),
 }
 
-/// Receives progress reports of a build and can cancel it. Closures of type `Fn() -> bool` implement it as `stop`.
+/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` is used as `stop`.
 pub trait Progress: Sync {
     /// Returns true to cancel the build. Called regularly, possibly from several threads.
     fn stop(&self) -> bool;
@@ -282,8 +282,8 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if the graphs should be built: there are none, or the dialogues that are not in them exceed a tenth of
-/// those that are. Returns false if the index has no vectors.
+/// Returns true if the graphs should be built: no usable graphs exist, or the dialogues newer than the graphs exceed
+/// a tenth of the dialogues in the graphs. Returns false if the index has no vectors.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))

@@ -1,5 +1,5 @@
-//! A generation of graphs: its manifest, its files, and the tables that map the rows of a graph to dialogues and
-//! turns.
+//! One version of the graphs (a generation): manifest, files, and the tables that map the rows of a graph to dialogues
+//! and turns.
 
 use std::{
     cmp::Ordering,
@@ -48,7 +48,7 @@ pub struct Manifest {
     pub utterances: GraphStats,
     /// Statistics of the graph of dialogues.
     pub dialogues: GraphStats,
-    /// Name and CRC-32 of each file of the generation that does not contain its own checksum.
+    /// Name and CRC-32 of each table file. A graph file contains its own checksum.
     pub checksums: Vec<(String, u32)>,
 }
 
@@ -94,7 +94,7 @@ struct Current {
     generation: String,
 }
 
-/// A generation, opened for searching: its graphs and its dialogues.
+/// One version of the graphs of an index (a generation), opened for searching.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
@@ -105,7 +105,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Opens the generation in use; `None` if there is none.
+    /// Opens the graphs in use; `None` if the index has no graphs.
     pub(super) fn open(root: &Path) -> Result<Option<Self>> {
         let current = folder(root).join(CURRENT);
         let mut tries = 0;
@@ -115,7 +115,7 @@ impl Generation {
             }
             let name = named(&current)?;
             match Generation::open_in(folder(root).join(&name)) {
-                // Another process may have switched and removed this generation; then open the new one.
+                // Another process may have switched to new graphs and removed this folder: open the new graphs.
                 Err(_) if tries < 20 && named(&current).is_ok_and(|now| now != name) => tries += 1,
                 other => return other.map(Some),
             }
@@ -154,7 +154,7 @@ fn named(current: &Path) -> Result<String> {
     Ok(generation)
 }
 
-/// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if there is none.
+/// Returns the manifest of the graphs in use, even if the graphs are damaged; `None` if the index has no graphs.
 pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
     let current = folder(root).join(CURRENT);
     let read = || sealed::read(&folder(root).join(named(&current)?).join(NAME), FORMAT, damaged);
@@ -165,7 +165,7 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of a generation, with the checksums of the tables. It is the last file to be written.
+/// Writes the manifest of new graphs, with the checksums of the tables. The manifest must be written last.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for name in [DIALOGUES, KEYS, UTTERANCES] {
@@ -181,14 +181,14 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all generations except `keep`, complete or not. Processes that have one open can continue to use it.
+/// Removes all folders of graphs except `keep`, complete or not. A process can continue to use removed graphs.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
     }
 }
 
-/// Returns the numbers and folders of all generations, complete or not.
+/// Returns the numbers and folders of all versions of the graphs, complete or not.
 pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
@@ -220,7 +220,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// The dialogues of a generation, in its order, with a lookup by key.
+/// The dialogues in one version of the graphs, sorted by descending id, with a lookup by key.
 pub(super) struct Dialogues {
     entries: Table<24>,
     by_key: Table<4>,
@@ -259,7 +259,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances of a generation. Each entry has the index of the dialogue and the turn.
+/// The utterances in one version of the graphs. Each entry has the index of the dialogue and the turn.
 pub(super) struct Utterances(Table<8>);
 
 impl Utterances {

@@ -5,7 +5,7 @@
 //!   graphs.lock               file lock of the building process; all other work can continue
 //!   graphs/
 //!     current.json            names the generation in use; replaced as a whole
-//!     <n>/                    a generation; its files never change
+//!     <n>/                    a generation: one build of the graphs; its files never change
 //!       manifest.json         the vectors and the log position it was built from; checksummed
 //!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
 //!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order
@@ -65,7 +65,7 @@ impl VectorKeys {
         }
     }
 
-    /// Returns the keys of a kind, with their turns.
+    /// Returns the vector keys of all turns, or of the whole dialogue, depending on `kind`.
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (Option<TurnNo>, &IdKey)> {
         let (turns, dialogue) = match kind {
             Kind::Utterances => (self.turns.as_slice(), None),

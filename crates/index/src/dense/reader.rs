@@ -1,4 +1,4 @@
-//! Searches the generation in use and the tail after it.
+//! Vector search in the graphs in use, and in the dialogues that are newer than the graphs.
 
 use std::{
     borrow::Cow,
@@ -47,29 +47,29 @@ impl Default for SearchSettings<'_> {
 /// Result of a filter in the form that the graph search needs. Can be reused for several searches.
 pub struct NodeFilter {
     admitted: Arc<Admitted>,
-    /// Graph nodes with at least one accepted item; `None` if there is no generation.
+    /// Graph nodes with at least one accepted item; `None` if there are no graphs.
     nodes: Option<NodeSet>,
 }
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the generation; `None` for a hit in the tail. A greater row has a smaller id.
+    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. A greater row has a smaller id.
     row: Option<u32>,
-    /// Dialogue id. For hits in the generation, it is read only to sort ties.
+    /// Dialogue id. For hits in the graph, the id is read only to sort ties.
     id: Option<Cow<'a, DialogueId>>,
 }
 
-/// The vectors of an index, opened for searching as of one snapshot.
+/// The vectors and graphs of an index, opened for searching as of one snapshot.
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the graph nodes with at least one live row; `None` if all rows are live.
+    /// For each kind, the graph nodes with an item that still exists; `None` if all items still exist.
     alive: [Option<NodeSet>; 2],
-    /// For each dialogue of the generation, true if it was deleted or replaced.
+    /// For each dialogue in the graphs, true if it was deleted or replaced.
     dead: Vec<bool>,
-    /// Dialogues that are newer than the generation.
+    /// Dialogues that are newer than the graphs.
     pub(super) tail: Vec<VectorKeys>,
-    /// For each kind, the number of items of the tail without a vector.
+    /// For each kind, the number of items without a vector in the dialogues of `tail`.
     without: [u64; 2],
     /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
@@ -100,7 +100,7 @@ impl DenseReader {
         Ok(Some(reader))
     }
 
-    /// Reads the dialogues that are newer than the generation, and marks their older versions as dead.
+    /// Reads the dialogues that are newer than the graphs. Marks deleted and replaced dialogues as dead.
     fn read_tail(&mut self, snapshot: &Snapshot, from: Position) -> Result<()> {
         let mut changes = snapshot.changes(from);
         let mut any_dead = false;
@@ -134,7 +134,7 @@ impl DenseReader {
         Ok(())
     }
 
-    /// Returns true if a dialogue of the generation was deleted or replaced. `index` is its index in the generation.
+    /// Returns true if the dialogue with this index in the graph files was deleted or replaced after the build.
     pub(super) fn is_dead(&self, index: u32) -> bool {
         self.dead.get(index as usize).copied().unwrap_or(true)
     }
@@ -154,7 +154,7 @@ impl DenseReader {
         self.tail.len()
     }
 
-    /// Number of utterances or dialogues that cannot be found because they have no vector.
+    /// Number of items without a vector. A search cannot find them. May include items deleted after the graph build.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
@@ -178,8 +178,7 @@ impl DenseReader {
         Ok(cached.get_or_init(|| background))
     }
 
-    /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced
-    /// items.
+    /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
@@ -253,7 +252,7 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds the hits of the tail to `found`, and removes hits that cannot be among the best `k`.
+    /// Adds hits in dialogues newer than the graphs to `found`. May remove hits that cannot be among the best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,
@@ -287,7 +286,7 @@ impl DenseReader {
     }
 }
 
-/// Sorts ties among the first `k` hits by descending id. `found` is sorted by score, and ties in the generation by id.
+/// Sorts ties among the first `k` hits by descending id. `found` must be sorted by score, then by row.
 fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {
@@ -308,7 +307,7 @@ fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<
 }
 
 impl Generation {
-    /// Returns the index of a row's dialogue in the generation, and the turn of the row.
+    /// Returns the index of a row's dialogue in the graph files, and the turn of the row.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),

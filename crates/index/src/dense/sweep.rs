@@ -44,14 +44,14 @@ struct RecentVector {
 pub enum Owner {
     /// An owner that was in the index when the graphs were built.
     Built {
-        /// Index among all utterances, or all dialogues, sorted by descending id.
+        /// Index among all utterances, or all dialogues, of the build, sorted by descending id.
         row: u32,
-        /// Index of the dialogue among all dialogues, sorted by descending id.
+        /// Index of the dialogue among all dialogues of the build, sorted by descending id.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// An owner whose dialogue is newer than the graphs.
+    /// An owner in a dialogue that is newer than the graphs.
     Recent {
         /// Index of the dialogue among those that are newer than the graphs.
         place: u32,
@@ -77,7 +77,7 @@ pub struct NeighborBuffers {
     hits: Vec<Hit>,
 }
 
-/// Marks a graph node whose vector has no number.
+/// Entry of `points` for a graph node without a vector number.
 const NO_POINT: u32 = u32::MAX;
 
 impl<'a> DistinctVectors<'a> {
@@ -155,12 +155,12 @@ impl<'a> DistinctVectors<'a> {
         self.nodes.len() + self.recent.len()
     }
 
-    /// Returns true if no item has a vector, apart from zero vectors.
+    /// Returns true if there are no vectors, apart from zero vectors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of vectors that are in the graph. Their numbers are below those of the tail.
+    /// Number of vectors that are in the graph. These vectors are numbered first, from 0.
     pub fn built(&self) -> usize {
         self.nodes.len()
     }
@@ -199,8 +199,8 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Searches the graph for neighbors of vector number `point`. Returns the numbers of at most `most` vectors with a
-    /// cosine of at least `at_least`. The vector itself may be one of them.
+    /// Searches the graph for neighbors of vector number `point`. Returns the numbers of at most `most` vectors with
+    /// a cosine of at least `at_least`. The result may include `point`. It is empty without a graph.
     pub fn near(
         &self,
         point: usize,

@@ -157,7 +157,7 @@ impl EngineWriter for Store {
         Ok(self.view().totals())
     }
 
-    /// Acknowledged records are kept, whether the ingest is complete or not.
+    /// Ignores the second argument, because this engine does not support [`WriteMode::Replace`].
     fn close(self: Box<Self>, _: bool) -> Result<()> {
         Store::close(*self)
     }

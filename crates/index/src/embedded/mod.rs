@@ -23,9 +23,9 @@ use turnwise_corpus::{Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
 use turnwise_text::Analyzer;
 
-/// If more utterances are indexed in memory only, the user gets a note.
+/// If more than this number of utterances are indexed in memory only, the user gets a note.
 const LONG_LEXICAL_TAIL: u64 = 50_000;
-/// If more dialogues are not in the vector graphs, the user gets a note.
+/// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
 
 /// A local index as of one snapshot.
@@ -85,7 +85,8 @@ impl Embedded {
         self.dense.as_ref().ok_or_else(|| self.no_vectors_error())
     }
 
-    /// Returns a note for the user if the lexical index is outdated, or if many utterances are indexed in memory only.
+    /// Returns a note for the user if the lexical index does not match the snapshot, or if many utterances are only in
+    /// memory.
     fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {

@@ -22,7 +22,7 @@ const MAX_READ: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
-    /// Result of the filter that all searches use; `None` to search all items.
+    /// Result of the last [`View::admit`]; `None` to search all items.
     pub(super) filtered: Option<Arc<Filtered>>,
 }
 
@@ -48,7 +48,7 @@ impl View for EmbeddedView<'_> {
         Ok(HitList { exhausted: found.len() < k, found })
     }
 
-    /// Searches the lexical index, and omits dialogues that the snapshot does not have in the indexed version.
+    /// Searches the lexical index. Omits hits in dialogues that were replaced or deleted after they were indexed.
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);

@@ -1,4 +1,4 @@
-//! Facet counts: the number of dialogues per field value, computed from the facts in the index.
+//! Facet counts: the number of dialogues per field value, computed from the lexical index.
 
 use std::collections::HashMap;
 

@@ -123,7 +123,7 @@ impl Lexical {
         self.both(|progress| progress.log == snapshot.log_id())
     }
 
-    /// Returns true if both indexes store their progress and it satisfies a condition.
+    /// Returns true if both Tantivy indexes store their progress, and both satisfy a condition on it.
     fn both(&self, condition: impl Fn(&Progress) -> bool) -> bool {
         self.sides.iter().all(|side| side.progress().is_some_and(|progress| condition(&progress)))
     }

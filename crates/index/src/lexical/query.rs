@@ -41,7 +41,7 @@ impl LexicalQuery {
         &self.warnings
     }
 
-    /// Returns true if the query cannot match anything.
+    /// Returns true if the query has no terms and is not an expression.
     pub fn is_empty(&self) -> bool {
         self.sum.as_ref().is_some_and(Vec::is_empty)
     }
@@ -104,8 +104,7 @@ impl Lexical {
         self.of_terms(self.analyzer.terms(text))
     }
 
-    /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the
-    /// warnings.
+    /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the warnings.
     pub fn syntax(&self, text: &str) -> LexicalQuery {
         let text_field = self.fields().text;
         let parser = QueryParser::for_index(&self.side(Kind::Utterances).index, vec![text_field]);
@@ -190,8 +189,8 @@ impl Lexical {
     }
 
     /// Returns a query of the `most` most informative terms of a text: frequent in the text, rare in the index. Terms
-    /// in fewer than two documents are omitted. Terms in more than a quarter of the documents are used only if no
-    /// others are left.
+    /// in fewer than two documents are omitted. Terms in more than a quarter of the documents are used only if the
+    /// text has no rarer term.
     pub fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.state()?.searcher;

@@ -1,5 +1,5 @@
-//! Evaluates filters on the facts in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct fact of a
-//! segment is tested once. A record is read only if its facts cannot decide the filter.
+//! Evaluates filters on the facts (field values) in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct
+//! fact of a segment is tested once. A record is read only if its facts cannot decide the filter.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub(super) fn holds(bits: &[u64], doc: DocId) -> bool {
 }
 
 impl Lexical {
-    /// Evaluates a filter by the facts in the index. Returns `None` if the two Tantivy indexes are at different
-    /// positions or belong to another log. In this case, the records must be tested instead.
+    /// Evaluates a filter by the facts (field values) in the index. Returns `None` if the two Tantivy indexes differ
+    /// in position, belong to another log, or are newer than the snapshot. The caller must then test the records.
     pub fn select(&self, snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Option<Selected>> {
         let [Some(a), Some(b)] = self.sides.each_ref().map(Side::progress) else { return Ok(None) };
         if a != b || a.log != snapshot.log_id() || a.at > snapshot.end() {
@@ -260,8 +260,8 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// For each dialogue id of a segment, returns the id conditions of the filter that it meets. The result is indexed
-    /// by the ordinal of the id; it is empty if the filter has no id conditions.
+    /// For each dialogue id of a segment, returns the id conditions of the filter that the id meets. The result is
+    /// indexed by the ordinal of the id. The result is empty if the filter has no id conditions.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
         let tests: Vec<usize> = (0..self.filter.tests()).filter(|test| self.filter.tests_id(*test)).collect();
         let Some(names) = columns.dialogues.as_ref().filter(|_| !tests.is_empty()) else {

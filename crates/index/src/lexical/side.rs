@@ -28,7 +28,7 @@ use turnwise_text::Analyzer;
 
 const WRITER_BYTES: usize = 64 << 20;
 
-/// Message about damage, if Tantivy gives no other.
+/// Error message for damage that makes Tantivy panic.
 pub(super) const DAMAGED: &str = "the lexical index is damaged";
 
 /// Analyzer of a Tantivy index, and the log position that the index has reached. Stored with each commit.
@@ -119,8 +119,8 @@ impl Side {
         Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
     }
 
-    /// Returns the progress of the search state if it is open, else that of the last commit. `None` before the first
-    /// commit, and if it cannot be read.
+    /// Returns the progress of the open search state, or of the last commit if no state is open. Returns `None`
+    /// before the first commit, or if the progress cannot be read.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.state.get().map_or_else(|| self.committed(), |state| state.progress.clone())
     }

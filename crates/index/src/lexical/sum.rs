@@ -128,7 +128,7 @@ impl List<'_> {
         }
     }
 
-    /// Like `add_all`, for the documents at these ascending positions in the window only.
+    /// Adds the term's score to the documents at these ascending positions in the window, if they contain the term.
     fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
         for place in places {
             let doc = window.start + DocId::from(*place);
@@ -270,7 +270,7 @@ mod tests {
             (self.0 >> 33) % n
         }
 
-        /// A few words are in most texts, and most words are in few texts.
+        /// Returns a random word. A few words are frequent, and most words are rare.
         fn word(&mut self) -> String {
             let bits = 1 + self.below(11);
             format!("w{}", self.below(1 << bits))
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Segments of several windows and of less than one, with texts of 1 to 60 words, and with deletions.
+    /// Creates an index with segments larger and smaller than a window, texts of 1 to 60 words, and deletions.
     fn made(root: &std::path::Path) -> Lexical {
         let mut random = Random(11);
         let mut store = Store::open_or_create(root, "test").unwrap();

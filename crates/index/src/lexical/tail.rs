@@ -22,7 +22,7 @@ impl Lexical {
         with_tail.or_else(|_| retry_while_changing(root, || Lexical::open(root)?.with_open_files()))
     }
 
-    /// Number of utterances that were indexed in memory.
+    /// Number of utterances that are indexed in memory only.
     pub fn tail(&self) -> u64 {
         self.tail
     }
@@ -48,8 +48,8 @@ impl Lexical {
     }
 }
 
-/// Calls `open`, and again after a failure if another process committed in the meantime. This is sufficient because a
-/// file is removed only after a commit that does not name it.
+/// Calls `open`, and repeats the call after a failure if another process committed in the meantime. A file is removed
+/// only after a commit, so a failure without a commit is not temporary.
 fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
     const TRIES: usize = 100;
     let commits = || Kind::ALL.map(|kind| fs::read(folder(root).join(kind.name()).join("meta.json")).ok());
@@ -81,7 +81,7 @@ mod tests {
     };
     use turnwise_core::ids::DialogueId;
 
-    /// Content of all files, except Tantivy's locks.
+    /// Returns the content of all files of the lexical index, except Tantivy's locks.
     fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
         let sides = Kind::ALL.map(|kind| folder(root).join(kind.name()));
         let entries = sides.iter().flat_map(|side| fs::read_dir(side).unwrap());
@@ -93,7 +93,7 @@ mod tests {
             .collect()
     }
 
-    /// Search results with scores, for both kinds and several queries and expressions.
+    /// Searches both kinds with several queries and expressions, and returns the hits with their scores.
     fn found(lexical: &Lexical) -> Vec<Vec<(String, f32)>> {
         let queries =
             ["parcel", "late parcel refund", "the new one", "nothing of that"].map(|q| lexical.words(q));

@@ -22,7 +22,7 @@ pub(super) fn update(root: &Path) -> u64 {
     Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
 }
 
-/// An index without dialogues.
+/// Creates an index without dialogues.
 pub(super) fn empty_index() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open_or_create(dir.path(), "test").unwrap();
@@ -58,7 +58,7 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns whether the term, and whether the id, is in a dictionary of the index. Deleted documents count.
+/// Returns whether a dictionary of the index has the term, and whether one has the id. Deleted documents count.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];

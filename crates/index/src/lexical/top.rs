@@ -44,7 +44,7 @@ impl Columns {
         })
     }
 
-    /// Returns the ordinal of the dialogue and the turn. Within a segment, ordinals are in the order of the ids.
+    /// Returns the ordinal of a document's dialogue, and the turn. Ordinals of a segment are in id order.
     fn id(&self, doc: DocId) -> (u64, TurnNo) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.ordinal(doc));
         (dialogue.unwrap_or(0), self.turn(doc))
@@ -92,7 +92,7 @@ pub(super) fn best(
     name(state, &chosen, k)
 }
 
-/// A found document whose dialogue id is not read yet.
+/// A found document, before its dialogue id is read.
 struct Chosen {
     score: f32,
     segment: usize,
@@ -101,8 +101,7 @@ struct Chosen {
     seq: Seq,
 }
 
-/// Returns the `k` best documents and the ties with the last of them. From one segment, at most `k` documents are
-/// returned.
+/// Returns the `k` best documents, and further documents with the score of the last one. Each segment adds at most `k`.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {
@@ -219,7 +218,7 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// Returns the score that a document needs for the top k so far; `f32::MIN` while there are fewer than `k`.
+    /// Returns the `k`th best score so far; `f32::MIN` while there are fewer than `k`. Further documents must reach it.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
@@ -248,8 +247,8 @@ impl Best {
         }
     }
 
-    /// Returns for each segment the documents that score at least as high as the `k`th best, in the order of their
-    /// addition.
+    /// Returns for each segment the documents that score at least as high as the `k`th best, in the order in which
+    /// the documents were added.
     pub(super) fn finish(mut self) -> Vec<Vec<(DocId, f32)>> {
         let least = self.least();
         self.found.iter_mut().for_each(|documents| documents.retain(|(_, score)| *score >= least));
@@ -284,8 +283,8 @@ fn best_by_expression(
 /// Approximate number of ids to decode for reading one: all ids before it in the same block of the dictionary.
 const READ_FOR_ONE: u64 = 500;
 
-/// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as it contains,
-/// all ids are decoded once and cached.
+/// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as the segment
+/// has, all ids are decoded once and cached.
 pub(super) struct Names {
     pub(super) column: StrColumn,
     decoded: AtomicU64,

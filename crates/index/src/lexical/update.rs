@@ -44,7 +44,7 @@ impl Lexical {
         }
     }
 
-    /// Like [`Lexical::update`], but always builds a new index.
+    /// Builds a new lexical index, even if the old one is up to date. The parameters are those of [`Lexical::update`].
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -57,8 +57,8 @@ impl Lexical {
         Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
     }
 
-    /// Rebuilds the lexical index if it does not belong to the log of the snapshot, because it may contain terms of
-    /// deleted dialogues. Returns true if it was rebuilt.
+    /// Rebuilds the lexical index if it cannot be opened or belongs to another log than the snapshot. An index of
+    /// another log may contain terms of deleted dialogues. Returns true if the index was rebuilt.
     pub fn compact(
         root: &Path,
         snapshot: &Snapshot,
@@ -130,7 +130,7 @@ impl Run<'_> {
         added
     }
 
-    /// Adds newer changes. The two Tantivy indexes may be at different positions.
+    /// Adds to each Tantivy index the changes after its position. The positions of the two indexes may differ.
     fn catch_up(&self, lexical: &Lexical, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let sides = &lexical.sides;
         let writers = [sides[0].writer()?, sides[1].writer()?];
@@ -172,7 +172,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns an error if another process is writing to the index in a folder.
+/// Returns an error if another process is writing to the lexical index in a folder.
 fn refuse_if_written(folder: &Path) -> Result<()> {
     Side::refuse_if_written(&folder.join(Kind::Utterances.name()))
 }

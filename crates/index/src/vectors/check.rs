@@ -88,7 +88,7 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     listed
 }
 
-/// Converts an error about a damaged file. Any other error is returned.
+/// Converts an error about a damaged file to [`Damage`]. Returns any other error as an error.
 fn damage(e: Error) -> Result<Damage> {
     match e {
         Error::Corrupt { path, what, .. } => Ok(Damage { path, what }),
@@ -144,8 +144,8 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     Ok(Some(repaired))
 }
 
-/// Returns the set in use. If `current.json` is damaged, makes the only readable set the set in use. Returns `None` if
-/// no set is left that can be used.
+/// Returns the set in use. If `current.json` is damaged, makes the only readable set the set in use. Returns `None`
+/// if there is no usable set.
 fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     let set = match sets::current(root) {
         Ok(Some(set)) => set,
@@ -166,8 +166,8 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// Creates a new set of the undamaged rows. Its log position is the start of the log, so the next encoding run adds the
-/// missing vectors.
+/// Creates a new set of the undamaged rows. The log position of the new set is the start of the log, so the next
+/// encoding run adds the missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;

@@ -52,7 +52,7 @@ pub(super) struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Opens the files for appending after `rows` committed rows, and truncates the rest.
+    /// Truncates the files to `rows` committed rows, and opens them for appending.
     pub(super) fn open(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let open = |path: PathBuf, width: u64| {
             let mut file = OpenOptions::new()
@@ -104,7 +104,7 @@ impl ColumnWriter {
     }
 }
 
-/// Writes the rows of a new set. Returns their number.
+/// Writes all rows of a kind to a new set. Returns the number of rows.
 pub(super) fn write_all<'a>(
     set: &Path,
     kind: Kind,
@@ -151,7 +151,7 @@ impl Column {
         })
     }
 
-    /// Like [`Column::open`], but opens fewer rows if the files are too short.
+    /// Opens the rows like [`Column::open`], but fewer rows if the files are too short.
     pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let complete = |path: PathBuf, width: usize| {
             std::fs::metadata(path).map_or(0, |metadata| metadata.len() / width as u64)
@@ -198,7 +198,7 @@ impl Column {
         Ok(numbers(bytes))
     }
 
-    /// Like [`Column::checked`], with an error that names the damaged file.
+    /// Returns a row after verifying its checksums. The error names the damaged file.
     pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
         self.checked(row).map_err(|wrong| {
             let path = match wrong {

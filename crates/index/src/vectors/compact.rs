@@ -20,14 +20,14 @@ use turnwise_store::{Change, Position, Snapshot};
 /// Numbers of vectors that [`compact`] removed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
-    /// Number of removed vectors of utterances that are no longer in the index.
+    /// Number of removed vectors of utterances.
     pub utterances: u64,
-    /// Number of removed vectors of dialogues that are no longer in the index.
+    /// Number of removed vectors of dialogues.
     pub dialogues: u64,
 }
 
 /// Drops the vectors of deleted texts. Returns `None` if the index has no vectors. `progress` receives the number of
-/// dialogues read so far. After an interruption or a crash, either the old set or the new set is complete.
+/// dialogues read so far. After an interruption or a crash, the set in use is complete, whether old or new.
 ///
 /// Also updates the log positions of the vectors, because compacting the log changes all positions.
 pub fn compact(
@@ -72,8 +72,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Copies the live rows to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows to drop, only
-    /// updates the set and returns `None` instead of a new one.
+    /// Copies the vectors of undeleted texts to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows
+    /// to drop, only updates the existing set, and returns `None`.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
@@ -132,7 +132,7 @@ impl Work<'_> {
         Ok(complete_to.map(|position| position.unwrap_or(self.snapshot.end())))
     }
 
-    /// Copies the live rows to the set, then writes the manifest with the number of rows.
+    /// Copies the vectors of undeleted texts to the set, then writes the manifest with the number of rows.
     fn fill(
         &self,
         set: &Path,

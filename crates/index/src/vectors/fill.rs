@@ -58,7 +58,7 @@ pub struct EncodeProgress {
     pub known: u64,
     /// Token counts and counts of truncated inputs, from the encoder.
     pub spent: EncodeStats,
-    /// True if all records up to the end of the log were encoded.
+    /// True if all records up to the end of the snapshot were encoded.
     pub complete: bool,
 }
 
@@ -130,8 +130,8 @@ struct Read {
     dialogue: Option<(IdKey, Dialogue)>,
 }
 
-/// Reads the log and sends its live dialogues in groups. Stops at the end of the log, after an error (which is also
-/// sent), or when the receiver is dropped.
+/// Reads the log and sends its undeleted dialogues in groups. Stops at the end of the log, after an error (which is
+/// also sent), or when the receiver is dropped.
 fn read(
     snapshot: &Snapshot,
     from: Position,
@@ -236,7 +236,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns true if an input has no vector and is not waiting or being encoded. Its key then waits for a chunk.
+    /// Returns true if an input has no vector and is not waiting or being encoded. If true, queues its key for a chunk.
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
         let gathering = &mut self.kinds[kind as usize];
@@ -248,7 +248,7 @@ impl Filling<'_> {
         new
     }
 
-    /// Returns the next chunk of a kind; `None` if it is not full. With `everything`, also returns a partial chunk.
+    /// Returns the next full chunk of a kind; `None` if there is none. With `everything`, also returns a partial chunk.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
         let gathering = &mut self.kinds[kind as usize];
         let waiting = gathering.keys.len();
@@ -276,7 +276,8 @@ impl Filling<'_> {
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
-    /// Commits the finished chunks and returns the result. `ended` is `Ok(true)` if all inputs were encoded.
+    /// Commits finished chunks, unless writing failed. Returns the result. `ended` is `Ok(true)` if all inputs were
+    /// encoded.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in self.wanted.kinds() {

@@ -123,8 +123,8 @@ impl VectorReader {
     }
 }
 
-/// Counter of live vectors: vectors whose text is in the index. It must be given all dialogues of the index. It can be
-/// used from several threads.
+/// Counter of live vectors: the vectors of texts in the index. The caller must add all dialogues of the index.
+/// Several threads can use one counter.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
     live: [Vec<AtomicU64>; 2],
@@ -137,7 +137,7 @@ pub struct Coverage<'a> {
 pub struct VectorCounts {
     /// Number of vectors on disk.
     pub vectors: u64,
-    /// Number of vectors whose text is in the index.
+    /// Number of vectors of texts that are in the index.
     pub live: u64,
     /// Number of utterances or dialogues in the index without a vector.
     pub without: u64,
@@ -160,13 +160,13 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if the text of a row is in a counted dialogue. For a kind that was never requested, returns true.
+    /// Returns true if a counted dialogue has the text of the row, or if the kind was never encoded.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind as usize].get(row / 64).is_some_and(bit)
     }
 
-    /// Number of counted items without a vector; 0 for a kind that was never requested.
+    /// Number of counted items without a vector; 0 for a kind that was never encoded.
     pub(super) fn without(&self, kind: Kind) -> u64 {
         self.without[kind as usize].load(Ordering::Relaxed)
     }
@@ -186,7 +186,7 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns the counts of a kind; `None` if it was never requested.
+    /// Returns the counts of a kind; `None` if encoding of this kind was never requested.
     pub fn of(&self, kind: Kind) -> Option<VectorCounts> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
         self.wants(kind).then(|| VectorCounts {

@@ -31,8 +31,7 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even if they are damaged. Without `current.json`, sets without rows do not
-/// count.
+/// Returns true if an index has vectors, even damaged ones. Without `current.json`, sets with 0 rows do not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)
@@ -104,7 +103,7 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
     Ok(all(root).iter().find(fits).cloned())
 }
 
-/// Removes all sets except `keep`. Readers can continue to use a removed set. A set that cannot be removed now, for
+/// Removes all sets except `keep`. Readers can continue to use a removed set. A set that cannot be removed, for
 /// example because it is open, is removed after the next replacement.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {
@@ -131,8 +130,8 @@ pub struct Recipe {
     pub fingerprint: Fingerprint,
     /// Number of dimensions of a vector.
     pub dim: usize,
-    /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal, so
-    /// one set may contain both.
+    /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal,
+    /// so one set may contain vectors of several precisions.
     pub precision: String,
     /// Name of the model's prompt that is added before every text; `None` for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +204,7 @@ pub struct Reached {
 
 impl Reached {
     /// Returns the log position from which records of the snapshot may lack vectors: the position of `this`, or the
-    /// start of the log if `this` is missing or belongs to a different log.
+    /// start of the log if `this` is missing, belongs to a different log, or is after the snapshot.
     pub fn position_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
@@ -223,7 +222,7 @@ impl Reached {
 pub struct Extent {
     /// Number of committed rows. Later rows in the files are left over from an unfinished write.
     pub rows: u64,
-    /// Log position that the vectors have reached; `None` if this kind was never requested.
+    /// Log position before which all items have vectors; `None` if encoding of this kind was never requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
 }
@@ -237,12 +236,12 @@ pub struct Manifest {
     pub turnwise: String,
     /// Recipe of the vectors.
     pub recipe: Recipe,
-    /// Rows of the utterance vectors.
+    /// Row count and log position of the utterance vectors.
     pub utterances: Extent,
-    /// Rows of the dialogue vectors.
+    /// Row count and log position of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if compaction copied the set from the set in use. A copy that is not in use was left by a crash, and a
-    /// replacement must not continue it.
+    /// True if compaction created the set as a copy of the set in use. A replacement must not continue a copy that a
+    /// crash left unused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }
@@ -263,7 +262,7 @@ impl Manifest {
         self.utterances.rows + self.dialogues.rows
     }
 
-    /// Returns the extent of a kind.
+    /// Returns the row count and the log position of a kind.
     pub fn extent(&self, kind: Kind) -> &Extent {
         match kind {
             Kind::Utterances => &self.utterances,

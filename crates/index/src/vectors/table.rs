@@ -35,7 +35,7 @@ use turnwise_store::KeyMap;
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
 const SLOT_BYTES: usize = 8;
-/// Maximum number of uncovered keys in memory before the table is rebuilt.
+/// Number of keys in memory that are not in the table, from which the table is rebuilt.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
@@ -71,8 +71,7 @@ impl Lookup {
         Ok(Lookup { covered, slots, newer })
     }
 
-    /// Opens the table for the writer. Like [`Lookup::open`], but verifies the whole file, and rebuilds it if it is
-    /// damaged or missing.
+    /// Opens the table for the writer. Verifies the whole file, and rebuilds it if it is damaged or missing.
     pub(super) fn open_checked(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let path = path(set, kind);
         let sound = Self::map(&path, column).is_some_and(|(_, map)| slots_are_sound(&map));
@@ -109,8 +108,8 @@ impl Lookup {
         self.newer.insert(key, row);
     }
 
-    /// Returns true if the table should be rebuilt, because it does not cover enough rows. Fewer uncovered rows are
-    /// allowed `at_the_end` of a write, where the table is rebuilt for readers.
+    /// Returns true if the table should be rebuilt, because it does not cover enough rows. With `at_the_end` (of a
+    /// write), the limit is lower, because readers open the table next.
     pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
         let allowed =
             if at_the_end { (self.covered / 8).clamp(4096, MOST_IN_MEMORY) } else { MOST_IN_MEMORY };
@@ -158,7 +157,7 @@ fn slots_for(rows: usize) -> Result<usize> {
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
-/// Returns two parts of a key, which is a hash: one determines the first slot to look at, the other is stored in a slot.
+/// Returns two parts of a key, which is a hash: the first gives the first slot to look at, a slot stores the second.
 fn parts(key: &IdKey) -> (u64, u32) {
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);

@@ -24,7 +24,7 @@ pub enum Mode {
     Replace,
 }
 
-/// Adds vectors to a set. Holds the vector lock of the index. Another process can write records at the same time.
+/// Adds vectors to a set. Locks the vectors against other writers. Another process can write records at the same time.
 pub struct VectorWriter {
     root: PathBuf,
     set: PathBuf,
@@ -136,7 +136,7 @@ impl VectorWriter {
         Ok(true)
     }
 
-    /// Sets the log position that a kind has reached. It is saved by the next commit.
+    /// Sets the log position that a kind has reached. The next commit saves the position.
     pub fn set_reached(&mut self, kind: Kind, reached: Reached) {
         let extent = self.manifest.extent_mut(kind);
         if extent.reached.as_ref() != Some(&reached) {
@@ -171,7 +171,8 @@ impl VectorWriter {
         self.rebuild_tables(true)
     }
 
-    /// Like [`VectorWriter::close`]. If the set is a replacement, also makes it the set in use, and removes all others.
+    /// Closes the writer like [`VectorWriter::close`]. A replacement becomes the set in use, and all other sets are
+    /// removed.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
         self.rebuild_tables(true)?;
@@ -197,7 +198,7 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// Updates the manifest of the set in use for writing with `recipe`. Returns an error if the recipes are incompatible.
+/// Returns the manifest of the set in use with the options of `recipe`. Returns an error if they are incompatible.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
     // Without dialogue vectors, the dialogue options are still free.
     let dialogues_too = manifest.dialogues.rows > 0;
