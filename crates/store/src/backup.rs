@@ -27,7 +27,7 @@ pub struct Backup {
     pub created: Time,
     /// Number of the last batch in the backup.
     pub batch: u64,
-    /// Total counts at that batch.
+    /// Number of dialogues and turns in the backup.
     pub totals: Totals,
     /// The copied log segments.
     pub files: Vec<BackupFile>,

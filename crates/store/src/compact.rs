@@ -11,10 +11,10 @@
 //! ```
 //!
 //! After a crash before step 3, the old log remains in use; after step 3, the new log is in use. The next writer
-//! removes all folders that the manifest does not name. Open readers continue to use the files they have mapped.
+//! removes the folders of the log that is not in use. Open readers continue to use the files they have mapped.
 //!
-//! Dialogues keep their order and sequence numbers, but get new positions. The log also gets a new id, and derived
-//! data uses this id to detect the change.
+//! Dialogues keep their order and sequence numbers, but get new positions. The log also gets a new id. Derived data
+//! uses this id to detect the change.
 
 use std::{fs, path::Path};
 
@@ -33,7 +33,7 @@ use crate::{
 };
 use turnwise_core::{Error, IoContext, Result, files};
 
-/// Size of the new log's batches in bytes. The log is flushed after each batch.
+/// Minimum size of the new log's batches in bytes, except the last. The log is flushed after each batch.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Result of compacting an index folder.
@@ -195,12 +195,12 @@ impl Compaction<'_> {
     }
 }
 
-/// Bytes of the log's put and delete frames: those that are still needed, and those that a compaction removes.
+/// Size of the put and delete frames in the log: the live ones, and the dead ones that a compaction removes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LogUsage {
-    /// Bytes of live dialogues.
+    /// Size of the put frames of live dialogues.
     pub live_bytes: u64,
-    /// Bytes of deleted or replaced dialogues and of the delete frames.
+    /// Size of the put frames of deleted or replaced dialogues, and of the delete frames.
     pub dead_bytes: u64,
     /// Number of frames counted in `dead_bytes`.
     pub dead_frames: u64,

@@ -35,7 +35,7 @@ pub type KeyMap<V> = HashMap<IdKey, V, BuildHasherDefault<KeyHasher>>;
 /// The directory of an index: finds the log position of a dialogue by the key of its id.
 #[derive(Default)]
 pub struct Directory {
-    /// Oldest first. Entries in later tables override earlier ones.
+    /// Tables, oldest first. An entry overrides entries with the same id in older tables.
     tables: Vec<Table>,
     /// Entries that are not in a table yet.
     delta: KeyMap<Entry>,
@@ -56,7 +56,7 @@ impl Directory {
         self.delta.get(&id).copied().or_else(|| self.tables.iter().rev().find_map(|t| t.get(id)))
     }
 
-    /// Inserts an entry and returns the live entry that it replaces.
+    /// Inserts an entry. Returns the replaced entry, or `None` if the dialogue did not exist or was deleted.
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
         let before = self.get(entry.id);
         self.delta.insert(entry.id, entry);
@@ -92,8 +92,8 @@ impl Directory {
         &self.tables
     }
 
-    /// Writes the in-memory entries to a new table, whose file name starts with `batch`. Merges tables of similar
-    /// size to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
+    /// Writes the in-memory entries to a new table. The file name starts with `batch`. Merges tables of similar size
+    /// to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
     pub fn write_delta(&mut self, folder: &Path, batch: u64) -> Result<()> {
         if self.delta.is_empty() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the files of merged tables. Readers that have mapped them can continue to use them.
+    /// Removes all files in `folder` except the current tables. Readers can still use removed files they have mapped.
     pub fn remove_unused(&self, folder: &Path) {
         let used = self.table_names();
         let Ok(entries) = std::fs::read_dir(folder) else { return };
@@ -129,7 +129,7 @@ impl Directory {
     }
 }
 
-/// Merges two sorted runs. If both have an id, the newer entry wins.
+/// Merges two lists sorted by id. Keeps the newer entry of an id. `drop_deleted` omits entries of deletes.
 fn merge(older: impl Iterator<Item = Entry>, newer: Vec<Entry>, drop_deleted: bool) -> Vec<Entry> {
     let mut merged = Vec::with_capacity(newer.len() * 2);
     let mut older = older.peekable();

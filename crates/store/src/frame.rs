@@ -27,16 +27,16 @@ use turnwise_corpus::Dialogue;
 pub const MAGIC: [u8; 4] = *b"TWf1";
 /// Size of the header before the payload, in bytes.
 pub const HEADER_BYTES: usize = 24;
-/// Size of the part of a put's payload before the JSON, in bytes.
+/// Size in bytes of the keys and the turn count before the JSON of a put's payload.
 pub const PUT_PREFIX_BYTES: usize = 52;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Adds a dialogue, or replaces the one with the same id.
+    /// Adds a dialogue, or replaces the dialogue with the same id.
     Put = 1,
     Delete = 2,
-    /// Commits all frames before it.
+    /// Commits all frames since the previous commit.
     Commit = 3,
 }
 
@@ -46,7 +46,7 @@ pub struct Frame<'a> {
     pub kind: Kind,
     /// Sequence number. For a commit, the last assigned sequence number.
     pub seq: Seq,
-    /// The bytes after the header; their meaning depends on the kind.
+    /// The bytes after the header. Their format depends on `kind`.
     pub payload: &'a [u8],
 }
 
@@ -160,11 +160,11 @@ pub fn write_commit(buffer: &mut Vec<u8>, seq: Seq, commit: &Commit) -> Result<(
 /// parallel.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Key of the dialogue id.
+    /// Hash of the dialogue id.
     pub id: IdKey,
-    /// Key of the text of all turns. Used to find duplicates.
+    /// Hash of the texts and roles of all turns. Used to find duplicates.
     pub text: IdKey,
-    /// Key of the whole record.
+    /// Hash of `json`.
     pub content: IdKey,
     /// Number of turns.
     pub turns: u32,
@@ -206,13 +206,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts a new dialogue with `turns` turns.
+    /// Adds a dialogue with `turns` turns to the counts.
     pub(crate) fn add(&mut self, turns: u32) {
         self.dialogues += 1;
         self.turns += u64::from(turns);
     }
 
-    /// Uncounts a deleted or replaced dialogue with `turns` turns.
+    /// Subtracts a deleted or replaced dialogue with `turns` turns.
     pub(crate) fn subtract(&mut self, turns: u32) {
         self.dialogues -= 1;
         self.turns -= u64::from(turns);
@@ -224,9 +224,9 @@ impl Totals {
 pub struct Commit {
     /// Batch number, starting at 1.
     pub batch: u64,
-    /// Total counts after the batch.
+    /// Number of dialogues and turns after the batch.
     pub totals: Totals,
-    /// Progress of a running ingest. After a crash, the ingest resumes from here.
+    /// Progress of a running ingest, for resuming after a crash. `None` if no ingest is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
     /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Contains only the
@@ -235,14 +235,14 @@ pub struct Commit {
     pub rejected: BTreeMap<String, u64>,
 }
 
-/// Progress of an ingest, stored in its commits, so that an interrupted ingest can continue.
+/// Progress of an ingest, stored in each commit of the ingest. An interrupted ingest resumes from the last commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IngestMark {
-    /// Identifies the ingest: a hash of its inputs and options.
+    /// Hash of the inputs and options, which identifies the ingest.
     pub fingerprint: String,
     /// Number of records read from the inputs up to this batch, rejected ones included.
     pub records: u64,
-    /// Length of the rejects file at that point, in bytes.
+    /// Length in bytes of the file of rejected records after this batch.
     pub rejects_bytes: u64,
     /// The ingest's tally of outcomes, as JSON.
     pub tally: serde_json::Value,

@@ -1,16 +1,16 @@
 //! Durable storage for dialogues.
 //!
-//! An index is a folder. Its source of truth is an append-only, checksummed log of all puts and deletes. Everything
-//! else can be rebuilt from the log: the directory tables, the copy of the records in the database sled ([`records`]), and the
-//! search indexes. The directory tables map a dialogue id to its position in the log.
+//! An index is a folder. The source of truth is an append-only, checksummed log of all puts and deletes. Everything
+//! else can be rebuilt from the log: the directory tables, a copy of the records in the embedded database sled
+//! ([`records`]), and the search indexes. The directory tables map each dialogue id to a position in the log.
 //!
 //! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.
 //! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one
 //!   batch.
-//! * A batch is acknowledged after it is flushed to disk. It is visible as a whole or not at all.
+//! * A batch is acknowledged after it is flushed to disk. Readers see a batch as a whole or not at all.
 //! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of
 //!   the log and brings the tables and sled up to date.
-//! * Deleted and replaced records stay in the log until it is compacted ([`compact`]).
+//! * Deleted and replaced records stay in the log until the next compaction ([`compact`]).
 //!
 //! ```
 //! use turnwise_core::ids::DialogueId;

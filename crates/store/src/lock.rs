@@ -25,7 +25,7 @@ struct Holder {
 }
 
 impl WriterLock {
-    /// Acquires the main writer lock. If another process has it, returns [`Error::Busy`] with a description of the
+    /// Acquires the main writer lock. If the lock is taken, returns [`Error::Busy`] with a description of the
     /// holder. `command` is stored in the lock file as part of this description.
     pub fn acquire(index: &Path, command: &str) -> Result<Self> {
         WriterLock::acquire_named(index, "lock", command)

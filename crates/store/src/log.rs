@@ -91,7 +91,7 @@ impl Segment {
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
 
-    /// Returns an error if the segment's header is damaged.
+    /// Returns an error if the segment's header is damaged. Accepts a segment that ends inside its header.
     pub(super) fn check_header(&self) -> Result<()> {
         match self.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
             Some(start) if start != header(self.number) => {
@@ -146,12 +146,12 @@ impl Segment {
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// Iterates over the frames from an offset to the end of the segment, with their offsets. Stops after an error.
+    /// Iterates over the frames from an offset to the end of the segment, as (offset, frame). Stops after an error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
         Frames { segment: self, next: Some(from), end: self.end(), skips_damage: false }
     }
 
-    /// Finds the next frame magic at or after an offset. Used to continue after a damaged frame.
+    /// Finds the next [`frame::MAGIC`] at or after an offset. Used to continue after a damaged frame.
     fn next_frame(&self, offset: u64) -> Option<u64> {
         let at = offset.saturating_sub(self.base) as usize;
         let rest = self.bytes().get(at..)?;
@@ -174,12 +174,12 @@ pub struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// Continues after an error at the next readable frame.
+    /// Makes the iterator continue after an error, at the next [`frame::MAGIC`].
     pub fn skipping_damage(self) -> Self {
         Frames { skips_damage: true, ..self }
     }
 
-    /// Reads frames up to the offset `end`. The iterator returns an error if the segment is shorter.
+    /// Sets the end offset (exclusive). The iterator yields an error if the segment is shorter.
     pub fn up_to(self, end: u64) -> Self {
         Frames { end, ..self }
     }
@@ -273,8 +273,8 @@ impl LogWriter {
         self.segment_bytes = bytes;
     }
 
-    /// Appends a whole batch and flushes it to disk. On failure, for example a full disk, truncates the log to its
-    /// previous end.
+    /// Appends a whole batch and flushes it to disk. On failure, for example a full disk, tries to truncate the log
+    /// to its previous end.
     pub fn append(&mut self, batch: &[u8]) -> Result<()> {
         let written = self.file.write_all(batch).and_then(|()| self.file.sync_data());
         if written.is_err() {
@@ -286,7 +286,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Returns the end of the acknowledged batches.
+    /// Returns the position after the last appended batch.
     pub fn end(&self) -> Position {
         self.end
     }
@@ -301,8 +301,7 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Maps all segments up to the committed end. A missing segment is not an error here; [`Segments::get`] reports
-    /// it.
+    /// Maps all segments up to the committed end. Skips missing segments; [`Segments::get`] reports them.
     pub(super) fn map(log: &Path, end: Position) -> Result<Self> {
         let mut mapped = HashMap::new();
         let mut is_complete = true;
@@ -318,12 +317,12 @@ impl Segments {
         Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), is_complete })
     }
 
-    /// Returns whether all segments existed when they were mapped.
+    /// Returns whether [`Segments::map`] found all segments.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns a segment and checks its header. `end` is the committed end of the log.
+    /// Returns a segment and checks its header. Maps the segment if necessary. `end` is the committed end of the log.
     pub(super) fn get(&self, number: u32, end: Position) -> Result<Arc<Segment>> {
         let known = self.lock().get(&number).cloned();
         let segment = match known {
@@ -348,7 +347,7 @@ impl Segments {
     }
 }
 
-/// Maps the committed part of a segment. A writer may truncate the bytes after it at any time.
+/// Maps the committed part of a segment. A writer may truncate the uncommitted bytes at any time.
 fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
     Segment::map(log, number, if number == end.segment { end.offset } else { u64::MAX })
 }

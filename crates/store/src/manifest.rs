@@ -1,8 +1,8 @@
 //! The manifest, `manifest.json`: the last checkpoint of an index and the names of its directory tables. The file is
 //! always replaced atomically.
 //!
-//! The manifest also determines the folders in use ([`IndexPaths`]). Each compaction writes the log, the tables and the records
-//! into new folders with the next number as a suffix.
+//! The manifest also determines the folders in use ([`IndexPaths`]). Each compaction writes the log, the tables and
+//! the records into new folders with the next number as a suffix.
 
 use std::{
     fs, io,
@@ -32,17 +32,17 @@ pub struct Manifest {
     pub generation: u64,
     /// Unique id of the log. Derived data stores this id to detect that the log was replaced.
     pub log: String,
-    /// Number of compactions. It is the suffix of the index's folders (see [`IndexPaths`]).
+    /// Number of compactions. If not 0, this number is the suffix of the index's folders (see [`IndexPaths`]).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
-    /// Number of assigned sequence numbers that compactions have removed from the log.
+    /// Number of assigned sequence numbers without a frame in the log, because of compactions or damage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbers_gone: u64,
     /// State that the tables cover. Later batches are read from the log when the index is opened.
     pub checkpoint: Checkpoint,
     /// File names of the directory tables, oldest first.
     pub tables: Vec<String>,
-    /// Number of rejected records by ingest fingerprint.
+    /// Rejected records in the last run of each ingest, by fingerprint. Ingests without a fingerprint share `stdin`.
     #[serde(default)]
     pub rejected: std::collections::BTreeMap<String, u64>,
 }
@@ -54,13 +54,13 @@ fn is_zero(n: &u64) -> bool {
 /// A position in the log with the state of the index at that position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// End of the last batch.
+    /// Position after the last batch.
     pub at: Position,
     /// Last assigned sequence number.
     pub seq: Seq,
     /// Number of the last batch.
     pub batch: u64,
-    /// Total counts.
+    /// Number of dialogues and turns.
     pub totals: Totals,
     /// Progress of an unfinished ingest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ impl Checkpoint {
         Checkpoint { at: Position::START, seq: Seq(0), batch: 0, totals: Totals::default(), ingest: None }
     }
 
-    /// Updates the state to a commit. `seq` is its sequence number, and `at` is the end of its frame.
+    /// Updates the state to a commit. `seq` is the commit's sequence number, and `at` is the end of the commit frame.
     pub fn advance(&mut self, commit: Commit, seq: Seq, at: Position) {
         *self = Checkpoint { at, seq, batch: commit.batch, totals: commit.totals, ingest: commit.ingest };
     }
@@ -146,7 +146,7 @@ const PARTS: [&str; 3] = ["log", "tables", "records"];
 /// Folder of an incomplete log that a compaction is writing.
 const UNFINISHED: &str = "log.compacting";
 
-/// Paths of the log, tables and records folders with the same number.
+/// Paths of the log, tables and records folders in use after a given number of compactions.
 #[derive(Debug, Clone)]
 pub struct IndexPaths {
     root: PathBuf,
@@ -165,7 +165,7 @@ impl IndexPaths {
     }
 
     /// Returns the folders of the newest log, without reading a manifest. Every `log-N` folder is complete, because a
-    /// compaction renames it at the end. Returns `None` if there is no log.
+    /// compaction writes the log under a different name first. Returns `None` if there is no log.
     pub fn newest(root: &Path) -> Option<Self> {
         let numbers = fs::read_dir(root).ok()?.flatten().filter_map(|e| match part(&e.file_name())? {
             ("log", number) => Some(number),
@@ -210,7 +210,7 @@ impl IndexPaths {
         self.root.join(UNFINISHED)
     }
 
-    /// Removes these folders. Readers that have mapped the files can continue to use them.
+    /// Removes the log, tables and records folders. Readers can still use the files they have mapped.
     pub(super) fn remove(&self) -> Result<()> {
         files::remove_folder(&self.log())?;
         files::remove_folder(&self.tables())?;
@@ -218,8 +218,8 @@ impl IndexPaths {
         files::sync_folder(&self.root)
     }
 
-    /// Removes the folders that an interrupted compaction has left. The caller must hold the writer lock.
-    /// Ignores errors: the next writer tries again.
+    /// Removes log, tables and records folders with other numbers, and an incomplete log. The caller must hold the
+    /// writer lock. Ignores errors: the next writer tries again.
     pub(super) fn remove_others(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
         for entry in entries.flatten() {
@@ -235,7 +235,7 @@ impl IndexPaths {
     }
 }
 
-/// Parses a folder name into its part and number, for example `log-2`. Returns `None` for other names.
+/// Parses a folder name, for example `log-2` into `log` and 2. Returns `None` for names that are not in [`PARTS`].
 fn part(name: &std::ffi::OsStr) -> Option<(&'static str, u64)> {
     let name = name.to_str()?;
     PARTS.into_iter().find_map(|part| match name.strip_prefix(part)?.strip_prefix('-') {

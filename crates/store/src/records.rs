@@ -1,5 +1,5 @@
-//! Second copy of the live records, in the embedded database sled. Repair uses it to restore records that are lost
-//! from the log. The copy can be rebuilt from the log.
+//! Second copy of the live records, in the embedded database sled. [`crate::repair`] restores records lost from
+//! the log from this copy. The copy can be rebuilt from the log.
 //!
 //! Keys are sequence numbers, so keys are inserted in ascending order. With random keys, sled needs several times the
 //! memory. Only the writer opens sled, because sled allows one process. Readers use the log.
@@ -17,8 +17,8 @@ use turnwise_core::{Error, Result, Seq, error::caught, files};
 const CACHE_BYTES: u64 = 64 << 20;
 /// Maximum time to wait until a closed database in this process releases its file lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the
-/// records.
+/// Key under which sled stores the number of the last applied batch. Sorts before all sequence numbers. The number is
+/// updated atomically with the records.
 const STATE_KEY: &[u8] = b"";
 /// Value of [`STATE_KEY`] during a rebuild.
 const REBUILDING: u64 = u64::MAX;
@@ -26,7 +26,7 @@ const REBUILDING: u64 = u64::MAX;
 /// State of the copy of the records in sled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncState {
-    /// The copy contains the records as of this batch.
+    /// The copy contains the records as of the batch with this number.
     Batch(u64),
     /// A rebuild is running or was interrupted. The copy is incomplete.
     Rebuilding,
@@ -42,7 +42,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Opens or creates the database. [`Error::Corrupt`] means that it is damaged; it can be rebuilt from the log.
+    /// Opens or creates the database. Returns [`Error::Corrupt`] if the database is damaged.
     pub fn open(path: &Path) -> Result<Self> {
         let config = sled::Config::new()
             .path(path)
@@ -71,7 +71,7 @@ impl Records {
         })
     }
 
-    /// Removes the database. Waits until a closed database in this process has released its file lock.
+    /// Removes the database. First waits up to 20 seconds if sled threads of this process still lock it.
     pub(super) fn remove(path: &Path) -> Result<()> {
         if let Ok(file) = File::open(path.join("db")) {
             let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -82,7 +82,7 @@ impl Records {
         files::remove_folder(path)
     }
 
-    /// Returns the state of this copy.
+    /// Returns the last applied batch, or that a rebuild is incomplete. A new database is at batch 0.
     pub fn sync_state(&self) -> Result<SyncState> {
         let value = call_sled(&self.path, || self.db.get(STATE_KEY))?;
         Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {

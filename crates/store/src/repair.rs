@@ -31,7 +31,7 @@ pub struct Repaired {
     pub turns: u64,
     /// Descriptions of the damaged parts of the log.
     pub damaged_places: Vec<String>,
-    /// Number of records from the damaged parts of the log that were restored from the sled database.
+    /// Number of lost records that were restored from the sled database.
     pub recovered: u64,
     /// Number of sequence numbers that neither the log nor sled contains. They belonged to deletes, to records that
     /// were replaced later, or to lost records.
@@ -98,7 +98,7 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// Reads all readable frames. If anything is damaged, writes them to a new log.
+/// Reads all readable frames. If the log is damaged, restores lost records from sled and writes a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
     let paths = IndexPaths::of(root, manifest);
     let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint)?;
@@ -148,7 +148,7 @@ struct Salvage {
     frames: BTreeMap<Seq, Result<Position, Vec<u8>>>,
     /// Number of the last known batch.
     batch: u64,
-    /// End of the log at the last checkpoint. Everything before it was acknowledged, so unreadable bytes are damage.
+    /// End of the log at the last checkpoint. Unreadable bytes before this position are always damage.
     known_end: Position,
     rejected: BTreeMap<String, u64>,
     damaged: Vec<String>,
@@ -157,8 +157,8 @@ struct Salvage {
     committed: Seq,
     /// Sequence number of the previous frame. `None` after damage.
     last: Option<Seq>,
-    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed these records, so they are not
-    /// missing.
+    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed the records in these gaps, so they
+    /// do not count as missing.
     compacted_away: Vec<std::ops::Range<Seq>>,
 }
 
@@ -201,7 +201,7 @@ impl Salvage {
         Ok(salvage)
     }
 
-    /// Records the sequence number of the next frame. Adds the gap to the previous frame to `compacted_away`.
+    /// Records the sequence number of the next frame. Adds a gap after the previous frame to `compacted_away`.
     fn note_sequence(&mut self, seq: Seq) {
         if let Some(last) = self.last
             && last.next() < seq
@@ -211,7 +211,7 @@ impl Salvage {
         self.last = Some(seq);
     }
 
-    /// Reads a segment. Returns the last sequence number that one of its commits covers.
+    /// Reads a segment. Returns the last sequence number that its commits cover, or 0 without a commit.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
         let segment = Segment::map(&self.log, number, u64::MAX)?;
@@ -243,7 +243,7 @@ impl Salvage {
     }
 }
 
-/// Restores lost records from the copy in sled. Drops records whose delete was lost, if sled does not contain them.
+/// Restores lost records from sled. If sled is up to date, also drops dialogues that sled does not contain.
 fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
     let Ok(records) = Records::open(&paths.records()) else {
         repaired.missing = salvage.missing.len() as u64;
@@ -273,8 +273,8 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
     Ok(())
 }
 
-/// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must
-/// be up to date.
+/// Drops the dialogues that sled does not contain. Otherwise, a dialogue would reappear if the frame of its delete was
+/// lost. Requires that sled is up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
     // Without a complete list, drop nothing.
     let present: Result<BTreeSet<Seq>> = records.iter().map(|item| item.map(|(seq, _)| seq)).collect();

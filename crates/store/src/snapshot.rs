@@ -1,4 +1,4 @@
-//! Snapshots: a reader's view of an index as of one batch. Concurrent writes do not change it.
+//! Snapshots: read-only views of an index as of one batch. Concurrent writes do not change a snapshot.
 
 use std::{
     io,
@@ -29,8 +29,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Opens an index for reading. Returns [`Error::NoIndex`] if there is none, and [`Error::Corrupt`] if it is
-    /// damaged.
+    /// Opens an index for reading. Returns [`Error::NoIndex`] if there is no index, and [`Error::Corrupt`] if damage
+    /// prevents opening. Does not read all data; use [`crate::verify`] to find all damage.
     pub fn open(root: &Path) -> Result<Self> {
         const TRIES: usize = 20;
         for _ in 0..TRIES {
@@ -66,7 +66,7 @@ impl Snapshot {
         Ok(Snapshot { root: root.to_owned(), paths, segments, manifest, directory, state })
     }
 
-    /// Writes the tables and the manifest, so that they contain the state of this snapshot.
+    /// Writes the state of this snapshot to the directory tables and the manifest.
     pub(super) fn write_checkpoint(&mut self) -> Result<()> {
         self.directory.write_delta(&self.paths.tables(), self.state.batch)?;
         self.manifest.tables = self.directory.table_names();
@@ -74,7 +74,7 @@ impl Snapshot {
         self.manifest.write(&self.root)
     }
 
-    /// Returns whether the index has switched to a different log since this snapshot was opened.
+    /// Returns whether the manifest has switched to a different log since this snapshot was opened.
     fn log_was_replaced(&self) -> bool {
         Manifest::read(&self.root).is_ok_and(|now| now.log != self.manifest.log)
     }
@@ -114,7 +114,7 @@ impl Snapshot {
         self.state.totals
     }
 
-    /// Returns the number of records that all ingests of this index have rejected.
+    /// Returns the number of records rejected by completed ingests: the sum of [`Manifest::rejected`].
     pub fn rejected(&self) -> u64 {
         self.manifest.rejected.values().sum()
     }
@@ -147,17 +147,18 @@ impl Snapshot {
         &self.manifest.log
     }
 
-    /// Returns the live records in the order of ingestion.
+    /// Returns the current version of each dialogue, in the order in which these versions were written.
     pub fn records(&self) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(Position::START) }
     }
 
-    /// Returns the live records from a position, which [`LiveRecords::position`] or [`Snapshot::position_after`] returned.
+    /// Returns the live records at or after `from`, a result of [`LiveRecords::position`] or
+    /// [`Snapshot::position_after`].
     pub fn records_from(&self, from: Position) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(from) }
     }
 
-    /// Returns the log position after a dialogue, or `None` if the dialogue does not exist.
+    /// Returns the log position after the current version of a dialogue, or `None` if the dialogue does not exist.
     pub fn position_after(&self, id: &DialogueId) -> Result<Option<Position>> {
         let Some(entry) = self.directory.get(id.key()) else { return Ok(None) };
         let mut live = self.records_from(entry.at);
@@ -165,7 +166,7 @@ impl Snapshot {
         Ok(Some(live.position()))
     }
 
-    /// Returns the changes in the log from a position. Used to bring derived data up to date.
+    /// Returns the committed changes in the log at or after `from`. Used to bring derived data up to date.
     pub fn changes(&self, from: Position) -> Changes<'_> {
         Changes { walk: self.walk(from) }
     }
@@ -192,7 +193,7 @@ impl Snapshot {
         frame.kind == Kind::Put && self.directory.get(frame.id_key()).is_some_and(|e| e.seq == frame.seq)
     }
 
-    /// Iterates over the dialogues in the order of ingestion.
+    /// Iterates over the dialogues, in the order in which their current versions were written.
     pub fn dialogues(&self) -> impl Iterator<Item = Result<Dialogue>> + '_ {
         let mut live = self.records();
         std::iter::from_fn(move || Some(live.next_record()?.and_then(|record| record.dialogue())))
@@ -209,9 +210,9 @@ impl Snapshot {
     }
 }
 
-/// A live record in the log. Its JSON is not parsed yet.
+/// The current version of a dialogue in the log. Its JSON is not parsed yet.
 pub struct Record<'a> {
-    /// Sequence number, which increases in the order of ingestion.
+    /// Sequence number, which increases with each put and each delete.
     pub seq: Seq,
     /// Canonical JSON of the dialogue.
     pub json: &'a [u8],
@@ -226,7 +227,7 @@ impl Record<'_> {
     }
 }
 
-/// Cursor over the live records in the log. It is not an [`Iterator`], because records borrow the mapped bytes.
+/// Cursor over the live records in the log. Not an [`Iterator`], because each record borrows from the cursor.
 pub struct LiveRecords<'a> {
     walk: FrameCursor<'a>,
 }
@@ -237,7 +238,7 @@ impl LiveRecords<'_> {
         self.walk.at
     }
 
-    /// Returns the JSON of up to `limit` next records, for parallel parsing. Empty at the end of the snapshot.
+    /// Returns the JSON of the next records, at most `limit`, for parallel parsing. Empty at the end of the snapshot.
     pub fn next_chunk(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
         let mut chunk = Vec::with_capacity(limit);
         while chunk.len() < limit
@@ -263,7 +264,7 @@ pub enum Change<'a> {
     Put {
         /// The dialogue after the change.
         dialogue: Box<Dialogue>,
-        /// Whether this version of the dialogue still exists in the snapshot.
+        /// Whether this version of the dialogue is the current one in the snapshot.
         live: bool,
     },
     /// The dialogue with this id was deleted.
@@ -363,7 +364,7 @@ pub(super) fn missing_file_is_corrupt(e: Error) -> Error {
 }
 
 /// Finds a dialogue by its id, or by the id of one of its utterances, in any source of dialogues. `get` loads a
-/// dialogue. Returns `None` if there is no such dialogue, and an error if the dialogue has no such turn.
+/// dialogue. Returns `None` if the dialogue does not exist, and an error if only the turn does not exist.
 pub fn find_by(
     id: &str,
     get: impl Fn(&DialogueId) -> Result<Option<Dialogue>>,

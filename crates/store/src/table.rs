@@ -26,18 +26,18 @@ const MAGIC: [u8; 8] = *b"TWTBL\0\0\x01";
 const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 80;
 
-/// Directory entry of a dialogue id.
+/// Put or delete of a dialogue id, with the position of the frame in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub id: IdKey,
-    /// Key of the text of all turns.
+    /// Hash of the texts and roles of all turns. Not used for a delete.
     pub text: IdKey,
-    /// Key of the whole record.
+    /// Hash of the dialogue's JSON. Not used for a delete.
     pub content: IdKey,
     pub seq: Seq,
     pub at: Position,
     pub turns: u32,
-    /// Whether the frame is a delete.
+    /// Whether the dialogue is deleted.
     pub deleted: bool,
 }
 
@@ -140,7 +140,7 @@ impl Table {
         &self.map[at..at + ENTRY_BYTES]
     }
 
-    /// Finds the entry of an id; `None` if the table does not contain it.
+    /// Returns the entry of an id, or `None` if the table does not contain the id.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
         // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the
         // steps.

@@ -11,7 +11,7 @@ use crate::{
 };
 use turnwise_core::{Error, IdKey, Result, Seq};
 
-/// Batches of the log after the last checkpoint. The writer applies them to the copy of the records in sled.
+/// Batches of the log after the last checkpoint. The writer applies those that the sled database lacks.
 #[derive(Default)]
 pub(super) struct Tail {
     pub(super) batches: Vec<TailBatch>,
@@ -33,14 +33,14 @@ pub(super) struct TailReader {
 }
 
 impl TailReader {
-    /// Starts at a manifest's checkpoint.
+    /// Creates a reader that starts at the checkpoint of the manifest.
     pub(super) fn new(manifest: Manifest, directory: Directory) -> Self {
         let state = manifest.checkpoint.clone();
         TailReader { manifest, directory, state, tail: Tail::default() }
     }
 
-    /// Reads the log up to the last commit. An incomplete batch at the end is ignored; damage before a commit is an
-    /// error.
+    /// Reads the log up to the last commit. Ignores an incomplete batch at the end. Returns an error if a damaged
+    /// frame precedes a commit.
     pub(super) fn read(mut self, log: &Path) -> Result<(Self, Tail)> {
         let mut from = self.state.at;
         let segments: Vec<u32> = log::segments(log)?.into_iter().filter(|&s| s >= from.segment).collect();
@@ -70,7 +70,7 @@ impl TailReader {
         Ok((self, tail))
     }
 
-    /// Reads a segment. Returns the offset of the first unreadable frame, if there is one.
+    /// Applies the batches of a segment to the state. Stops at an unreadable frame and returns its offset.
     fn read_segment(&mut self, segment: &Segment, from: u64) -> Result<Option<u64>> {
         let mut entries: Vec<Entry> = Vec::new();
         for (offset, frame) in segment.frames(from) {

@@ -1,4 +1,4 @@
-//! Verification of all checksums and counts of an index. It changes nothing.
+//! Verification of all checksums and counts of an index. Does not change any records.
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,9 @@ use turnwise_corpus::Dialogue;
 pub struct Report {
     /// Batch number of the verified state.
     pub batch: u64,
-    /// Number of log segments.
+    /// Number of readable log segments.
     pub segments: usize,
-    /// Number of frames whose checksum is correct.
+    /// Number of frames with a correct checksum.
     pub frames: u64,
     /// Number of log bytes read.
     pub bytes: u64,
@@ -31,37 +31,37 @@ pub struct Report {
     pub dialogues: u64,
     /// Number of turns in these dialogues.
     pub turns: u64,
-    /// Number of directory tables.
+    /// Number of directory tables checked.
     pub tables: usize,
     /// Result of comparing the copy of the records in sled with the log.
     pub records: RecordsChecked,
-    /// All damage found, at most 1000 entries. Empty if the index is intact.
+    /// Damage found, at most 1000 entries. Empty if no damage was found.
     pub damage: Vec<Damage>,
 }
 
-/// Result of comparing the copy of the records in the database sled with the log.
+/// Result of comparing the copy of the records in the embedded database sled with the log.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsChecked {
-    /// Not compared, because the log is damaged.
+    /// Not compared, because the log is damaged, or because the index or sled is unreadable.
     #[default]
     NotReached,
-    /// Number of records compared with the log.
+    /// Compared. Contains the number of records in sled.
     Compared(u64),
-    /// Not compared, because another process has sled open. The text describes that process. The log was checked.
+    /// Not compared, because a writer has the index open. The text describes the process. The log was checked.
     InUse(String),
-    /// A writer was killed, and sled lacks the last batches of the log. The next writer brings it up to date.
+    /// Not compared: a writer was killed before sled received the last batches. The next writer applies them.
     Behind {
         /// Number of the last batch in sled.
         at: u64,
         /// Number of the last batch in the log.
         of: u64,
     },
-    /// A writer was killed while it rebuilt sled from the log. The next writer rebuilds it.
+    /// Not compared: a writer was killed while it rebuilt sled from the log. The next writer rebuilds sled.
     BeingMade,
 }
 
-/// Damage in one file.
+/// Damage in a file or folder of the index.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Damage {
     /// Path of the damaged file or folder.
@@ -92,7 +92,7 @@ impl Report {
 }
 
 /// Verifies an index. `command` is stored in the lock file. After each log segment, `progress` receives the number of
-/// bytes read from it.
+/// bytes read from this segment.
 pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Result<Report> {
     let mut report = Report::default();
     let lock = match WriterLock::acquire(root, command) {

@@ -21,7 +21,7 @@ use turnwise_corpus::Dialogue;
 pub enum PutOutcome {
     /// The dialogue was added: its id is new.
     Added,
-    /// The id existed with different content, which is replaced.
+    /// A dialogue with the same id and different content was replaced.
     Replaced,
     /// The index already contains the same dialogue; nothing was written.
     Unchanged,
@@ -35,12 +35,12 @@ pub struct Store {
     view: Snapshot,
     pending: PendingBatch,
     notices: Vec<String>,
-    /// Set after a failed write: memory and disk can differ. Opening the index again fixes that.
+    /// Whether a write has failed. Memory and disk can then differ until the index is opened again.
     broken: bool,
     _lock: WriterLock,
 }
 
-/// The batch that is not committed yet.
+/// The changes since the last commit. The next commit writes them as one batch.
 #[derive(Default)]
 struct PendingBatch {
     start: Option<Position>,
@@ -55,7 +55,7 @@ struct PendingBatch {
 impl Store {
     /// Opens an index, or creates it if there is none. `command` is stored in the lock file to identify the holder.
     ///
-    /// Returns [`Error::Busy`] if another process writes to the index.
+    /// Returns [`Error::Busy`] if another writer has the index open, and an error if the folder contains other files.
     pub fn open_or_create(root: &Path, command: &str) -> Result<Self> {
         if !Manifest::exists(root) {
             check_no_foreign_files(root)?;
@@ -71,7 +71,7 @@ impl Store {
 
     /// Opens an existing index. `command` is stored in the lock file to identify the holder.
     ///
-    /// Returns [`Error::NoIndex`] if there is no index, and [`Error::Busy`] if another process writes to it.
+    /// Returns [`Error::NoIndex`] if there is no index, and [`Error::Busy`] if another writer has the index open.
     pub fn open(root: &Path, command: &str) -> Result<Self> {
         Manifest::read(root)?;
         let lock = WriterLock::acquire(root, command)?;
@@ -108,18 +108,18 @@ impl Store {
         &self.notices
     }
 
-    /// Like [`Store::notices`], and clears the messages.
+    /// Removes and returns the messages of [`Store::notices`].
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns the state as of the last commit. Its directory also contains the uncommitted batch, so read dialogues
-    /// with [`Store::get`].
+    /// Returns a snapshot as of the last commit. To read dialogues by id, use [`Store::get`]: the id lookup of the
+    /// snapshot already contains uncommitted changes.
     pub fn view(&self) -> &Snapshot {
         &self.view
     }
 
-    /// Returns the progress of the ingest that the last commit belongs to, or `None` if no ingest is unfinished.
+    /// Returns the progress of an unfinished ingest as of the last commit, or `None` if no ingest is unfinished.
     pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
         self.view.state.ingest.as_ref()
     }
@@ -129,12 +129,12 @@ impl Store {
         self.log.set_segment_bytes(bytes);
     }
 
-    /// Returns the number of uncommitted changes: added, replaced and deleted dialogues. A replaced one counts twice.
+    /// Returns the number of uncommitted changes: added, replaced and deleted dialogues. A replacement counts twice.
     pub fn pending(&self) -> usize {
         self.pending.puts.len() + self.pending.removed.len()
     }
 
-    /// Returns the size of the uncommitted frames in bytes.
+    /// Returns the size in bytes of the uncommitted changes, as they will be written to the log.
     pub fn pending_bytes(&self) -> usize {
         self.pending.frames.len()
     }
@@ -197,7 +197,7 @@ impl Store {
         Err(Error::unavailable(message).with_hint("open the index again: all committed records are kept"))
     }
 
-    /// Returns the position of the current batch in the log.
+    /// Returns the log position at which the current batch starts. Fails after a failed write.
     fn start_batch(&mut self) -> Result<Position> {
         self.check_usable()?;
         match self.pending.start {
@@ -218,7 +218,7 @@ impl Store {
         self.pending.totals = Some(totals);
     }
 
-    /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.
+    /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
     pub fn set_rejected(&mut self, ingest: &str, count: u64) {
         if self.view.manifest.rejected.get(ingest).copied().unwrap_or(0) != count {
             self.pending.rejected.insert(ingest.to_owned(), count);
@@ -226,9 +226,9 @@ impl Store {
     }
 
     /// Commits the batch and flushes it to disk. `ingest` is the progress of a running ingest, or `None` if there is
-    /// none. Writes nothing if the batch is empty, unless this call ends an unfinished ingest.
+    /// none. Writes nothing if nothing has changed, unless `None` ends an unfinished ingest.
     ///
-    /// After an error, the store refuses all further changes. Open the index again.
+    /// After an error, the store refuses all further changes until the index is opened again.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
         self.check_usable()?;
         let changed = self.pending.start.is_some() || !self.pending.rejected.is_empty();
@@ -266,7 +266,7 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes the sled database and writes the tables and the manifest, so that they cover the whole log. The next
+    /// Flushes the sled database, then writes the directory tables and the manifest as of the last commit. The next
     /// opening then does not have to replay the log.
     ///
     /// Does nothing while there are uncommitted changes, because the tables must not contain them. Also does nothing
@@ -284,7 +284,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a checkpoint and closes the index. Uncommitted changes are discarded, and there is then no checkpoint.
+    /// Writes a checkpoint and closes the index. With uncommitted changes, discards them and writes no checkpoint.
     ///
     /// Dropping the store is also safe, but makes the next opening slower.
     pub fn close(mut self) -> Result<()> {
@@ -323,7 +323,7 @@ pub(super) fn create_empty(root: &Path) -> Result<()> {
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
-/// Opens sled and applies the batches that it lacks.
+/// Opens the sled database and applies the batches of `tail` that the database lacks.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.paths.records();
     let records = Records::open(&folder)?;
@@ -393,7 +393,7 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
     fs::create_dir_all(&tables).at("create", &tables)
 }
 
-/// Rebuilds the directory tables, sled and the manifest from the log. The log must end with a complete batch.
+/// Rebuilds the directory tables, sled and the manifest from the log. Ignores an incomplete batch at the end.
 pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;

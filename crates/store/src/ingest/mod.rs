@@ -1,8 +1,8 @@
-//! Ingest: reads files into a store. One thread reads the files; another cleans and stores the records. Every record
-//! is counted, and rejected records are reported.
+//! Ingest: reads files into a store. One thread reads the files. The calling thread stores the records; other threads
+//! clean them first. Every record is counted, and rejected records are reported.
 //!
-//! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues
-//! after the last acknowledged record.
+//! An ingest can be interrupted at any time. When started again with the same files and options, an ingest continues
+//! after the last committed record.
 
 mod run;
 
@@ -24,16 +24,16 @@ use turnwise_corpus::{
 /// Options of an ingest.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
-    /// Options of the readers.
+    /// Options for reading the input files.
     pub read: ReadOptions,
-    /// Cleaning steps.
+    /// Cleaning steps to apply to each dialogue.
     pub cleaning: Cleaning,
     /// Rejects dialogues that do not match this filter. Also rejects a dialogue if the stored dialogue with the same
-    /// id does not match.
+    /// id does not match. `None` accepts all dialogues.
     pub only: Option<Filter>,
-    /// Prefix added to all dialogue ids.
+    /// Prefix added to the id of each ingested dialogue.
     pub id_prefix: String,
-    /// Source name for all dialogues. `None` keeps the name set by the reader.
+    /// Source name set in each ingested dialogue. `None` keeps the name set by the reader.
     pub source: Option<String>,
     /// Language tag for dialogues without a language.
     pub language: Option<String>,
@@ -41,7 +41,7 @@ pub struct IngestOptions {
     pub rejects: Option<PathBuf>,
     /// Maximum number of rejected records. The ingest stops when there are more.
     pub max_errors: u64,
-    /// Batch size: number of dialogues that are flushed to disk and acknowledged together.
+    /// Number of uncommitted changes ([`DialogueSink::pending`]) at which the ingest commits.
     pub batch: usize,
 }
 
@@ -67,9 +67,9 @@ pub struct IngestControl<'a> {
     pub stop: &'a AtomicBool,
     /// Called with the tally after each group of at most 250 records.
     pub progress: &'a mut dyn FnMut(&Tally),
-    /// Called with the tally after each acknowledged batch, and at the end.
+    /// Called with the tally after each commit, including the final one.
     pub acknowledged: &'a mut dyn FnMut(&Tally),
-    /// Called once if the ingest resumes an interrupted one, with the number of records already processed.
+    /// Called once, only if the ingest resumes an interrupted run. Receives the number of records already processed.
     pub resumed: &'a mut dyn FnMut(u64),
 }
 
@@ -77,11 +77,11 @@ pub struct IngestControl<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
-    /// Number of records read from the inputs.
+    /// Number of records read from the inputs. An unreadable file counts as one record.
     pub records: u64,
-    /// Number of dialogues added, with a new id.
+    /// Number of dialogues added because their id was new.
     pub added: u64,
-    /// Number of dialogues that replaced one with the same id and different content.
+    /// Number of dialogues that replaced a stored dialogue with the same id and different content.
     pub replaced: u64,
     /// Number of dialogues already stored with the same content.
     pub unchanged: u64,
@@ -89,7 +89,7 @@ pub struct Tally {
     pub repeated: u64,
     /// Number of dialogues skipped because they have too few turns.
     pub too_short: u64,
-    /// Number of dialogues skipped because another dialogue has the same turns.
+    /// Number of dialogues skipped because another dialogue has the same texts and roles.
     pub duplicates: u64,
     /// Number of rejected records.
     pub rejected: u64,
@@ -114,7 +114,7 @@ impl Tally {
 pub struct Ingested {
     /// Number of records by outcome.
     pub tally: Tally,
-    /// Number of records that an earlier, interrupted run had processed.
+    /// Number of records that an earlier, interrupted run had processed. 0 if this run did not resume.
     pub resumed: u64,
     /// The first rejected records of this run, at most 5.
     pub first_rejects: Vec<Reject>,
@@ -123,7 +123,7 @@ pub struct Ingested {
 /// Reads all sources of a plan into a store or another sink.
 ///
 /// Returns [`turnwise_core::Error::TooManyRejects`] if more than `max_errors` records are rejected, and
-/// [`turnwise_core::Error::Interrupted`] if the stop flag is set. In both cases, the records before are committed.
+/// [`turnwise_core::Error::Interrupted`] if the stop flag is set. Before either error, commits the processed records.
 pub fn ingest(
     store: &mut dyn DialogueSink,
     plan: Plan,
@@ -161,8 +161,8 @@ pub fn ingest(
     run.finish(ended)
 }
 
-/// Returns a hash of the input files and the options. It identifies the ingest when it is started again. Returns
-/// `None` if an input has no stable identity, such as standard input.
+/// Returns a hash of the inputs, the options that affect the records, and the turnwise version. An ingest with the same
+/// hash can resume. Returns `None` if an input has no stable identity, such as standard input.
 fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {
@@ -191,7 +191,7 @@ pub trait DialogueSink {
     /// Returns a dialogue, or `None` if it does not exist. Uncommitted puts are visible.
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
-    /// Announces the ids of the next dialogues. A remote sink can look them up in one request.
+    /// Announces the id keys of the next dialogues. A remote sink can look up all of them in one request.
     fn prefetch(&mut self, _ids: &[IdKey]) -> Result<()> {
         Ok(())
     }
@@ -205,16 +205,16 @@ pub trait DialogueSink {
     /// Returns the size of the uncommitted changes in bytes.
     fn pending_bytes(&self) -> usize;
 
-    /// Commits the uncommitted changes atomically. An interrupted ingest resumes from `mark`.
+    /// Commits the uncommitted changes. Stores `mark`, from which an interrupted ingest resumes; `None` clears it.
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
 
-    /// Returns the mark of an interrupted ingest; `None` if there is none.
+    /// Returns the progress of an unfinished ingest, or `None` if no ingest is unfinished.
     fn unfinished(&self) -> Option<IngestMark>;
 
-    /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.
+    /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
     fn set_rejected(&mut self, ingest: &str, rejected: u64);
 
-    /// Calls `see` with the text key and id key of each dialogue.
+    /// Calls `see` for each stored dialogue, with the values of [`Prepared::text`] and [`Prepared::id`].
     fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
 }
 

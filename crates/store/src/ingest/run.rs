@@ -25,9 +25,9 @@ use turnwise_corpus::{
     writers::Rejects,
 };
 
-/// Maximum size of a batch in bytes. A batch also ends after [`IngestOptions::batch`] dialogues.
+/// Size of the uncommitted changes, in bytes, at which the ingest commits. See also [`IngestOptions::batch`].
 const BATCH_BYTES: usize = 8 << 20;
-/// Maximum time between commits. Records of a slow stream become visible after this time.
+/// Time after which the ingest commits a batch that is not full, so that records of a slow stream become visible.
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
 pub(super) struct Run<'a, 'c> {
@@ -36,13 +36,13 @@ pub(super) struct Run<'a, 'c> {
     pub(super) control: IngestControl<'c>,
     pub(super) fingerprint: String,
     pub(super) rejects: Rejects,
-    /// Ids read by this ingest, with the content key and the source number.
+    /// Maps the key of each dialogue id read so far to the content key and the index of the source.
     pub(super) seen: KeyMap<(IdKey, u32)>,
-    /// Text keys of all dialogues, with their id keys. Empty unless duplicates are removed.
+    /// Maps [`Prepared::text`] of each dialogue to [`Prepared::id`]. Empty unless duplicates are removed.
     pub(super) texts: KeyMap<IdKey>,
     pub(super) names: Vec<String>,
     pub(super) outcome: Ingested,
-    /// Number of records that an earlier run had processed and that this run still has to skip.
+    /// Number of records still to skip, because an interrupted run has already processed them.
     pub(super) skip: u64,
     pub(super) last_commit: Instant,
 }
@@ -237,7 +237,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Commits the remaining records, whether reading was completed or stopped.
+    /// Commits the remaining records. After an I/O error, an internal error or damage, commits nothing.
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {
@@ -295,7 +295,7 @@ enum PreparedRecord {
     Problem(Problem),
 }
 
-/// Body of the reader thread: reads the sources and sends their records to the main thread.
+/// Body of the reader thread: reads the sources and sends their records to the thread of the ingest.
 fn read_sources(
     sources: Vec<Source>,
     options: &ReadOptions,
@@ -335,7 +335,7 @@ fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
 /// Reason for rejecting a dialogue because of [`IngestOptions::only`].
 const NOT_ALLOWED: &str = "the filter of this ingest does not allow this dialogue";
 
-/// Cleans and prepares a record. Called in parallel.
+/// Applies the options to a record, then serializes and hashes it. Called in parallel.
 fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (PreparedRecord, Cleaned) {
     let mut cleaned = Cleaned::default();
     let mut dialogue = match item {
