@@ -112,7 +112,7 @@ fn distilbert() {
 
 #[test]
 fn different_models_and_prompts_give_different_vectors() {
-    let test = "the_models_differ_and_their_prompts_count";
+    let test = "different_models_and_prompts_give_different_vectors";
     let Some(models) = Models::find(test) else { return };
     // If all vectors were equal, an agreement would prove nothing.
     let prints = |rows: Rows| format!("{:?}", rows.row(rows.count - 1));

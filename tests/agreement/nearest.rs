@@ -81,7 +81,7 @@ impl Questions {
 
 #[test]
 fn exact_search_agrees_with_numpy() {
-    let test = "looking_at_all_is_what_numpy_does";
+    let test = "exact_search_agrees_with_numpy";
     let (Some(model), Some(peers), Some(questions)) =
         (default_model(test), Peers::find(test), Questions::find(test))
     else {
@@ -110,7 +110,7 @@ fn exact_search_agrees_with_numpy() {
 
 #[test]
 fn graph_search_has_high_recall_on_real_texts() {
-    let test = "graphs_find_what_is_nearest_among_real_texts";
+    let test = "graph_search_has_high_recall_on_real_texts";
     let (Some(model), Some(questions)) = (default_model(test), Questions::find(test)) else { return };
     questions.index(model, "int8");
     let exact = questions.search(&["--exact"]);

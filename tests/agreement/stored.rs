@@ -25,7 +25,7 @@ fn of_texts(texts: &[String]) -> String {
 fn the_fixture_has_a_vector_for_each_text() {
     let texts = texts::stored();
     if std::env::var_os("TURNWISE_WRITE_FIXTURE").is_some() {
-        let test = "the_stored_vectors_are_those_of_the_texts";
+        let test = "the_fixture_has_a_vector_for_each_text";
         let (peers, model) = (Peers::find(test).unwrap(), default_model(test).unwrap());
         let work = Work::new();
         peers.vectors(&work, model, &work.texts("texts.jsonl", &texts));
@@ -70,7 +70,7 @@ fn the_default_model_gives_the_stored_vectors() {
 /// The default model runs in int8, unless `--precision` is given. A model with any different setting runs in 16 bits.
 #[test]
 fn int8_is_the_default_only_for_measured_models() {
-    let Some(model) = default_model("only_a_measured_model_runs_in_int8_unasked") else { return };
+    let Some(model) = default_model("int8_is_the_default_only_for_measured_models") else { return };
     let texts = &texts::stored()[..20];
     let work = Work::new();
     let file = work.texts("texts.jsonl", texts);
@@ -112,7 +112,7 @@ fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
 /// Checks that the mean cosine with the stored vectors reaches the minimum of each precision.
 #[test]
 fn lower_precisions_are_close_to_the_stored_vectors() {
-    let Some(model) = default_model("less_precision_stays_near_the_stored_vectors") else { return };
+    let Some(model) = default_model("lower_precisions_are_close_to_the_stored_vectors") else { return };
     let texts = texts::stored();
     let work = Work::new();
     let file = work.texts("texts.jsonl", &texts);

@@ -220,7 +220,7 @@ fn a_search_without_a_model_warns_and_uses_bm25() {
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x parcel").says(
         0,
-        &["warning: keyword search is off: indexes/x has no lexical index yet; `turnwise index build -i "],
+        &["warning: lexical search is off: indexes/x has no lexical index yet; `turnwise index build -i "],
     );
     t.ok("index build -i x");
     assert_eq!(search(&t, &["parcel"])["mode"], "hybrid");

@@ -181,7 +181,7 @@ impl MilvusWriter {
             n => format!("{} texts are", grouped(n)),
         };
         Some(format!(
-            "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
+            "{texts} longer than a column of Milvus: lexical search covers only the first 65,535 bytes of terms"
         ))
     }
 

@@ -21,7 +21,7 @@ use turnwise_store::Snapshot;
 
 /// Result of `turnwise stats`, printed as text or JSON.
 #[derive(Serialize)]
-struct OfIndex {
+struct IndexStats {
     index: String,
     generation: u64,
     batch: u64,
@@ -40,7 +40,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
     let reader = vectors::reader(root, context)?;
     let coverage = reader.as_ref().map(Coverage::new);
     let corpus = count(&snapshot, coverage.as_ref(), context)?;
-    let stats = OfIndex {
+    let stats = IndexStats {
         index: root.display().to_string(),
         generation: snapshot.generation(),
         batch: snapshot.batch(),
@@ -51,7 +51,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         corpus,
     };
     context.printer.result(&stats, |out| {
-        let OfIndex { index, generation, created, bytes: b, .. } = &stats;
+        let IndexStats { index, generation, created, bytes: b, .. } = &stats;
         writeln!(out, "{BOLD}{index}{BOLD:#}  generation {generation}, created {created}")?;
         let parts = [("log", b.log), ("records", b.records), ("tables", b.tables), ("lexical", b.lexical)];
         let parts = parts.into_iter().chain([("vectors", b.vectors)]);
@@ -68,7 +68,11 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
 fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context<'_>) -> Result<Statistics> {
     let mut progress =
         ProgressBar::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
-    let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
+    let seen = |dialogue: &Dialogue| {
+        if let Some(coverage) = coverage {
+            coverage.add(dialogue);
+        }
+    };
     statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);
         signals::check()
@@ -109,8 +113,8 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
     names(out, "intents", &s.intents)
 }
 
-fn spread(out: &mut dyn Write, what: &str, spread: &Histogram) -> io::Result<()> {
-    let s = spread.summary();
+fn spread(out: &mut dyn Write, what: &str, histogram: &Histogram) -> io::Result<()> {
+    let s = histogram.summary();
     let range = format!("min {}, median {}, max {}", s.min, s.median, s.max);
     writeln!(out, "  {:>12.1}  {what} {DIM}({range}){DIM:#}", s.mean)
 }

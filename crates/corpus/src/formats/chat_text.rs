@@ -1,5 +1,4 @@
-//! Shared code of the readers for chats in plain text ([`super::transcript`], [`super::whatsapp`]): builds dialogues
-//! line by line, with a maximum size.
+//! Shared code of the readers for chats in plain text: builds dialogues line by line, with a maximum size.
 
 use std::collections::VecDeque;
 
@@ -8,7 +7,7 @@ use crate::formats::prelude::*;
 /// Dialogues and errors that a [`LineReader`] has completed, each with the line where it starts.
 pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
-/// Builder of the dialogues in a file, line by line. Each plain-text format implements this trait.
+/// Builder of the dialogues in a file, line by line. [`read`] calls it for each line.
 pub(super) trait LineReader: Send {
     /// Processes the next line of the file. Appends the completed dialogues and errors to `out`.
     fn line(&mut self, line: Line<'_>, out: &mut Out);

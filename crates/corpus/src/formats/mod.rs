@@ -1,4 +1,4 @@
-//! Corpus formats. Each module for a format has a static [`Format`].
+//! Corpus formats. Each format is a static [`Format`] in the module with its reader.
 //!
 //! A reader holds one dialogue in memory, or a small part of the corpus such as a day of a channel or a log file. An
 //! invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last

@@ -96,7 +96,7 @@ impl Embedded {
         }
         (lexical.tail() > LONG_LEXICAL_TAIL).then(|| {
             format!(
-                "{} utterances had to be indexed in memory before the keyword search; `turnwise index build \
+                "{} utterances had to be indexed in memory before the lexical search; `turnwise index build \
                  -i {root}` adds them to the lexical index",
                 lexical.tail()
             )
@@ -206,7 +206,7 @@ impl Engine for Embedded {
             && let Err(e) = &self.lexical
         {
             notes.push(format!(
-                "keyword search is off: {e}; `turnwise index build -i {}` creates the lexical index",
+                "lexical search is off: {e}; `turnwise index build -i {}` creates the lexical index",
                 self.root.display()
             ));
         }

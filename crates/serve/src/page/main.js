@@ -270,7 +270,7 @@ async function begin() {
   const about = () => {
     const index = current($("index").value);
     if (!index) return;
-    const model = index.model ? (index.model.missing ? "model not available: keyword search only" : index.model.name) : "keyword search only";
+    const model = index.model ? (index.model.missing ? "model not available: search by keywords only" : index.model.name) : "search by keywords only";
     // A restricted key of a remote engine has no counts.
     const held = index.dialogues === null ? "" : `: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")}`;
     $("about").textContent = `${index.name}${held} · ${model} · ${info.version}`;

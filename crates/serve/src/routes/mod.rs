@@ -142,7 +142,7 @@ const fn in_path(name: &'static str, about: &'static str) -> Parameter {
 
 const INDEX: Parameter = query("index", "Name of the index; required if there are several");
 const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
-const SURVEYED: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
+const FILTER: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
 
 /// Converts an async function to a function pointer.
 macro_rules! handler {
@@ -180,7 +180,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "Count dialogues by domain, intent, role or another field",
         handler!(surveys::facets),
     )
-    .takes(&[INDEX, SURVEYED, query("field", "Field to count by; can be repeated")])
+    .takes(&[INDEX, FILTER, query("field", "Field to count by; can be repeated")])
     .returns(ResponseBody::Json(schema::<Facets>)),
     Route::new(
         "get",
@@ -191,14 +191,14 @@ pub(crate) static ROUTES: &[Route] = &[
     )
     .takes(&[
         INDEX,
-        SURVEYED,
+        FILTER,
         query("k", "Number of topics (default: automatic)"),
         query("seed", "Random seed (default: 0)"),
         query("map", "Largest number of dialogues on the map (default: 0, no map)"),
     ])
     .returns(ResponseBody::Json(schema::<surveys::Topics>)),
     Route::new("get", "/v1/stats", Access::Read, "Statistics of an index", handler!(surveys::stats))
-        .takes(&[INDEX, SURVEYED]),
+        .takes(&[INDEX, FILTER]),
     Route::new(
         "get",
         "/v1/benchmarks",
