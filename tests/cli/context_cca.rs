@@ -206,7 +206,11 @@ fn unsupported_layer_settings_are_reported_before_anything_is_written() {
             2,
             "no steps to distribute over several devices",
         ),
-        (format!("train dialoguecse {on} --context-weight 0.5"), 2, "dialoguecse has no strength"),
+        (
+            format!("train dialoguecse {on} --context-weight 0.5"),
+            2,
+            "dialoguecse has no layer that the context weight",
+        ),
         (
             format!("train simcse {on} --auxiliary context-cca=1"),
             2,

@@ -156,12 +156,12 @@ pub enum DialoguePooling {
     /// Mean of all tokens or utterances.
     #[default]
     Mean,
-    /// For each speaker, the mean of the speaker's tokens or utterances; then the sum over the speakers (dial2vec's
-    /// interlocutor-level pooling).
+    /// For each speaker, the mean of the speaker's tokens or utterances; then the sum over the speakers
+    /// (interlocutor-level pooling, as in dial2vec).
     Interlocutors,
-    /// Mean of the tokens or utterances of the first speaker (dial2vec's p1).
+    /// Mean of the tokens or utterances of the first speaker (p1 in the paper on dial2vec).
     FirstSpeaker,
-    /// Mean of the tokens or utterances of all other speakers (dial2vec's p2).
+    /// Mean of the tokens or utterances of all other speakers (p2 in the paper on dial2vec).
     OtherSpeakers,
 }
 

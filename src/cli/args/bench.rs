@@ -308,10 +308,11 @@ Rankers:
   +last-N                use only the last N turns of a dialogue or context
   +cls, +mean            pool the tokens by the first token, or by the mean
 
-TERMS (default mixed-1; for tfidf-svd, that of `turnwise model fit`) is an analyzer of `turnwise analyze` or one of:
+TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with
                          ngram_range=(1, 2)
+Without TERMS, tfidf-svd is the encoder that `turnwise model fit` fits with its default options.
 
 In benchmarks, `--precision auto` means f32.";

@@ -58,8 +58,8 @@ pub(crate) struct RejectArgs {
     pub(crate) file: Option<PathBuf>,
     /// Stop after more than N rejected records [default: 100]
     ///
-    /// `ingest` keeps the dialogues before that point in the index, but does not update the lexical index and the
-    /// vectors. With `ingest --engine --replace`, the old collection stays. `embed` writes no file.
+    /// The dialogues before that point stay in the index, but the lexical index and the vectors are not updated. With
+    /// --engine and --replace, the old collection stays.
     ///
     /// The setting `ingest.max_errors` changes the default.
     #[arg(long, value_name = "N")]

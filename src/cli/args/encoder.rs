@@ -145,7 +145,7 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// Chosen automatically, as described above
+    /// See above
     #[default]
     Auto,
     /// 32-bit floating point

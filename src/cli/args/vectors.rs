@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, encoder::describe_for_encode, parse_value};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{shard::Shards, vector_files::VectorFileFormat};
 
 #[derive(Debug, Args)]
-#[command(after_help = EMBED_FORMATS)]
+#[command(after_help = EMBED_FORMATS, mut_arg("max_errors", describe_max_errors))]
 pub(crate) struct EmbedArgs {
     /// Files and folders to read; `-` is standard input
     ///
@@ -46,6 +46,15 @@ pub(crate) struct EmbedArgs {
     pub(crate) rejects: RejectArgs,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+/// Changes the help of `--max-errors`, whose effect differs from that in `turnwise ingest`.
+fn describe_max_errors(arg: Arg) -> Arg {
+    arg.long_help(
+        "Stop after more than N rejected records [default: 100]\n\n\
+         OUT is not written in this case.\n\n\
+         The setting `ingest.max_errors` changes the default.",
+    )
 }
 
 const EMBED_FORMATS: &str = "\

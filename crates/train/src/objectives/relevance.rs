@@ -21,7 +21,7 @@ use turnwise_encoder::Sequence;
 
 pub static RELEVANCE: Definition = Definition {
     name: "relevance",
-    about: "utterances: classifies a candidate response as the next turn, another turn of the dialogue, or a turn of another dialogue",
+    about: "responses: classifies a candidate response as the next turn, another turn of the dialogue, or a turn of another dialogue",
     benchmark: "response responses.jsonl",
     held_out: false,
     min_turns: 3,

@@ -20,7 +20,7 @@ use turnwise_encoder::{Sequence, Vectors};
 pub static SELF_DISTILLATION: Definition = Definition {
     name: "self-distillation",
     former_name: Some("keep"),
-    about: "utterances: keeps their vectors close to those of the base model",
+    about: "utterances: keeps their vectors close to those of the start model",
     role: Role::Auxiliary,
     min_turns: 1,
     steps: Some(StepTraining {

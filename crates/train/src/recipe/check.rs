@@ -64,7 +64,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
         return Ok(());
     }
     let name = recipe.objective.name();
-    Err(Error::input(format!("{name} has no strength: it is a setting of the layer"))
+    Err(Error::input(format!("{name} has no layer that the context weight could apply to"))
         .with_hint("append a layer with --context-layer, or omit --context-weight"))
 }
 
