@@ -1,9 +1,9 @@
-//! Shares the steps of one batch among threads.
+//! Shares the steps of one batch (matrix products and attention) among threads.
 //!
-//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the
-//! step before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8
-//! got slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is
-//! done. The leader computes the parts that no helper has taken, so it never waits for a helper that did not start.
+//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the step
+//! before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8 got
+//! slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is done.
+//! The calling thread computes the parts that no helper has taken, so it never waits for a helper that did not start.
 
 use std::{
     cell::UnsafeCell,
@@ -142,7 +142,8 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Tries to take a free part and to compute it. Returns `false` if no part is free.
+    /// Tries to take a free part and to compute it. Returns `false` if no part was free, else `true`, even if another
+    /// thread was faster.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);
